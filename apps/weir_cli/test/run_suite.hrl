@@ -4,10 +4,10 @@ all() ->
     [{group, inet}, {group, socket}, {group, weir}].
 
 init_per_suite(Config) ->
-    weir_cli_program:find(Config).
+    weir_cli_examples:start_node(Config).
 
-end_per_suite(_Config) ->
-    ok.
+end_per_suite(Config) ->
+    weir_cli_examples:stop_node(Config).
 
 init_per_group(Backend, Config) ->
     [{backend, Backend} | Config].

@@ -5,10 +5,10 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_cli_program, [start/2, run/2, line/1, stop/1, mentions/2]).
+-import(weir_cli_program, [start/2, answer/1, line/1, stop/1, mentions/2]).
 -import(weir_compatibility_chromium, [open/3, close/1, evaluate/2, wait_until/2, screenshot/2]).
 
-suite() -> [{timetrap, {minutes, 2}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [help_says_how, two_pages_talk, one_is_cut_off_and_catches_up, robots_chat, a_phone_in_the_dark].
 
@@ -23,10 +23,10 @@ init_per_suite(Config) ->
 
 end_per_suite(Config) -> weir_compatibility_chromium:stop(proplists:get_value(browser, Config)).
 
-help_says_how(Config) ->
-    {0, Lines} = run(Config, ["demo", "chat", "--help"]),
+help_says_how(_Config) ->
+    {0, Lines} = answer(["demo", "chat", "--help"]),
     [?assert(mentions(Word, Lines)) || Word <- ["weir demo chat", "--robots"]],
-    ?assertMatch({2, [<<"weir: ", _/binary>>]}, run(Config, ["demo", "chat", "--robots", "1001"])).
+    ?assertMatch({2, [<<"weir: ", _/binary>>]}, answer(["demo", "chat", "--robots", "1001"])).
 
 %% The server, and pages of it; all are gone after the case.
 serving(Config, Arguments, Fun) ->

@@ -8,9 +8,9 @@
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
 -export([what_is_wrong_is_told/1, as_json/1, without_a_module_there/1]).
 
--import(weir_cli_program, [run/2, mentions/2]).
+-import(weir_cli_program, [run/2, answer/1, mentions/2]).
 
-suite() -> [{timetrap, {minutes, 2}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -25,26 +25,19 @@ all() ->
 %% A node with a cookie of its own, and without time correction.
 init_per_suite(Config) ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
-    Port = open_port({spawn_executable, os:find_executable("erl")}, [
-        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "+c", "false", "-eval", "io:format(\"up~n\"), timer:sleep(1800000), halt()."]},
-        {line, 100}, binary
-    ]),
-    receive {Port, {data, {eol, <<"up">>}}} -> ok after 60000 -> ct:fail(no_node) end,
-    {os_pid, Pid} = erlang:port_info(Port, os_pid),
-    %% The port ends with the process that has opened it; the node does not.
-    [{node, Name}, {pid, integer_to_list(Pid)} | weir_cli_program:find(Config)].
+    [{node, Name}, {pid, weir_cli_program:start_node(Name, ["+c", "false"])} | weir_cli_program:find(Config)].
 
 end_per_suite(Config) ->
     weir_cli_program:kill("KILL", ?config(pid, Config)).
 
-help_says_how(Config) ->
-    {0, Lines} = run(Config, ["doctor", "--help"]),
+help_says_how(_Config) ->
+    {0, Lines} = answer(["doctor", "--help"]),
     [?assert(mentions(Word, Lines)) || Word <- ["weir doctor NODE", "--cookie", "--json", "Exit code"]].
 
-a_wrong_argument_is_one_line(Config) ->
+a_wrong_argument_is_one_line(_Config) ->
     [
         begin
-            {Status, Lines} = run(Config, ["doctor" | Arguments]),
+            {Status, Lines} = answer(["doctor" | Arguments]),
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end

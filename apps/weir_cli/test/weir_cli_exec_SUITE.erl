@@ -3,6 +3,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([
@@ -36,7 +37,7 @@
 -define(OTP, <<"#Port<", _/binary>>).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -225,16 +226,20 @@ reports_are_seen_in_a_plain_node(Config) ->
     Ebin = filename:dirname(code:which(weir)),
     Erl = os:find_executable("erl"),
     Expression = "{ok, _} = application:ensure_all_started(weir), "
-        "weir_reports:log(warning, #{what => \"something happened\", listener => a_name}), timer:sleep(200), halt().",
+        "weir_reports:log(warning, #{what => \"something happened\", listener => a_name}), ok = logger_std_h:filesync(default), halt().",
     {0, Lines} = run([{weir, Erl} | Config], ["-noshell", "-pa", Ebin, "-eval", Expression]),
     ?assert(mentions("weir: something happened; listener=a_name", Lines)).
 
 %% Distribution has sockets of its own. The port mapper is one of this test.
 nodes_connect(Config) ->
-    {ok, Free} = gen_tcp:listen(0, []),
-    {ok, Number} = inet:port(Free),
-    ok = gen_tcp:close(Free),
-    Epmd = open_port({spawn_executable, os:find_executable("epmd")}, [{args, ["-port", integer_to_list(Number)]}]),
+    Number = weir_test_port:claim(),
+    {Program, Arguments} = weir_cli_program:bound(os:find_executable("epmd"), ["-port", integer_to_list(Number)]),
+    Epmd = open_port({spawn_executable, Program}, [{args, Arguments}]),
+    %% A node that finds none starts one that stays.
+    {ok, Mapper} = ?waitMatch({ok, _}, gen_tcp:connect({127, 0, 0, 1}, Number, [])),
+    %% It complains of a question that is none.
+    ok = gen_tcp:send(Mapper, <<1:16, $n>>),
+    ok = gen_tcp:close(Mapper),
     Environment = [{"ERL_EPMD_PORT", integer_to_list(Number)}],
     Cookie = ["-setcookie", "weir_cli_exec"],
     try
@@ -244,7 +249,8 @@ nodes_connect(Config) ->
         Expression = "pong = net_adm:ping(weir_exec_one@localhost), " ?LISTEN("[]")
             "io:format(\"~0p~n\", [erpc:call(weir_exec_one@localhost, erlang, node, [])]), "
             "{ok, T} = erpc:call(weir_exec_one@localhost, gen_tcp, listen, [0, []]), io:format(\"~0p~n\", [T]), "
-            "erpc:cast(weir_exec_one@localhost, erlang, halt, [0]), timer:sleep(200), halt().",
+            "true = monitor_node(weir_exec_one@localhost, true), erpc:cast(weir_exec_one@localhost, erlang, halt, [0]), "
+            "receive {nodedown, _} -> halt() end.",
         {0, Lines} = erl(with(Environment, Config), ["-sname", "weir_exec_two@localhost" | Cookie], Expression),
         ?assertMatch([?WEIR, <<"weir_exec_one@localhost">>, ?WEIR], Lines),
         ?assertEqual(0, exit_status(One))

@@ -5,11 +5,11 @@
 
 -export([find/1]).
 -export([start/2, run/2]).
+-export([answer/1, told/1]).
+-export([bound/2, start_node/2]).
 -export([line/1, later_lines/1, exit_status/1]).
--export([stop/1, shell/1, kill/2, kill_all/0]).
+-export([stop/1, shell/1, kill/2]).
 -export([mentions/2, ancestor/2]).
-
--define(TIMEOUT, 60000).
 
 %% Where bin/weir is, and by which variables it finds what the tests were compiled with: rebar3's own.
 find(Config) ->
@@ -19,18 +19,55 @@ find(Config) ->
     Environment = [{"REBAR_BASE_DIR", Build}, {"REBAR_PROFILE", filename:basename(Profile)}],
     [{weir, find_weir(Build)}, {environment, Environment} | Config].
 
-%% With `{disposition, Option}' of env(1) in the configuration a signal is ignored, or is not, from the start.
+%% With `{disposition, Option}' of env(1) in the configuration a signal is ignored, or is not, from the start. The program ends with the
+%% process that has started it, and with the virtual machine of the tests.
 start(Config, Arguments) ->
     {Program, All} =
         case ?config(disposition, Config) of
-            undefined -> {?config(weir, Config), Arguments};
-            Option -> {os:find_executable("env"), [Option, ?config(weir, Config) | Arguments]}
+            undefined -> bound(?config(weir, Config), Arguments);
+            Option -> bound(os:find_executable("env"), [Option, ?config(weir, Config) | Arguments])
         end,
     Port = open_port({spawn_executable, Program}, [
         {args, All}, {env, ?config(environment, Config)}, {line, 1000}, exit_status, stderr_to_stdout, binary
     ]),
-    _ = put({?MODULE, Port}, started),
-    #{program => Port}.
+    {os_pid, Shell} = erlang:port_info(Port, os_pid),
+    #{program => Port, guard => guard(self(), Shell)}.
+
+%% The emulator is a child of the shell.
+guard(Starter, Shell) ->
+    spawn(fun() ->
+        Monitor = monitor(process, Starter),
+        receive
+            ended -> ok;
+            {'DOWN', Monitor, process, Starter, _} -> os:cmd(lists:concat(["kill -KILL $(pgrep -P ", Shell, ") ", Shell]))
+        end
+    end).
+
+%% A command that gets SIGTERM when its parent is gone: the port program of the virtual machine of the tests, which ends with it.
+bound(Program, Arguments) ->
+    case os:find_executable("setpriv") of
+        false -> {Program, Arguments};
+        Setpriv -> {Setpriv, ["--pdeathsig", "TERM", Program | Arguments]}
+    end.
+
+%% A stock node with a cookie of its own, and its process. It ends with the virtual machine of the tests, not with the caller.
+start_node(Name, Flags) ->
+    {Program, Arguments} = bound(os:find_executable("erl"), ["-noinput", "-name", Name, "-setcookie", "of_its_own" | Flags] ++ ["-eval", "io:format(\"up~n\")."]),
+    Port = open_port({spawn_executable, Program}, [{args, Arguments}, {line, 100}, binary]),
+    receive {Port, {data, {eol, <<"up">>}}} -> ok after weir_test_wait:patience() -> ct:fail(no_node) end,
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    integer_to_list(Pid).
+
+%% What a command answers that ends at once, without a program of its own: as run/2.
+answer(Arguments) -> told(weir_cli:run(Arguments)).
+
+%% An outcome as its exit code and its lines.
+told(ok) -> {0, []};
+told({help, Text}) -> {0, string:split(string:trim(unicode:characters_to_binary(Text), trailing, "\n"), "\n", all)};
+told({usage, Message}) -> {2, complaint(Message)};
+told({failed, Message}) -> {1, complaint(Message)}.
+
+complaint(Message) -> string:split(unicode:characters_to_binary(["weir: ", Message]), "\n", all).
 
 run(Config, Arguments) ->
     Program = start(Config, Arguments),
@@ -41,15 +78,18 @@ line(#{program := Port}) ->
     receive
         {Port, {data, {eol, Line}}} -> Line;
         {Port, {exit_status, Status}} -> ct:fail({exited, Status})
-    after ?TIMEOUT -> ct:fail(no_line)
+    after weir_test_wait:patience() -> ct:fail(no_line)
     end.
 
 later_lines(#{program := Port} = Program) ->
     receive {Port, {data, {_, Line}}} -> [Line | later_lines(Program)] after 0 -> [] end.
 
 %% The lines that came before stay in the mailbox.
-exit_status(#{program := Port}) ->
-    receive {Port, {exit_status, Status}} -> Status after ?TIMEOUT -> ct:fail(still_running) end.
+exit_status(#{program := Port, guard := Guard}) ->
+    receive
+        {Port, {exit_status, Status}} -> Guard ! ended, Status
+    after weir_test_wait:patience() -> ct:fail(still_running)
+    end.
 
 stop(Program) ->
     kill("TERM", shell(Program)),
@@ -61,14 +101,6 @@ shell(#{program := Port}) ->
 
 kill(Signal, Pid) ->
     "" = os:cmd("kill -" ++ Signal ++ " " ++ Pid).
-
-%% Those of a case that still run, because it has failed. The emulator is a child of the shell.
-kill_all() ->
-    [
-        "" = os:cmd(lists:concat(["kill -KILL $(pgrep -P ", Shell, ") ", Shell]))
-     || {{?MODULE, Port}, started} <- get(), {os_pid, Shell} <- [erlang:port_info(Port, os_pid)]
-    ],
-    ok.
 
 mentions(Word, Lines) ->
     lists:any(fun(Line) -> binary:match(Line, list_to_binary(Word)) =/= nomatch end, Lines).

@@ -9,11 +9,10 @@
 -export([who_reads_no_more_ends_nothing/1, names_of_any_letters/1]).
 -export([commands_show_and_change/1, wrong_commands_say_why/1, a_new_version_takes_over/1, another_user/1]).
 
--import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, later_lines/1, shell/1, kill/2, mentions/2]).
+-import(weir_cli_program, [start/2, run/2, answer/1, line/1, exit_status/1, later_lines/1, shell/1, kill/2, mentions/2]).
+-import(weir_test_wait, [wait_until/1]).
 
--define(PATIENCE, 20_000).
-
-suite() -> [{timetrap, {minutes, 2}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -29,20 +28,19 @@ end_per_suite(_Config) -> ok.
 init_per_testcase(_Case, Config) -> [{servers, [server(Name) || Name <- ["a", "b"]]} | Config].
 
 end_per_testcase(_Case, Config) ->
-    ok = weir_cli_program:kill_all(),
     [exit(Pid, kill) || {Pid, _} <- proplists:get_value(servers, Config)],
     ok.
 
-help_says_how(Config) ->
-    {0, Lines} = run(Config, ["proxy", "--help"]),
+help_says_how(_Config) ->
+    {0, Lines} = answer(["proxy", "--help"]),
     [?assert(mentions(Word, Lines)) || Word <- ["weir proxy", "--listen", "--to", "--config", "--check", "set-weight BACKEND SERVER WEIGHT"]],
     %% What signals do.
     [?assert(mentions(Sentence, Lines)) || Sentence <- ["SIGTERM, SIGINT: new clients are refused", "after --drain seconds", "SIGHUP: it reads its file again"]].
 
-a_wrong_argument_is_one_line(Config) ->
+a_wrong_argument_is_one_line(_Config) ->
     [
         begin
-            {Status, Lines} = run(Config, ["proxy" | Arguments]),
+            {Status, Lines} = answer(["proxy" | Arguments]),
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
@@ -94,7 +92,7 @@ one_route_balances_until_a_signal(Config) ->
     Old = connect({local, Unix}, 0),
     _ = name(Old),
     _ = kill("TERM", shell(Program)),
-    wait_for(fun() -> is_refused(Port) end),
+    wait_until(fun() -> is_refused(Port) end),
     ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
     ok = gen_tcp:close(Old),
     ?assertEqual(0, exit_status(Program)),
@@ -105,7 +103,7 @@ connections_end_with_the_drain(Config) ->
     Socket = connect(ready(Program)),
     _ = name(Socket),
     _ = kill("TERM", shell(Program)),
-    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())),
     ?assertEqual(0, exit_status(Program)),
     ?assert(mentions("1 connections were ended", later_lines(Program))).
 
@@ -150,7 +148,7 @@ who_reads_no_more_ends_nothing(Config) ->
         begin
             File = file(Config, Text),
             _ = Reload(),
-            until(fun() -> asked(Port) =:= Name end)
+            wait_until(fun() -> asked(Port) =:= Name end)
         end
      || {Text, Name} <- [{text([B], ""), "b"}, {text([A], ""), "a"}]
     ],
@@ -159,21 +157,11 @@ who_reads_no_more_ends_nothing(Config) ->
     _ = Reload(),
     File = file(Config, text([B], "")),
     _ = Reload(),
-    until(fun() -> asked(Port) =:= "b" end),
+    wait_until(fun() -> asked(Port) =:= "b" end),
     ?assertEqual(<<"kept">>, echo(Old, <<"kept">>)),
     ok = gen_tcp:close(Old),
     _ = kill("TERM", Shell),
-    until(fun() -> gen_tcp:connect({127, 0, 0, 1}, Port, []) =:= {error, econnrefused} end).
-
-until(Done) -> until(Done, 200).
-
-until(Done, Left) ->
-    case Done() of
-        true -> ok;
-        false when Left > 0 ->
-            timer:sleep(100),
-            until(Done, Left - 1)
-    end.
+    wait_until(fun() -> gen_tcp:connect({127, 0, 0, 1}, Port, []) =:= {error, econnrefused} end).
 
 names_of_any_letters(Config) ->
     Control = socket_path("control"),
@@ -193,7 +181,7 @@ names_of_any_letters(Config) ->
     %% As a person or a script asks, without the program.
     {ok, Socket} = gen_tcp:connect({local, Control}, 0, [binary, {active, false}]),
     ok = gen_tcp:send(Socket, <<"status \xff\n">>),
-    {ok, Answer} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, Answer} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     ?assertMatch({ok, #{<<"error">> := _}}, weir_json:decode(Answer)),
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
@@ -228,7 +216,7 @@ commands_show_and_change(Config) ->
 
     ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
     ?assertEqual({0, [<<"1">>]}, Ask(["close-sessions", "main", NameA])),
-    ?assertMatch({error, _}, gen_tcp:recv(Old, 0, ?PATIENCE)),
+    ?assertMatch({error, _}, gen_tcp:recv(Old, 0, weir_test_wait:patience())),
 
     {0, Status} = Ask(["status"]),
     ?assert(mentions("127.0.0.1:" ++ integer_to_list(Port), Status)),
@@ -261,9 +249,7 @@ wrong_commands_say_why(Config) ->
 
 %% The old one ends by itself, when its connections have ended.
 a_new_version_takes_over(Config) ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listen),
-    ok = gen_tcp:close(Listen),
+    Port = weir_test_port:claim(),
     Arguments = ["proxy", "--listen", address(Port), "--to", first(Config), "--control", socket_path("successor"), "--take-over"],
     Before = start(Config, Arguments),
     ?assertEqual(Port, ready(Before)),
@@ -359,11 +345,11 @@ words(Line) -> string:lexemes(Line, " ").
 connect(Port) -> connect({127, 0, 0, 1}, Port).
 
 connect(Address, Port) ->
-    {ok, Socket} = gen_tcp:connect(Address, Port, [binary, {active, false}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect(Address, Port, [binary, {active, false}], weir_test_wait:patience()),
     Socket.
 
 name(Socket) ->
-    {ok, <<Name, "\n">>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    {ok, <<Name, "\n">>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()),
     [Name].
 
 %% A connection to each server.
@@ -385,16 +371,5 @@ asked(Port) ->
 
 echo(Socket, Data) ->
     ok = gen_tcp:send(Socket, Data),
-    {ok, Back} = gen_tcp:recv(Socket, byte_size(Data), ?PATIENCE),
+    {ok, Back} = gen_tcp:recv(Socket, byte_size(Data), weir_test_wait:patience()),
     Back.
-
-wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-wait_for(Fun, Deadline) ->
-    case Fun() of
-        true -> ok;
-        false ->
-            erlang:monotonic_time(millisecond) < Deadline orelse ct:fail(waited_too_long),
-            timer:sleep(20),
-            wait_for(Fun, Deadline)
-    end.

@@ -13,7 +13,7 @@
 %% Each takes two seconds, and computes for a third of one.
 -define(AT_A_TIME, 12).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 15}}].
 
 all() -> [both_pass].
 
@@ -80,9 +80,10 @@ results_file(Config) ->
 
 %% What a case calls: to start the program on the directory of a case, and to speak with it.
 weir(Config) ->
+    Bound = bound(),
     Weir = ["env ", [[Name, $=, Value, $\s] || {Name, Value} <- ?config(environment, Config)], ?config(weir, Config)],
     [
-        {"start", script(Config, "weir-start", ["exec ", Weir, " proxy --config \"$1/proxy.toml\" --drain 0"])},
+        {"start", script(Config, "weir-start", ["exec ", Bound, Weir, " proxy --config \"$1/proxy.toml\" --drain 0"])},
         {"reload", script(Config, "weir-reload", ["kill -HUP \"$1\""])},
         {"drain", script(Config, "weir-drain", [Weir, " proxy drain web \"$2\" --control \"$1\""])},
         {"enable", script(Config, "weir-enable", [Weir, " proxy enable web \"$2\" --control \"$1\""])}
@@ -94,7 +95,7 @@ haproxy(Config) ->
             Command, "\\n\").encode()); print(s.recv(1000).decode())' \"$1\" \"$2\""]
     end,
     [
-        {"start", script(Config, "haproxy-start", ["exec ", find("haproxy"), " -W -db -f \"$1/haproxy.cfg\""])},
+        {"start", script(Config, "haproxy-start", ["exec ", bound(), find("haproxy"), " -W -db -f \"$1/haproxy.cfg\""])},
         {"reload", script(Config, "haproxy-reload", haproxy_reload())},
         {"drain", script(Config, "haproxy-drain", Say("drain"))},
         {"enable", script(Config, "haproxy-enable", Say("ready"))}
@@ -104,12 +105,17 @@ haproxy(Config) ->
 haproxy_reload() ->
     "newest() { pgrep -n -P $1; }\n"
     "before=$(newest $1)\n"
-    "for try in $(seq 100); do\n"
+    "for try in $(seq 1000); do\n"
     "    [ $((try % 10)) = 1 ] && kill -USR2 $1\n"
     "    sleep 0.1\n"
     "    [ \"$(newest $1)\" = \"$before\" ] || exit 0\n"
     "done\n"
     "exit 1".
+
+%% In front of what ends with the case that has started it.
+bound() ->
+    {Program, Arguments} = weir_cli_program:bound("", []),
+    lists:join(" ", [Program | Arguments]).
 
 script(Config, Name, Text) ->
     File = filename:join(?config(priv_dir, Config), Name),
@@ -118,13 +124,14 @@ script(Config, Name, Text) ->
     File.
 
 run(Case, Macros, Config) ->
-    [Port, Inner, Other] = [integer_to_list(free_port()) || _ <- [1, 2, 3]],
+    [Port, Inner, Other] = [integer_to_list(weir_test_port:claim()) || _ <- [1, 2, 3]],
     Listens = script(Config, "await-" ++ Port, [
-        "for _ in $(seq 1200); do grep -q \":$(printf %04X ", Port, ") 00000000:0000 0A\" /proc/net/tcp && exit 0; sleep 0.05; done; exit 1"
+        "for _ in $(seq 12000); do grep -q \":$(printf %04X ", Port, ") 00000000:0000 0A\" /proc/net/tcp && exit 0; sleep 0.05; done; exit 1"
     ]),
     Defined = lists:append([["-D", Name ++ "=" ++ Value] || {Name, Value} <- [{"port", Port}, {"inner", Inner}, {"other", Other}, {"await", Listens} | Macros]]),
-    Opened = open_port({spawn_executable, find("varnishtest")}, [
-        {args, ["-t", "180" | Defined] ++ [Case]}, exit_status, stderr_to_stdout, binary
+    {Program, Arguments} = weir_cli_program:bound(find("varnishtest"), ["-t", "600" | Defined] ++ [Case]),
+    Opened = open_port({spawn_executable, Program}, [
+        {args, Arguments}, exit_status, stderr_to_stdout, binary
     ]),
     ended(Opened, <<>>).
 
@@ -140,17 +147,6 @@ end_programs(Said) ->
     case re:run(Said, "PID: ([0-9]+)", [global, {capture, all_but_first, list}]) of
         {match, Pids} -> [os:cmd("kill " ++ Pid) || [Pid] <- Pids];
         nomatch -> []
-    end.
-
-%% Below the ports that connections take by themselves.
-free_port() ->
-    Port = 10_000 + rand:uniform(20_000),
-    case gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}]) of
-        {ok, Listen} ->
-            ok = gen_tcp:close(Listen),
-            Port;
-        {error, eaddrinuse} ->
-            free_port()
     end.
 
 table(Results) ->

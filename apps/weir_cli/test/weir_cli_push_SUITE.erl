@@ -7,9 +7,10 @@
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, it_serves_channels_until_a_signal/1]).
 -export([a_file_is_checked/1, a_changed_file_is_taken/1, a_socket_takes_a_changed_file/1, status_is_a_line_a_second/1]).
 
--import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, shell/1, kill/2, mentions/2]).
+-import(weir_cli_program, [start/2, run/2, answer/1, line/1, exit_status/1, shell/1, kill/2, mentions/2]).
+-import(weir_test_wait, [wait_until/1]).
 
-suite() -> [{timetrap, {minutes, 2}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal, a_file_is_checked, a_changed_file_is_taken, a_socket_takes_a_changed_file, status_is_a_line_a_second].
 
@@ -17,14 +18,14 @@ init_per_suite(Config) -> weir_cli_program:find(Config).
 
 end_per_suite(_Config) -> ok.
 
-help_says_how(Config) ->
-    {0, Lines} = run(Config, ["push", "--help"]),
+help_says_how(_Config) ->
+    {0, Lines} = answer(["push", "--help"]),
     [?assert(mentions(Word, Lines)) || Word <- ["weir push", "--port", "/pub/ID", "/sub/ID"]].
 
-a_wrong_argument_is_one_line(Config) ->
+a_wrong_argument_is_one_line(_Config) ->
     [
         begin
-            {Status, Lines} = run(Config, ["push" | Arguments]),
+            {Status, Lines} = answer(["push" | Arguments]),
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
@@ -41,21 +42,15 @@ it_serves_channels_until_a_signal(Config) ->
     ?assertEqual("202", os:cmd("curl -s -o /dev/null -w '%{http_code}' -d hello " ++ Url ++ "/pub/a")),
     ?assertEqual("hello", os:cmd("curl -s " ++ Url ++ "/sub/a")),
     Parent = self(),
-    Stream = "curl -sN --max-time 30 -H 'Accept: text/event-stream' " ++ Url ++ "/sub/a; echo $?",
+    Stream = "curl -sN --max-time 600 -H 'Accept: text/event-stream' " ++ Url ++ "/sub/a; echo $?",
     _ = spawn_link(fun() -> Parent ! {streamed, os:cmd(Stream)} end),
-    ok = wait_for_a_subscriber(Url),
+    wait_until(fun() -> string:find(os:cmd("curl -s " ++ Url ++ "/pub/a"), "active subscribers: 1") =/= nomatch end),
     _ = kill("TERM", shell(Program)),
     receive
         {streamed, Text} -> ?assertMatch({match, _}, re:run(Text, "^: hi\n.*data: hello\n.*retry: [0-9]+\n.*\n0\n$", [dotall]))
-    after 40000 -> ct:fail(no_end)
+    after weir_test_wait:patience() -> ct:fail(no_end)
     end,
     ?assertEqual(0, exit_status(Program)).
-
-wait_for_a_subscriber(Url) ->
-    case string:find(os:cmd("curl -s " ++ Url ++ "/pub/a"), "active subscribers: 1") of
-        nomatch -> timer:sleep(20), wait_for_a_subscriber(Url);
-        _ -> ok
-    end.
 
 a_file_is_checked(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "checked.toml"),

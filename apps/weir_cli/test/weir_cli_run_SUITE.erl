@@ -1,4 +1,4 @@
-%% Example servers of `bin/weir run' that hold connections, by their programs, on stock sockets and on Weir.
+%% Example servers of `weir run' that hold connections, on stock sockets and on Weir.
 -module(weir_cli_run_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -26,15 +26,14 @@
     relay_carries_both_ways/1
 ]).
 
--import(weir_cli_program, [run/2, stop/1, mentions/2]).
--import(weir_cli_test, [backend/1, closed/1, connect/1, exchange/2, in_every_mode/4, serve/3]).
+-import(weir_cli_program, [mentions/2]).
+-import(weir_cli_examples, [backend/1, in_every_mode/4, run/2, serve/3, stop/1]).
+-import(weir_cli_test, [closed/1, connect/1, exchange/2]).
 
 -include("run_suite.hrl").
 
--define(TIMEOUT, 60000).
-
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     Serving = [
@@ -85,11 +84,11 @@ proxy_closes_the_client_when_the_backend_closes(Config) ->
         begin
             #{port := Port} = Proxy = serve(Config, proxy, ["--active", Mode | to(Backend)]),
             {ok, Client} = connect(Port),
-            {ok, Behind} = gen_tcp:accept(Listen, ?TIMEOUT),
+            {ok, Behind} = gen_tcp:accept(Listen, weir_test_wait:patience()),
             ok = gen_tcp:send(Behind, <<"last words">>),
             ok = gen_tcp:close(Behind),
-            ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Client, 10, ?TIMEOUT)),
-            ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+            ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Client, 10, weir_test_wait:patience())),
+            ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, weir_test_wait:patience())),
             0 = stop(Proxy)
         end
      || Mode <- ["once", "false"]
@@ -100,7 +99,7 @@ proxy_closes_the_client_when_there_is_no_backend(Config) ->
     Nobody = 1,
     #{port := Port} = Proxy = serve(Config, proxy, to(Nobody)),
     {ok, Client} = connect(Port),
-    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, weir_test_wait:patience())),
     0 = stop(Proxy).
 
 relay_carries_both_ways(Config) ->
@@ -109,7 +108,7 @@ relay_carries_both_ways(Config) ->
     {ok, Client} = connect(Port),
     [exchange(Client, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]],
     ok = gen_tcp:shutdown(Client, write),
-    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, weir_test_wait:patience())),
     0 = stop(Relay),
     0 = stop(Echo).
 
@@ -126,15 +125,15 @@ relay_lets_in_whom_it_knows(_Config) ->
     }),
     {ok, Stranger} = connect(Port),
     ok = gen_tcp:send(Stranger, <<"hello\r\nhello">>),
-    ?assertEqual({ok, <<"denied\n">>}, gen_tcp:recv(Stranger, 7, ?TIMEOUT)),
-    ?assertMatch({error, _}, gen_tcp:recv(Stranger, 0, ?TIMEOUT)),
+    ?assertEqual({ok, <<"denied\n">>}, gen_tcp:recv(Stranger, 7, weir_test_wait:patience())),
+    ?assertMatch({error, _}, gen_tcp:recv(Stranger, 0, weir_test_wait:patience())),
     {ok, Friend} = connect(Port),
     ok = gen_tcp:send(Friend, <<"open sesame\r\nand the first request">>),
-    ?assertEqual({ok, <<"ok\n">>}, gen_tcp:recv(Friend, 3, ?TIMEOUT)),
-    {ok, Behind} = gen_tcp:accept(Listen, ?TIMEOUT),
-    ?assertEqual({ok, <<"and the first request">>}, gen_tcp:recv(Behind, 21, ?TIMEOUT)),
+    ?assertEqual({ok, <<"ok\n">>}, gen_tcp:recv(Friend, 3, weir_test_wait:patience())),
+    {ok, Behind} = gen_tcp:accept(Listen, weir_test_wait:patience()),
+    ?assertEqual({ok, <<"and the first request">>}, gen_tcp:recv(Behind, 21, weir_test_wait:patience())),
     ok = gen_tcp:send(Behind, <<"reply">>),
-    ?assertEqual({ok, <<"reply">>}, gen_tcp:recv(Friend, 5, ?TIMEOUT)),
+    ?assertEqual({ok, <<"reply">>}, gen_tcp:recv(Friend, 5, weir_test_wait:patience())),
     [ok = gen_tcp:close(Socket) || Socket <- [Friend, Behind, Listen]],
     ok = Stop().
 
@@ -142,7 +141,7 @@ game_sends_the_state_of_the_world(Config) ->
     in_every_mode(Config, game, [], fun(Socket) ->
         [
             begin
-                {ok, <<_:512/binary>>} = gen_tcp:recv(Socket, 512, ?TIMEOUT),
+                {ok, <<_:512/binary>>} = gen_tcp:recv(Socket, 512, weir_test_wait:patience()),
                 ok = gen_tcp:send(Socket, <<"an answer">>)
             end
          || _ <- lists:seq(1, 3)
@@ -157,11 +156,11 @@ echo_sends_back_packets_in_every_mode(Config) ->
                 begin
                     <<Half:(byte_size(Packet) div 2)/binary, OtherHalf/binary>> = Packet,
                     ok = gen_tcp:send(Socket, Half),
-                    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 100)),
+                    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 40)),
                     ok = gen_tcp:send(Socket, [OtherHalf, Packet, Half]),
-                    ?assertEqual({ok, <<Packet/binary, Packet/binary>>}, gen_tcp:recv(Socket, 2 * byte_size(Packet))),
+                    ?assertEqual({ok, <<Packet/binary, Packet/binary>>}, gen_tcp:recv(Socket, 2 * byte_size(Packet), weir_test_wait:patience())),
                     ok = gen_tcp:send(Socket, OtherHalf),
-                    ?assertEqual({ok, Packet}, gen_tcp:recv(Socket, byte_size(Packet)))
+                    ?assertEqual({ok, Packet}, gen_tcp:recv(Socket, byte_size(Packet), weir_test_wait:patience()))
                 end
              || Packet <- Packets
             ]
@@ -175,13 +174,13 @@ echo_sends_back_packets_in_every_mode(Config) ->
 tls_echo_sends_back_in_every_mode(Config) ->
     {ok, _} = application:ensure_all_started(ssl),
     in_every_mode(Config, tls_echo, [], fun(Socket) ->
-        {ok, Secure} = ssl:connect(Socket, [{verify, verify_none}], ?TIMEOUT),
+        {ok, Secure} = ssl:connect(Socket, [{verify, verify_none}], weir_test_wait:patience()),
         {ok, [{protocol, 'tlsv1.3'}]} = ssl:connection_information(Secure, [protocol]),
         [
             begin
                 Data = rand:bytes(Size),
                 ok = ssl:send(Secure, Data),
-                ?assertEqual({ok, Data}, ssl:recv(Secure, Size, ?TIMEOUT))
+                ?assertEqual({ok, Data}, ssl:recv(Secure, Size, weir_test_wait:patience()))
             end
          || Size <- [1, 64, 3, 100000, 1]
         ]
@@ -193,7 +192,7 @@ tls_echo_outlives_a_client_that_speaks_no_tls(Config) ->
     {ok, Socket} = connect(Port),
     ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\n\r\n">>),
     closed(Socket),
-    {ok, Secure} = ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none}], ?TIMEOUT),
+    {ok, Secure} = ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none}], weir_test_wait:patience()),
     ok = ssl:close(Secure),
     0 = stop(Program).
 
@@ -201,7 +200,7 @@ discard_takes_all_in_every_mode(Config) ->
     in_every_mode(Config, discard, [], fun(Socket) ->
         ok = gen_tcp:send(Socket, binary:copy(<<"d">>, 3000000)),
         ok = gen_tcp:shutdown(Socket, write),
-        ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+        ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, weir_test_wait:patience()))
     end).
 
 chargen_sends_until_the_client_goes(Config) ->
@@ -210,13 +209,12 @@ chargen_sends_until_the_client_goes(Config) ->
     [
         begin
             {ok, Socket} = connect(Port),
-            {ok, Received} = gen_tcp:recv(Socket, 3000000, ?TIMEOUT),
+            {ok, Received} = gen_tcp:recv(Socket, 3000000, weir_test_wait:patience()),
             ?assert(Received =:= binary:copy(<<"c">>, 3000000)),
             ok = gen_tcp:close(Socket)
         end
      || _ <- [1, 2]
     ],
-    %% The emulator does not halt before ports have sent what they hold.
     ok = gen_tcp:close(Stuck),
     0 = stop(Program).
 
@@ -230,7 +228,7 @@ fanout_tells_everybody(Config) ->
                 begin
                     Times = [
                         begin
-                            {ok, <<Time:64, _:12/binary>>} = gen_tcp:recv(Member, 20, ?TIMEOUT),
+                            {ok, <<Time:64, _:12/binary>>} = gen_tcp:recv(Member, 20, weir_test_wait:patience()),
                             Time
                         end
                      || _ <- lists:seq(1, 5)
@@ -263,7 +261,7 @@ game_reactor_sends_the_state_of_the_world(Config) ->
     {ok, Socket} = connect(Port),
     [
         begin
-            {ok, <<_:512/binary>>} = gen_tcp:recv(Socket, 512, ?TIMEOUT),
+            {ok, <<_:512/binary>>} = gen_tcp:recv(Socket, 512, weir_test_wait:patience()),
             ok = gen_tcp:send(Socket, <<"an answer">>)
         end
      || _ <- lists:seq(1, 3)

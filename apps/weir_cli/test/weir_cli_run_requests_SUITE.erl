@@ -1,4 +1,4 @@
-%% Example servers of `bin/weir run' that answer requests, by their programs, on stock sockets and on Weir.
+%% Example servers of `weir run' that answer requests, on stock sockets and on Weir.
 -module(weir_cli_run_requests_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -16,15 +16,14 @@
 ]).
 -export([accept_listener_answers_once_and_closes/1]).
 
--import(weir_cli_program, [run/2, stop/1, mentions/2]).
--import(weir_cli_test, [backend/1, connect/1, in_every_mode/4, serve/3]).
+-import(weir_cli_program, [mentions/2]).
+-import(weir_cli_examples, [backend/1, in_every_mode/4, run/2, serve/3, stop/1]).
+-import(weir_cli_test, [connect/1]).
 
 -include("run_suite.hrl").
 
--define(TIMEOUT, 60000).
-
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     Serving = [
@@ -46,7 +45,8 @@ ehttpd_answers_in_every_mode(Config) ->
         ok = gen_tcp:send(Socket, Request),
         hello(Socket),
         ok = gen_tcp:send(Socket, Half),
-        timer:sleep(50),
+        %% The server reads it alone.
+        ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 40)),
         ok = gen_tcp:send(Socket, OtherHalf),
         hello(Socket),
         ok = gen_tcp:send(Socket, [Request, Request, Half]),
@@ -60,7 +60,7 @@ ehttpd_refuses_an_endless_head(Config) ->
     #{port := Port} = Program = serve(Config, ehttpd, []),
     {ok, Socket} = connect(Port),
     ok = gen_tcp:send(Socket, ["GET / HTTP/1.1\r\n", lists:duplicate(9000, $x)]),
-    ?assertMatch({ok, <<"HTTP/1.1 431 ">>}, gen_tcp:recv(Socket, 13, ?TIMEOUT)),
+    ?assertMatch({ok, <<"HTTP/1.1 431 ">>}, gen_tcp:recv(Socket, 13, weir_test_wait:patience())),
     0 = stop(Program).
 
 accept_answers_once_and_closes(Config) ->
@@ -71,8 +71,8 @@ accept_answers_once_and_closes(Config) ->
                 begin
                     {ok, Socket} = connect(Port),
                     ok = gen_tcp:send(Socket, <<"hello">>),
-                    ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, ?TIMEOUT)),
-                    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+                    ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, weir_test_wait:patience())),
+                    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, weir_test_wait:patience()))
                 end
              || _ <- lists:seq(1, 20)
             ],
@@ -92,14 +92,14 @@ file_httpd_answers_with_the_file(Config) ->
         begin
             ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n">>),
             Head = <<"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n">>,
-            ?assertEqual({ok, Head}, gen_tcp:recv(Socket, byte_size(Head), ?TIMEOUT)),
-            {ok, Received} = gen_tcp:recv(Socket, byte_size(Content), ?TIMEOUT),
+            ?assertEqual({ok, Head}, gen_tcp:recv(Socket, byte_size(Head), weir_test_wait:patience())),
+            {ok, Received} = gen_tcp:recv(Socket, byte_size(Content), weir_test_wait:patience()),
             ?assert(Received =:= Content)
         end
      || _ <- [1, 2, 3]
     ],
     ok = gen_tcp:send(Socket, <<"rubbish\r\n\r\n">>),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())),
     0 = stop(Program),
     {1, [Line]} = run(Config, ["run", "file_httpd", "--file", "/no/such file" | backend(Config)]),
     ?assert(mentions("/no/such file", [Line])).
@@ -117,7 +117,7 @@ cowboy_hello_answers_or_says_that_cowboy_is_missing(Config) ->
             [
                 begin
                     ok = gen_tcp:send(Socket, <<"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n">>),
-                    {ok, Response} = gen_tcp:recv(Socket, 0, ?TIMEOUT),
+                    {ok, Response} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
                     ?assertMatch(<<"HTTP/1.1 200 OK\r\n", _/binary>>, Response),
                     ?assertMatch({_, 12}, binary:match(Response, <<"Hello world!">>))
                 end
@@ -163,7 +163,7 @@ answers_each_request(Config, Example, Options, Answer) ->
         begin
             ok = gen_tcp:send(Socket, Request),
             Expected = Answer(Request),
-            ?assertEqual({Example, {ok, Expected}}, {Example, gen_tcp:recv(Socket, byte_size(Expected), ?TIMEOUT)})
+            ?assertEqual({Example, {ok, Expected}}, {Example, gen_tcp:recv(Socket, byte_size(Expected), weir_test_wait:patience())})
         end
      || Request <- [<<"one">>, <<"two">>, <<"three">>], Socket <- Sockets
     ],
@@ -175,8 +175,8 @@ accept_listener_answers_once_and_closes(Config) ->
         begin
             {ok, Socket} = connect(Port),
             ok = gen_tcp:send(Socket, <<"a request">>),
-            ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, ?TIMEOUT)),
-            ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+            ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, weir_test_wait:patience())),
+            ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, weir_test_wait:patience()))
         end
      || _ <- lists:seq(1, 20)
     ],
@@ -184,4 +184,4 @@ accept_listener_answers_once_and_closes(Config) ->
 
 hello(Socket) ->
     Answer = <<"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: keep-alive\r\n\r\nhello world!">>,
-    ?assertEqual({ok, Answer}, gen_tcp:recv(Socket, byte_size(Answer), ?TIMEOUT)).
+    ?assertEqual({ok, Answer}, gen_tcp:recv(Socket, byte_size(Answer), weir_test_wait:patience())).

@@ -9,9 +9,9 @@
 -export([once/1, as_json/1, as_csv/1, as_openmetrics/1, schedules/1, ping_pong/1, as_a_page/1, as_a_page_without_a_token/1, a_port_in_use/1, recorded/1, what_is_no_recording/1]).
 -export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, a_recording_in_a_terminal/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
 
--import(weir_cli_program, [run/2, mentions/2]).
+-import(weir_cli_program, [run/2, answer/1, mentions/2]).
 
-suite() -> [{timetrap, {minutes, 2}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [{group, programs}, {group, terminal}].
 
@@ -48,28 +48,24 @@ end_per_testcase(Case, _Config) ->
 %% A stock node with a cookie of its own.
 node_of_somebody() ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
-    Port = open_port({spawn_executable, os:find_executable("erl")}, [
-        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "-eval", "io:format(\"up~n\"), timer:sleep(1800000), halt()."]},
-        {line, 100}, binary
-    ]),
-    receive {Port, {data, {eol, <<"up">>}}} -> ok after 60000 -> ct:fail(no_node) end,
-    {os_pid, Pid} = erlang:port_info(Port, os_pid),
-    {Name, integer_to_list(Pid)}.
+    {Name, weir_cli_program:start_node(Name, [])}.
 
-help_says_how(Config) ->
-    {0, Lines} = run(Config, ["scope", "--help"]),
+help_says_how(_Config) ->
+    {0, Lines} = answer(["scope", "--help"]),
     [?assert(mentions(Word, Lines)) || Word <- ["weir scope NODE", "--cookie", "--json", "--once", "Exit code"]].
 
 a_wrong_argument_is_one_line(Config) ->
+    {2, [<<"weir: ", _/binary>>] = Terminal} = run(Config, ["scope", "a@b"]),
+    ?assert(mentions("no terminal", Terminal)),
     [
         begin
-            {Status, Lines} = run(Config, ["scope" | Arguments]),
+            {Status, Lines} = answer(["scope" | Arguments]),
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
      || {Arguments, Wrong} <- [
             {[], "node"}, {["patient", "--once"], "NAME@HOST"}, {["a@b", "c@d"], "c@d"}, {["a@b", "--csv", "--seconds", "0"], "seconds"},
-            {["a@b", "--once", "--json"], "exclude"}, {["a@b", "--schedules", "61"], "schedules"}, {["a@b", "--schedules", "1", "--ping-pong"], "exclude"}, {["a@b"], "no terminal"}
+            {["a@b", "--once", "--json"], "exclude"}, {["a@b", "--schedules", "61"], "schedules"}, {["a@b", "--schedules", "1", "--ping-pong"], "exclude"}
         ]
     ].
 
@@ -195,7 +191,7 @@ served(Program) ->
     {binary_to_list(Port), weir_cli_program:line(Program)}.
 
 curl(Port, Path, More) ->
-    os:cmd(lists:concat(["curl -s -m 20 -o /dev/null -w '%{http_code}' ", More, " http://127.0.0.1:", Port, Path])).
+    os:cmd(lists:concat(["curl -s -m 120 -o /dev/null -w '%{http_code}' ", More, " http://127.0.0.1:", Port, Path])).
 
 every_page_in_80_by_24(Config) -> every_page(?FUNCTION_NAME, 80, 24, Config).
 every_page_in_200_by_60(Config) -> every_page(?FUNCTION_NAME, 200, 60, Config).
@@ -230,7 +226,7 @@ keys(Config) ->
     keys(Case, "p"), gone(Case, "paused"),
     tmux(Case, "resize-window -x 120 -y 40"),
     %% 40 rows: the last line went there.
-    until(fun() -> length(captured(Case)) > 30 end),
+    weir_test_wait:wait_until(fun() -> length(captured(Case)) > 30 end),
     quits(Case, "C-c").
 
 %% The terminal stays, and says what has happened.
@@ -274,8 +270,10 @@ start_program(Case, Columns, Rows, Arguments, Config) ->
         "env ", Environment, ?config(weir, Config), " scope ", Arguments, $\n,
         "echo ended $?\n",
         "[ \"$(stty -g)\" = \"$before\" ] && echo same modes\n",
-        "sleep 60\n"
+        "sleep 600\n"
     ]),
+    %% Tmux's server is nobody's child: this ends it when its input is closed, with the case at the latest.
+    _ = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", "cat; tmux -L \"$0\" kill-server", socket(Case)]}, stderr_to_stdout]),
     tmux(Case, lists:concat(["new-session -d -x ", Columns, " -y ", Rows, " sh ", Script])).
 
 quits(Case, Key) ->
@@ -288,19 +286,12 @@ keys(Case, Keys) -> tmux(Case, "send-keys " ++ Keys).
 captured(Case) ->
     string:lexemes(tmux(Case, "capture-pane -p"), "\n").
 
-shows(Case, Text) -> until(fun() -> string:find(tmux(Case, "capture-pane -p"), Text) =/= nomatch end).
-gone(Case, Text) -> until(fun() -> string:find(tmux(Case, "capture-pane -p"), Text) =:= nomatch end).
+shows(Case, Text) -> looks(Case, fun(Screen) -> string:find(Screen, Text) =/= nomatch end, {shows, Text}).
+gone(Case, Text) -> looks(Case, fun(Screen) -> string:find(Screen, Text) =:= nomatch end, {hides, Text}).
+
+looks(Case, Passes, Expected) -> weir_test_wait:wait_match(fun() -> tmux(Case, "capture-pane -p") end, Passes, #{expected => Expected}).
 
 %% Each case has a server of its own: no configuration of the user's, and ended by the case.
 tmux(Case, Command) -> os:cmd(lists:concat(["TERM=xterm-256color tmux -f /dev/null -L ", socket(Case), " ", Command])).
 
 socket(Case) -> lists:concat(["weir_scope_", os:getpid(), "_", Case]).
-
-until(Condition) -> until(Condition, 1200).
-
-until(Condition, 0) -> ct:fail({never_true, Condition});
-until(Condition, Times) ->
-    case Condition() of
-        true -> ok;
-        false -> timer:sleep(50), until(Condition, Times - 1)
-    end.

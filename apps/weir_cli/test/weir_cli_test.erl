@@ -1,61 +1,35 @@
-%% What the suites of the command line share: example servers as programs, and their clients.
+%% What the suites of the command line share: clients, and an example server that is a program.
 -module(weir_cli_test).
 
 -export([closed/1]).
 -export([exchange/2]).
 -export([connect/1]).
--export([backend/1]).
 -export([serve/3]).
--export([in_every_mode/4]).
 -export([pid/1]).
 
--include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_cli_program, [start/2, stop/1, line/1]).
-
--define(TIMEOUT, 60000).
+-import(weir_cli_program, [start/2, line/1]).
 
 %% It may have an alert to send first.
 closed(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?TIMEOUT) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, _} -> closed(Socket);
         {error, Reason} -> ?assertEqual(closed, Reason)
     end.
 
 exchange(Socket, Data) ->
     ok = gen_tcp:send(Socket, Data),
-    ?assertEqual({ok, Data}, gen_tcp:recv(Socket, byte_size(Data), ?TIMEOUT)).
+    ?assertEqual({ok, Data}, gen_tcp:recv(Socket, byte_size(Data), weir_test_wait:patience())).
 
 connect(Port) ->
-    gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?TIMEOUT).
-
-backend(Config) ->
-    case ?config(backend, Config) of
-        undefined -> [];
-        Backend -> ["--backend", atom_to_list(Backend)]
-    end.
+    gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], weir_test_wait:patience()).
 
 serve(Config, Example, Options) ->
-    Program = start(Config, ["run", atom_to_list(Example)] ++ backend(Config) ++ Options),
+    Program = start(Config, ["run", atom_to_list(Example) | Options]),
     <<"ready ", Port/binary>> = line(Program),
     <<"pid ", Pid/binary>> = line(Program),
     Program#{port => binary_to_integer(Port), pid => Pid}.
-
-%% A client for two connections of an example in each mode of `active': a server for each, all of them at the same time.
-in_every_mode(Config, Example, Options, Client) ->
-    Serve = fun(Mode) ->
-        #{port := Port} = Program = serve(Config, Example, ["--active", Mode | Options]),
-        Sockets = [Socket || _ <- [1, 2], {ok, Socket} <- [connect(Port)]],
-        [_, _] = [Client(Socket) || Socket <- Sockets],
-        0 = stop(Program),
-        exit({shutdown, served})
-    end,
-    Modes = [{Mode, spawn_monitor(fun() -> Serve(Mode) end)} || Mode <- ["once", "true", "2", "false"]],
-    [
-        receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Mode, {shutdown, served}}, {Mode, Reason}) end
-     || {Mode, {Pid, Monitor}} <- Modes
-    ].
 
 pid(#{pid := Pid}) ->
     Pid.

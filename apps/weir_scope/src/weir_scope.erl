@@ -78,13 +78,13 @@ stopped(Sampler) ->
 %% @doc The last second. The first takes one to come.
 -spec sample(view()) -> {ok, weir_scope_sample:sample()} | {error, reason()}.
 sample(#view{sampler = Sampler} = View) ->
-    asked(View, fun() -> weir_scope_sampler:latest(Sampler) end).
+    asked(View, fun(Patience) -> weir_scope_sampler:latest(Sampler, Patience) end).
 
 %% @doc The last ten minutes by the second, or the last day by the minute, but only what is after a moment in milliseconds since 1970
 %% (0 for all).
 -spec history(view(), weir_scope_history:grain(), After :: integer()) -> {ok, [weir_scope_history:series()]} | {error, reason()}.
 history(#view{sampler = Sampler} = View, Grain, After) when Grain =:= second; Grain =:= minute ->
-    asked(View, fun() -> weir_scope_sampler:history(Sampler, Grain, After) end).
+    asked(View, fun(Patience) -> weir_scope_sampler:history(Sampler, Grain, After, Patience) end).
 
 %% @doc The processes that do or hold most: see {@link weir_scope_top:processes/1}. It looks at every process twice: about 2 µs each, in
 %% slices below a millisecond.
@@ -129,7 +129,7 @@ top(#view{visit = Visit}, What, Options) ->
 %% the VM counts it, which costs it a few percent.
 -spec microstates(view(), 1..60_000) -> {ok, weir_scope_sampler:microstates()} | {error, reason()}.
 microstates(#view{sampler = Sampler} = View, Milliseconds) when is_integer(Milliseconds), Milliseconds >= 1, Milliseconds =< 60_000 ->
-    asked(View, fun() -> weir_scope_sampler:microstates(Sampler, Milliseconds) end);
+    asked(View, fun(Patience) -> weir_scope_sampler:microstates(Sampler, Milliseconds, Patience) end);
 microstates(_View, Milliseconds) ->
     {error, {bad_option, milliseconds, Milliseconds, {between, 1, 60_000}}}.
 
@@ -173,7 +173,7 @@ there(#view{visit = Visit}, What, Module, Function, Arguments, Milliseconds) ->
 asked(#view{visit = Visit}, Fun) ->
     Node = weir_scope_visit:node_of(Visit),
     try
-        {ok, Fun()}
+        {ok, Fun(weir_scope_visit:patience(Visit))}
     catch
         exit:{not_sampled, Why} -> {error, {not_sampled, Node, Why}};
         exit:{timeout, _} -> {error, {timeout, Node}};

@@ -1,7 +1,7 @@
 %% @doc Weir by the second, where it runs: its pollsets with the columns of Wei Cao's epollwait.stp, and its listeners.
 -module(weir_scope_engine).
 
--export([read/1]).
+-export([read/2]).
 -export([between/3]).
 
 -export_type([reading/0, engine/0, pollset/0, listener/0, reactor/0, server/0]).
@@ -104,13 +104,14 @@
 %% What a listener counts.
 -define(COUNTED, [accepted, overload, denied, crowded, full_pauses, rate_pauses, failed_handshakes]).
 
-%% @doc `none' where Weir does not run, or has not started its pollsets.
--spec read(weir_scope_facts:ask()) -> reading() | none.
-read(Ask) ->
+%% @doc `none' where Weir does not run, or has not started its pollsets. Of listeners that do not answer in time it has what the reading before
+%% has: so what they count is late, and not lost.
+-spec read(weir_scope_facts:ask(), Before :: reading() | none) -> reading() | none.
+read(Ask, Before) ->
     case Ask(erlang, whereis, [weir_pollsets]) of
         undefined -> none;
         _ ->
-            Listeners = listeners(Ask),
+            Listeners = listeners(Ask, Before),
             #{
                 pollsets => maps:from_list(pollsets(Ask)),
                 listeners => maps:from_list(Listeners),
@@ -174,7 +175,7 @@ of_reactors(Ask, Number) ->
         _:_ -> []
     end.
 
-listeners(Ask) ->
+listeners(Ask, Before) ->
     try
         Node = Ask(erlang, node, []),
         Names = Ask(erpc, call, [Node, weir, listeners, [], ?PATIENCE]),
@@ -182,8 +183,12 @@ listeners(Ask) ->
         Http = Ask(erlang, whereis, [weir_http_sup]) =/= undefined,
         [{Name, with_times(Info, Name, Call)} || Name <- lists:sublist(Names, ?MOST_LISTENERS), #{} = Info <- [info(Http, Name, Call)]]
     catch
+        error:{erpc, timeout} -> known(Before);
         _:_ -> []
     end.
+
+known(#{listeners := Listeners}) -> maps:to_list(Listeners);
+known(none) -> [].
 
 %% One of HTTP tells more.
 info(true, Name, Call) ->

@@ -2,7 +2,7 @@
 -module(weir_scope_sample).
 
 -export([open/1]).
--export([read/2]).
+-export([read/2, read/3]).
 -export([between/2]).
 -export([numbers/1]).
 
@@ -38,8 +38,13 @@
 open(Ask) ->
     #{schedulers => weir_scope_schedulers:open(Ask), memory => weir_scope_memory:open(Ask), machine => weir_scope_machine:open(Ask)}.
 
+%% @doc The first reading.
 -spec read(weir_scope_facts:ask(), sources()) -> reading().
-read(Ask, #{schedulers := Schedulers, memory := Memory, machine := Machine}) ->
+read(Ask, Sources) -> read(Ask, Sources, #{weir => none}).
+
+%% @doc A reading after another one.
+-spec read(weir_scope_facts:ask(), sources(), Before :: reading()) -> reading().
+read(Ask, #{schedulers := Schedulers, memory := Memory, machine := Machine}, #{weir := Engine}) ->
     #{
         ns => Ask(erlang, monotonic_time, [nanosecond]),
         at => Ask(erlang, system_time, [millisecond]),
@@ -48,7 +53,7 @@ read(Ask, #{schedulers := Schedulers, memory := Memory, machine := Machine}) ->
         activity => weir_scope_activity:read(Ask),
         memory => weir_scope_memory:read(Ask, Memory),
         machine => weir_scope_machine:read(Ask, Machine),
-        weir => weir_scope_engine:read(Ask)
+        weir => weir_scope_engine:read(Ask, Engine)
     }.
 
 %% @doc What has happened between two readings.

@@ -11,9 +11,9 @@
 -export([start_link/0]).
 -export([start_guest/0]).
 -export([from_afar/2]).
--export([latest/1]).
--export([history/3]).
--export([microstates/2]).
+-export([latest/1, latest/2]).
+-export([history/4]).
+-export([microstates/3]).
 -export([memory/1]).
 -export([pause/1]).
 
@@ -73,23 +73,27 @@ from_afar(Module, Argument) ->
         {error, {shutdown, Reason}} -> error({erpc, Reason})
     end.
 
-%% @doc The last sample. The first takes a second. Where there is none since all have failed, the caller exits with `{not_sampled, Why}'.
+%% @doc As {@link latest/2}, with five seconds.
 -spec latest(gen_server:server_ref()) -> weir_scope_sample:sample() | no_return().
-latest(Sampler) ->
-    case gen_server:call(Sampler, latest) of
+latest(Sampler) -> latest(Sampler, 5000).
+
+%% @doc The last sample, if the sampler answers within so many milliseconds. The first takes a second. Where there is none since all have failed, the caller exits with `{not_sampled, Why}'.
+-spec latest(gen_server:server_ref(), Patience :: pos_integer()) -> weir_scope_sample:sample() | no_return().
+latest(Sampler, Patience) ->
+    case gen_server:call(Sampler, latest, Patience) of
         {ok, Sample} -> Sample;
         {error, Why} -> exit({not_sampled, Why})
     end.
 
 %% @doc What was sampled after a moment (milliseconds since 1970; 0 for all).
--spec history(gen_server:server_ref(), weir_scope_history:grain(), After :: integer()) -> [weir_scope_history:series()].
-history(Sampler, Grain, After) -> gen_server:call(Sampler, {history, Grain, After}).
+-spec history(gen_server:server_ref(), weir_scope_history:grain(), After :: integer(), Patience :: pos_integer()) -> [weir_scope_history:series()].
+history(Sampler, Grain, After, Patience) -> gen_server:call(Sampler, {history, Grain, After}, Patience).
 
 %% @doc What the threads of the VM do for so many milliseconds, 60,000 at most. While that lasts, the VM counts it: a few percent. If
 %% somebody else had it count already, it goes on to.
--spec microstates(gen_server:server_ref(), pos_integer()) -> microstates().
-microstates(Sampler, Milliseconds) when Milliseconds > 0, Milliseconds =< ?LONGEST_LOOK ->
-    gen_server:call(Sampler, {microstates, Milliseconds}, Milliseconds + 5000).
+-spec microstates(gen_server:server_ref(), pos_integer(), Patience :: pos_integer()) -> microstates().
+microstates(Sampler, Milliseconds, Patience) when Milliseconds > 0, Milliseconds =< ?LONGEST_LOOK ->
+    gen_server:call(Sampler, {microstates, Milliseconds}, Milliseconds + Patience).
 
 %% @doc The bytes that the histories take.
 -spec memory(gen_server:server_ref()) -> non_neg_integer().
@@ -225,7 +229,7 @@ read(State) ->
 sampled(#state{ask = Ask, sources = Sources, last = Last, cost = Cost, history = History, waiting = Waiting} = State) ->
     Begin = erlang:monotonic_time(microsecond),
     {reductions, Reductions} = process_info(self(), reductions),
-    Reading = weir_scope_sample:read(Ask, Sources),
+    Reading = weir_scope_sample:read(Ask, Sources, Last),
     Between = weir_scope_sample:between(Last, Reading),
     Sample =
         case Cost of

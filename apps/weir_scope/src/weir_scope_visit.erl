@@ -8,6 +8,7 @@
 -export([call/5]).
 -export([sampler/1]).
 -export([node_of/1]).
+-export([patience/1]).
 -export([is_there/1]).
 -export([afar/2]).
 
@@ -198,6 +199,10 @@ call(#visit{node = Node, patience = Patience}, Module, Function, Arguments, Mill
 %% @doc The node that is visited.
 -spec node_of(visit()) -> node().
 node_of(#visit{node = Node}) -> Node.
+
+%% @doc For how many milliseconds the node may take for an answer.
+-spec patience(visit()) -> pos_integer().
+patience(#visit{patience = Patience}) -> Patience.
 
 %% @doc Whether its modules are there. If not, `afar/1' asks for them.
 -spec is_there(visit()) -> boolean().

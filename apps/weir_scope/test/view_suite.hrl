@@ -7,10 +7,7 @@ end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
 %% A stock node, as somebody starts it.
 init_per_testcase(_Case, Config) ->
-    {ok, Peer, Node} = peer:start(#{
-        name => peer:random_name(), host => "127.0.0.1", longnames => true, connection => standard_io,
-        args => ["-setcookie", atom_to_list(erlang:get_cookie()), "+S", "2", "+P", "300000"]
-    }),
+    {Peer, Node} = weir_scope_distribution:node(["+S", "2", "+P", "300000"]),
     [{peer, Peer}, {node, Node} | Config].
 
 end_per_testcase(_Case, Config) ->

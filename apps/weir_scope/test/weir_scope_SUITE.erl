@@ -3,6 +3,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_group/2, end_per_group/2, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([who_sends_to_many/1, a_short_look_beside_a_long_one/1]).
@@ -10,12 +11,13 @@
 -export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
 -export([polls_by_strace/1, sockets_of_all_kinds/1]).
 
--import(weir_scope_test, [view/1, bring/2, next/1, traces/1, until/1]).
+-import(weir_scope_test, [view/1, bring/2, next/1, traces/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("view_suite.hrl").
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, loaded}, {group, from_afar}, allocators_by_another_way, polls_by_strace].
@@ -33,10 +35,12 @@ init_per_group(from_afar, Config) -> [{load, false} | Config].
 end_per_group(_Group, _Config) -> ok.
 
 %% A process that is bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and says for how long it was by the
-%% clock. The VM counts as much, whatever else the machine does. Tolerance: what the sampler itself and the VM do.
+%% clock. The VM counts as much, whatever else the machine does, and not more than what it tells of all that ran there, the sampler too.
 known_shares(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
+    Clock = erlang:monotonic_time(microsecond),
+    Before = on_first_scheduler(Config),
     {ok, #{at := Begin}} = weir_scope:sample(View),
     Busy = lists:sum([
         begin
@@ -50,17 +54,25 @@ known_shares(Config) ->
     {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, Begin),
     [Index] = [Index || {Index, <<"scheduler.normal.1.utilisation">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)],
     Seen = lists:sum([lists:nth(Index, Row) * seconds(At, Begin, Rows) || {At, Row} <- Rows]),
-    ct:log("~p of ~p", [Seen, Busy]),
+    {Active, Total} = on_first_scheduler(Config),
+    All = (Active - element(1, Before)) / (Total - element(2, Before)) * (erlang:monotonic_time(microsecond) - Clock) / 1.0e6,
+    ct:log("~p of ~p, and of ~p with what else ran there", [Seen, Busy, All]),
     ?assert(Busy > 0.75),
-    ?assert(abs(Seen - Busy) < 0.1 + 0.1 * Busy),
+    ?assert(Seen > 0.9 * Busy - 0.1),
+    ?assert(Seen < 1.1 * All + 0.1),
     ok = weir_scope:close(View).
+
+on_first_scheduler(Config) ->
+    Times = weir_scope_distribution:call(?config(peer, Config), erlang, statistics, [scheduler_wall_time]),
+    {1, Active, Total} = lists:keyfind(1, 1, Times),
+    {Active, Total}.
 
 %% Samples until one has seen all of it: what was sent is known to the byte.
 bytes_of_sockets(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
     {ok, #{at := Begin}} = weir_scope:sample(View),
-    Sent = erpc:call(?config(node, Config), weir_scope_load, transfer, [1_000_000]),
+    Sent = erpc:call(?config(node, Config), weir_scope_load, transfer, [10_000_000]),
     {ok, _} = next(View),
     {ok, _} = next(View),
     {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, Begin),
@@ -80,13 +92,13 @@ sockets_of_all_kinds(Config) ->
     View = view(Config),
     Pid = erlang:spawn(?config(node, Config), weir_scope_load, chatter, [self(), [inet, socket]]),
     receive {Pid, ready} -> ok end,
-    {ok, Sockets} = weir_scope:sockets(View, #{by => out, over => 500, most => 10}),
-    ct:log("~p", [Sockets]),
-    %% Those of distribution may be among them.
-    Whole = [Kind || #{kind := Kind, owner := Owner, local := {_, _}, peer := {_, _}, out := Out} <- Sockets, is_pid(Owner), Out > 0],
-    ?assertEqual([port, socket], lists:usort(Whole)),
-    %% gen_tcp has a process for each `socket', which owns it.
-    ?assert(lists:member(Pid, [Owner || #{kind := port, owner := Owner} <- Sockets])),
+    %% Those of distribution may be among them. In a short while on a busy machine nothing may be sent.
+    {_, _, Sockets} = ?waitMatch({[port, socket], true, _}, begin
+        {ok, Some} = weir_scope:sockets(View, #{by => out, over => 500, most => 10}),
+        Sending = [{Kind, Owner} || #{kind := Kind, owner := Owner, local := {_, _}, peer := {_, _}, out := Out} <- Some, is_pid(Owner), Out > 0],
+        %% gen_tcp has a process for each `socket', which owns it.
+        {lists:usort([Kind || {Kind, _} <- Sending]), lists:member({port, Pid}, Sending), Some}
+    end),
     Rates = [Out || #{out := Out} <- Sockets],
     ?assertEqual(lists:reverse(lists:sort(Rates)), Rates),
     ok = weir_scope:close(View).
@@ -95,12 +107,12 @@ top_processes(Config) ->
     bring(Config, weir_scope_load),
     Node = ?config(node, Config),
     View = view(Config),
-    Busy = erlang:spawn(Node, weir_scope_load, busy, [0.5]),
+    Busy = erlang:spawn(Node, weir_scope_load, busy, [1.0]),
     Full = erlang:spawn(Node, timer, sleep, [infinity]),
     [erlang:send(Full, message) || _ <- lists:seq(1, 5000)],
     Large = erlang:spawn(Node, weir_scope_load, hold, [self(), 1_000_000]),
     receive {Large, ready} -> ok end,
-    {ok, [#{pid := First, reductions := Reductions, name := Name} | _]} = weir_scope:processes(View, #{over => 300}),
+    {ok, [#{pid := First, reductions := Reductions, name := Name} | _]} = weir_scope:processes(View, #{over => 500}),
     ?assertEqual({Busy, {weir_scope_load, busy, 1}}, {First, Name}),
     ?assert(Reductions > 1000),
     ?assertMatch({ok, [#{pid := Full, queue := 5000}]}, weir_scope:processes(View, #{by => queue, over => 10, most => 1})),
@@ -113,12 +125,12 @@ counts(Config) ->
     Pids = [erlang:spawn(Node, timer, sleep, [infinity]) || _ <- lists:seq(1, 1000)],
     {ok, _} = next(View),
     {ok, #{activity := #{counts := #{processes := Processes}}, memory := Memory, node := Node}} = next(View),
-    ?assert(abs(Processes - peer:call(?config(peer, Config), erlang, system_info, [process_count])) < 20),
+    ?assert(abs(Processes - weir_scope_distribution:call(?config(peer, Config), erlang, system_info, [process_count])) < 20),
     ?assert(Processes > length(Pids)),
     #{rss := Rss, carriers := Carriers, blocks := Blocks, kinds := #{total := Total}} = Memory,
     ?assert(Carriers >= Blocks),
     ?assert(abs(Blocks - Total) < Total div 2),
-    {ok, Status} = file:read_file("/proc/" ++ peer:call(?config(peer, Config), os, getpid, []) ++ "/status"),
+    {ok, Status} = file:read_file("/proc/" ++ weir_scope_distribution:call(?config(peer, Config), os, getpid, []) ++ "/status"),
     {match, [Kib]} = re:run(Status, "VmRSS:\\s*([0-9]+)", [{capture, all_but_first, list}]),
     ?assert(abs(Rss - list_to_integer(Kib) * 1024) < 0.2 * Rss),
     ok = weir_scope:close(View).
@@ -136,29 +148,28 @@ microstates_put_back(Config) ->
     {ok, _} = weir_scope:microstates(View, 100),
     ?assertEqual(true, Flag()),
     ok = weir_scope:close(View),
-    Observer = spawn(fun() -> weir_scope:microstates(view(Config), 30_000) end),
-    until(fun() -> counts_microstates(Node) end),
+    Observer = spawn(fun() -> weir_scope:microstates(view(Config), 60_000) end),
+    wait_until(fun() -> counts_microstates(Node) end),
     exit(Observer, kill),
-    until(fun() -> not counts_microstates(Node) end).
+    wait_until(fun() -> not counts_microstates(Node) end).
 
 %% Each has its own time, and the VM counts until the last has looked.
 a_short_look_beside_a_long_one(Config) ->
     Node = ?config(node, Config),
     View = view(Config),
-    Long = spawn(fun() -> weir_scope:microstates(View, 50_000) end),
-    until(fun() -> counts_microstates(Node) end),
+    Long = spawn(fun() -> weir_scope:microstates(View, 60_000) end),
+    wait_until(fun() -> counts_microstates(Node) end),
     ?assertMatch({ok, [_ | _]}, weir_scope:microstates(View, 50)),
     ?assert(counts_microstates(Node)),
     exit(Long, kill),
     ok = weir_scope:close(View),
-    until(fun() -> not counts_microstates(Node) end).
+    wait_until(fun() -> not counts_microstates(Node) end).
 
 counts_microstates(Node) ->
     Sum = fun() ->
         lists:sum([Time || #{counters := Counters} <- erpc:call(Node, erlang, statistics, [microstate_accounting]), Time <- maps:values(Counters)])
     end,
     Before = Sum(),
-    timer:sleep(20),
     Sum() =/= Before.
 
 history_grows(Config) ->
@@ -189,8 +200,8 @@ allocators_by_another_way(Config) ->
     ok = weir_scope:close(View),
     Instances = [
         Kind
-     || Name <- peer:call(Peer, erlang, system_info, [alloc_util_allocators]),
-        {instance, _, Items} <- peer:call(Peer, erlang, system_info, [{allocator, Name}]),
+     || Name <- weir_scope_distribution:call(Peer, erlang, system_info, [alloc_util_allocators]),
+        {instance, _, Items} <- weir_scope_distribution:call(Peer, erlang, system_info, [{allocator, Name}]),
         {Which, Kind} <- Items,
         lists:member(Which, [mbcs, mbcs_pool, sbcs])
     ],
@@ -206,8 +217,8 @@ allocators_by_another_way(Config) ->
 who_sends_to_many(Config) ->
     bring(Config, weir_scope_load),
     Crowd = erlang:spawn(?config(node, Config), weir_scope_load, crowd, [self(), 1000]),
-    receive {Crowd, ready} -> ok after 30_000 -> ct:fail(no_crowd) end,
-    true = peer:call(?config(peer, Config), erlang, register, [rooms, Crowd]),
+    receive {Crowd, ready} -> ok after weir_test_wait:patience() -> ct:fail(no_crowd) end,
+    true = weir_scope_distribution:call(?config(peer, Config), erlang, register, [rooms, Crowd]),
     {ok, Facts} = weir_scope_visit:facts(?config(node, Config), #{load => ?config(load, Config), over => 10}),
     #{broadcasters := Broadcasters, timed_receivers := [], scheduler_poll := _, run_queue := _, over := #{poller_cpu_ns := Pollers}} = Facts,
     ?assertEqual([{rooms, 1000, normal}], [Broadcaster || {rooms, _, _} = Broadcaster <- Broadcasters]),
@@ -219,18 +230,18 @@ pollsets_of_weir(Config) ->
     bring(Config, weir_scope_load),
     {ok, #{weir := none}} = weir_scope:sample(Before = view(Config)),
     ok = weir_scope:close(Before),
-    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir))]),
-    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir]),
-    {ok, Port} = peer:call(Peer, weir_scope_load, listen, []),
+    true = weir_scope_distribution:call(Peer, code, add_patha, [filename:dirname(code:which(weir))]),
+    {ok, _} = weir_scope_distribution:call(Peer, application, ensure_all_started, [weir]),
+    {ok, Port} = weir_scope_distribution:call(Peer, weir_scope_load, listen, []),
     View = view(Config),
     {ok, #{at := Begin}} = weir_scope:sample(View),
-    ok = peer:call(Peer, weir_scope_load, requests, [Port, 10, 100], 20_000),
+    ok = weir_scope_distribution:call(Peer, weir_scope_load, requests, [Port, 10, 100]),
     {ok, _} = next(View),
     {ok, #{weir := #{pollsets := Pollsets}}} = next(View),
-    until(fun() ->
+    wait_until(fun() ->
         {ok, #{weir := #{listeners := Listeners}}} = weir_scope:sample(View),
-        [#{connections := Open}] = [Listener || #{name := scope_test, port := Same} = Listener <- Listeners, Same =:= Port],
-        Open =:= 0
+        %% A sample has none of a listener that it has not had before.
+        [Open || #{name := scope_test, port := Same, connections := Open} <- Listeners, Same =:= Port] =:= [0]
     end),
     [?assertMatch(#{times := _, revents := _, min := Min, max := Max, avg := _, timeouts := _} when Min =< Max, Pollset) || Pollset <- Pollsets],
     ?assertEqual(2, length([Number || #{pollset := Number} <- Pollsets, Number < 1025])),
@@ -242,7 +253,8 @@ pollsets_of_weir(Config) ->
     ok = weir_scope:close(View).
 
 %% By strace(1), on the same seconds: the VM's own poll sets are asked by epoll_wait, Weir's by epoll_pwait, once for each poll and once
-%% before each sleep. The counters are read after strace has begun and before it has ended: it may see those of an idle node more.
+%% before each sleep. The counters are read around strace and within: it has seen about as many as the former
+%% at most, and as many as the latter at least.
 polls_by_strace(Config) ->
     case os:find_executable("strace") of
         false -> {skip, "no strace"};
@@ -252,32 +264,41 @@ polls_by_strace(Config) ->
 polls_by(Strace, Config) ->
     Peer = ?config(peer, Config),
     bring(Config, weir_scope_load),
-    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir))]),
-    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir]),
-    {ok, Port} = peer:call(Peer, weir_scope_load, listen, []),
+    true = weir_scope_distribution:call(Peer, code, add_patha, [filename:dirname(code:which(weir))]),
+    {ok, _} = weir_scope_distribution:call(Peer, application, ensure_all_started, [weir]),
+    {ok, Port} = weir_scope_distribution:call(Peer, weir_scope_load, listen, []),
     View = view(Config),
-    Pid = peer:call(Peer, os, getpid, []),
-    Tracer = open_port({spawn_executable, Strace}, [
-        {args, ["-c", "-f", "-e", "trace=epoll_pwait", "-p", Pid]}, exit_status, stderr_to_stdout, {line, 200}, binary
+    Pid = weir_scope_distribution:call(Peer, os, getpid, []),
+    Outer = polls_and_sleeps(View),
+    {Program, Arguments} = bound(Strace),
+    Tracer = open_port({spawn_executable, Program}, [
+        {args, Arguments ++ ["-c", "-f", "-e", "trace=epoll_pwait", "-p", Pid]}, exit_status, stderr_to_stdout, {line, 200}, binary
     ]),
     receive
         {Tracer, {data, {eol, Line}}} ->
             ct:log("~s", [Line]),
-            %% All threads are attached before the first poll that is counted here.
-            timer:sleep(500),
             Before = polls_and_sleeps(View),
             ok = weir_scope_load:requests(Port, 10, 50),
             After = polls_and_sleeps(View),
             {os_pid, TracerPid} = erlang:port_info(Tracer, os_pid),
             _ = os:cmd("kill -INT " ++ integer_to_list(TracerPid)),
             Calls = traced(Tracer),
+            All = polls_and_sleeps(View) - Outer,
             ok = weir_scope:close(View),
-            ct:log("~p polls and sleeps, ~p calls", [After - Before, Calls]),
+            ct:log("~p polls and sleeps, ~p calls, ~p with those before and after", [After - Before, Calls, All]),
             ?assert(After - Before > 500),
             ?assert(Calls >= After - Before),
-            ?assert(Calls =< 1.05 * (After - Before) + 20);
+            %% A thread that sleeps asks once more when strace comes.
+            ?assert(Calls =< 1.05 * All + 20);
         {Tracer, {exit_status, _}} ->
             {skip, "strace may not look at processes here"}
+    end.
+
+%% So that it ends with the virtual machine of the tests.
+bound(Program) ->
+    case os:find_executable("setpriv") of
+        false -> {Program, []};
+        Setpriv -> {Setpriv, ["--pdeathsig", "TERM", Program]}
     end.
 
 polls_and_sleeps(View) ->
@@ -293,7 +314,7 @@ traced(Tracer) ->
                 {match, [Calls]} -> list_to_integer(Calls);
                 nomatch -> traced(Tracer)
             end
-    after 10_000 -> ct:fail(no_summary)
+    after weir_test_wait:patience() -> ct:fail(no_summary)
     end.
 
 total(Series, Key, Begin) ->
@@ -320,7 +341,7 @@ nothing_stays(Config) ->
     {ok, _} = weir_scope:sample(View),
     {ok, _} = weir_scope:processes(View, #{over => 10}),
     ok = weir_scope:close(View),
-    until(fun() -> traces(Config) =:= Before end).
+    wait_until(fun() -> traces(Config) =:= Before end).
 
 an_observer_that_dies(Config) ->
     Before = traces(Config),
@@ -329,18 +350,18 @@ an_observer_that_dies(Config) ->
         View = view(Config),
         {ok, _} = weir_scope:sample(View),
         Self ! looking,
-        weir_scope:processes(View, #{over => 30_000})
+        weir_scope:processes(View, #{over => 60_000})
     end),
     receive looking -> ok end,
     exit(Observer, kill),
-    until(fun() -> traces(Config) =:= Before end).
+    wait_until(fun() -> traces(Config) =:= Before end).
 
 a_node_that_dies(Config) ->
     View = view(Config),
     {ok, _} = weir_scope:sample(View),
     peer:stop(?config(peer, Config)),
     Gone = {error, {no_connection, ?config(node, Config)}},
-    until(fun() -> weir_scope:sample(View) =:= Gone end),
+    wait_until(fun() -> weir_scope:sample(View) =:= Gone end),
     ?assertMatch({error, {no_connection, _}}, weir_scope:processes(View, #{})),
     ok = weir_scope:close(View),
     ?assertMatch({error, {no_connection, _}}, weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})).

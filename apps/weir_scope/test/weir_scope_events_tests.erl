@@ -4,7 +4,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 events_test_() ->
-    {foreach, fun start/0, fun stop/1, [fun an_event_a_second/0, fun none_without_the_library/0]}.
+    {foreach, fun start/0, fun stop/1, [{timeout, 180, fun an_event_a_second/0}, {timeout, 180, fun none_without_the_library/0}]}.
 
 start() ->
     {ok, Sampler} = weir_scope_sampler:start_link(),
@@ -25,7 +25,7 @@ stop(Processes) ->
 an_event_a_second() ->
     ok = load(),
     true = register(telemetry_sup, self()),
-    [{First, Metadata}, {Second, _}] = [receive {[weir, scope, sample], Measurements, Told} -> {Measurements, Told} after 10000 -> error(no_event) end || _ <- [1, 2]],
+    [{First, Metadata}, {Second, _}] = [receive {[weir, scope, sample], Measurements, Told} -> {Measurements, Told} after weir_test_wait:patience() -> error(no_event) end || _ <- [1, 2]],
     true = unregister(telemetry_sup),
     _ = [code:purge(telemetry), code:delete(telemetry)],
     [

@@ -3,16 +3,17 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1, binaries_by_holder/1, collections_by_who_collects/1, idle_since_data_moved/1, who_listens_by_what_came/1]).
 -export([peers_of_relays/1]).
 
 -import(weir_scope_distribution, [bring/2, application/2, load/3, next/1]).
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, all}].
@@ -37,33 +38,31 @@ end_per_testcase(_Case, Config) ->
 
 view(Config) -> view(Config, true).
 
-view(Config, Load) ->
-    {ok, View} = weir_scope:open(?config(node, Config), #{load => Load}),
-    View.
+view(Config, Load) -> weir_scope_distribution:view(?config(node, Config), Load).
 
-%% Of all threads together, beside what the kernel counts of the process. It counts in hundredths of a second, and is asked some
-%% milliseconds after the sampler has.
+%% Of all threads together, beside what the kernel counts of the process. It counts in hundredths of a second, and is asked while the node
+%% has nothing to do, before and after it was busy.
 cpu_by_the_kernel(Config) ->
     View = view(Config),
-    _ = erlang:spawn(?config(node, Config), weir_scope_load, busy, [0.9]),
-    _ = next(View),
-    Begin = cpu(Config),
-    {Samples, Used} = used(View, Config, Begin, []),
+    {Begin, _, Samples} = samples_of(fun() -> cpu(Config) end, fun(Begin) -> uses(Config, Begin) end, View),
+    Used = cpu(Config) - Begin,
     Seen = lists:sum([Over * Cpu || #{over := Over, schedulers := Schedulers, threads := Threads} <- Samples, #{cpu := Cpu} <- Schedulers ++ Threads]),
     ct:log("~p of ~p seconds", [Seen, Used]),
+    ?assert(Used > 1.0),
     ?assert(abs(Seen - Used) < 0.15 + 0.1 * Used, {Seen, Used}),
     ok = weir_scope:close(View).
 
 %% On a machine that has others to serve it takes longer.
-used(View, Config, Begin, Samples) ->
-    More = [next(View) | Samples],
+uses(Config, Begin) ->
+    Busy = erlang:spawn(?config(node, Config), weir_scope_load, busy_for, [self(), 0.9, 2]),
+    receive {Busy, _} -> ok end,
     case cpu(Config) - Begin of
-        Used when Used > 1.0, length(More) > 1 -> {More, Used};
-        _ -> used(View, Config, Begin, More)
+        Used when Used > 1.0 -> ok;
+        _ -> uses(Config, Begin)
     end.
 
 cpu(Config) ->
-    {ok, Stat} = file:read_file("/proc/" ++ peer:call(?config(peer, Config), os, getpid, []) ++ "/stat"),
+    {ok, Stat} = file:read_file("/proc/" ++ weir_scope_distribution:call(?config(peer, Config), os, getpid, []) ++ "/stat"),
     %% The name before may have spaces. User and system time are the 14th and 15th.
     [_, Rest] = string:split(Stat, ")", trailing),
     [User, System] = [binary_to_integer(Field) || Field <- lists:sublist(string:lexemes(Rest, " "), 12, 2)],
@@ -78,34 +77,39 @@ collections(Config) ->
     #{activity := #{totals := #{collections := After}}} = next(View),
     ct:log("~p", [After - Before]),
     ?assert(After - Before >= 5000),
-    ?assert(After - Before < 6000),
+    ?assert(After - Before < 10_000),
     ok = weir_scope:close(View).
 
 %% Twenty that never wait, on one scheduler: one of them runs. The VM may take some to the other scheduler, and there is who asks.
 ready_to_run(Config) ->
     View = view(Config),
     _ = [erlang:spawn_opt(?config(node, Config), weir_scope_load, busy, [1.0], [{scheduler, 1}]) || _ <- lists:seq(1, 20)],
-    _ = next(View),
-    Samples = [next(View) || _ <- [1, 2, 3]],
-    Queues = [Queue || #{schedulers := Schedulers} <- Samples, #{kind := normal, number := 1, run_queue := Queue} <- Schedulers],
-    All = [Ready || #{activity := #{counts := #{run_queue := Ready}}} <- Samples],
-    ct:log("~p ~p", [Queues, All]),
-    [?assert(lists:max(Seen) >= 15 andalso lists:max(Seen) =< 25, Seen) || Seen <- [Queues, All]],
+    _ = ?waitMatch([_, _], begin
+        #{schedulers := Schedulers, activity := #{counts := #{run_queue := All}}} = next(View),
+        [Seen || Seen <- [All | [Queue || #{kind := normal, number := 1, run_queue := Queue} <- Schedulers]], Seen >= 15, Seen =< 25]
+    end),
     ok = weir_scope:close(View).
 
-%% All is sent between both looks: the rate is that by the time between them, which is at least what was asked for, and at most what it took.
-between_looks(Config, Load, Look, Send) ->
+%% All is sent between both looks, or else it is tried again: a busy machine may be too slow. The rate is that by the time between them, which is at least what was asked for, and at most what it took.
+between_looks(Config, Load, Look, Send) -> between_looks(Config, Load, Look, Send, 1).
+
+between_looks(Config, Load, Look, Send, Tries) ->
     Self = self(),
     Begin = erlang:monotonic_time(millisecond),
     Asker = spawn_link(fun() -> Self ! {self(), Look(#{over => 3000, most => 100})} end),
-    until(fun() ->
+    Looks = fun() ->
         case Load of
             true -> erpc:call(?config(node, Config), weir_scope_load, looks, [anybody]);
             false -> weir_scope_load:looks(Asker)
         end
-    end),
+    end,
+    wait_until(Looks),
     Sent = Send(),
-    receive {Asker, {ok, Top}} -> {Top, Sent, 3.0, (erlang:monotonic_time(millisecond) - Begin) / 1000 + 0.01} end.
+    InTime = Looks(),
+    receive
+        {Asker, {ok, Top}} when InTime -> {Top, Sent, 3.0, (erlang:monotonic_time(millisecond) - Begin) / 1000 + 0.01, Tries};
+        {Asker, {ok, _}} -> between_looks(Config, Load, Look, Send, Tries + 1)
+    end.
 
 is_between(Rate, Sent, Least, Most) -> Rate =< Sent / Least andalso Rate >= Sent / Most.
 
@@ -113,7 +117,7 @@ sockets_by_what_was_sent(Config) ->
     application(?config(peer, Config), weir),
     Pid = load(?config(node, Config), relay, []),
     View = view(Config),
-    {Top, {Asked, Answered}, Least, Most} = between_looks(Config, true, fun(Options) -> weir_scope:sockets(View, Options) end, fun() -> sent(Pid) end),
+    {Top, {Asked, Answered}, Least, Most, _} = between_looks(Config, true, fun(Options) -> weir_scope:sockets(View, Options) end, fun() -> sent(Pid) end),
     ct:log("~p", [Top]),
     %% OTP's sockets at both ends; those in between are a relay.
     [_, _] = Ends = [Socket || #{kind := port, owner := Owner, in := In} = Socket <- Top, Owner =:= Pid, In > 0],
@@ -132,44 +136,45 @@ sent(Pid) ->
 relays_by_what_was_sent(Config) ->
     application(?config(peer, Config), weir),
     Pid = load(?config(node, Config), relay, []),
-    [
-        begin
+    lists:foldl(
+        fun(Load, Sent) ->
             View = view(Config, Load),
-            {Top, {Asked, Answered}, Least, Most} = between_looks(Config, Load, fun(Options) -> weir_scope:relays(View, Options) end, fun() -> sent(Pid) end),
+            {Top, {Asked, Answered}, Least, Most, Tries} = between_looks(Config, Load, fun(Options) -> weir_scope:relays(View, Options) end, fun() -> sent(Pid) end),
             ct:log("~p", [Top]),
             [#{owner := Pid, in := In, out := Out, age := Age, idle := Idle, replies := Replies, first_byte_us := _, p50 := Median, p99 := P99}] = Top,
             [?assert(is_between(Rate, Bytes, Least, Most), {Rate, Bytes, Least, Most}) || {Rate, Bytes} <- [{In, Asked}, {Out, Answered}]],
-            ?assertEqual(100 * Time, Replies),
+            ?assertEqual(100 * (Sent + Tries), Replies),
             ?assert(Median =< P99),
             ?assert(Idle < Age),
             ?assertEqual({error, {bad_option, by, queue, {one_of, [age, bytes, idle, in, out]}}}, weir_scope:relays(View, #{by => queue})),
             {ok, #{top := [_]} = Data} = weir_scope_page:look(weir, age, View),
             ?assertMatch([{text, [_ | _]} | _], weir_scope_page:page(weir, Data, [])),
-            ok = weir_scope:close(View)
-        end
-     || {Time, Load} <- [{1, true}, {2, false}]
-    ].
+            ok = weir_scope:close(View),
+            Sent + Tries
+        end,
+        0,
+        [true, false]
+    ).
 
-%% Forty callbacks of five milliseconds each: none takes less, and all together no longer than the requests.
+%% Forty callbacks of five milliseconds each: none takes less, and all together no longer than the samples that have them.
 callbacks_of_known_length(Config) ->
     application(?config(peer, Config), weir),
-    {ok, Port} = peer:call(?config(peer, Config), weir_scope_load, listen_slowly, [5]),
+    {ok, Port} = weir_scope_distribution:call(?config(peer, Config), weir_scope_load, listen_slowly, [5]),
     [
         begin
             View = view(Config, Load),
-            _ = next(View),
-            {ok, #{weir := #{reactors := Before}}} = weir_scope:sample(View),
-            {Took, Samples} = samples_of(fun() -> ok = weir_scope_load:requests(Port, 1, 40) end, View),
+            Reactors = fun() -> {ok, #{weir := #{reactors := Now}}} = weir_scope:sample(View), Now end,
+            {Before, Took, Samples} = samples_of(Reactors, fun(_) -> ok = weir_scope_load:requests(Port, 1, 40) end, View),
             #{weir := #{reactors := After}} = lists:last(Samples),
-            Sum = fun(Key, Reactors) -> lists:sum([maps:get(Key, Totals) || #{module := weir_scope_load, totals := Totals} <- Reactors]) end,
+            Sum = fun(Key, Some) -> lists:sum([maps:get(Key, Totals) || #{module := weir_scope_load, totals := Totals} <- Some]) end,
             Callbacks = Sum(callbacks, After) - Sum(callbacks, Before),
             Ns = Sum(callback_ns, After) - Sum(callback_ns, Before),
             %% The connection comes and ends, too.
             ?assert(Callbacks >= 41 andalso Callbacks =< 42, Callbacks),
             ?assert(Ns >= 200_000_000 andalso Ns =< Took + 20_000_000, {Ns, Took}),
-            Busy = lists:sum([Over * Part || #{over := Over, weir := #{reactors := Reactors}} <- Samples, #{module := weir_scope_load, busy := Part} <- Reactors]),
+            Busy = lists:sum([Over * Part || #{over := Over, weir := #{reactors := Some}} <- Samples, #{module := weir_scope_load, busy := Part} <- Some]),
             ?assert(abs(Busy - Ns / 1.0e9) < 0.02, {Busy, Ns}),
-            Measured = [Figures || #{weir := #{reactors := Reactors}} <- Samples, #{latency := #{count := Count} = Figures} <- Reactors, Count > 0],
+            Measured = [Figures || #{weir := #{reactors := Some}} <- Samples, #{latency := #{count := Count} = Figures} <- Some, Count > 0],
             ?assertMatch([_ | _], Measured),
             [?assert(Median >= 4600 andalso Most * 1000 =< Took, {Median, Most}) || #{med := Median, max := Most} <- Measured],
             ok = weir_scope:close(View)
@@ -177,29 +182,39 @@ callbacks_of_known_length(Config) ->
      || Load <- [true, false]
     ].
 
-%% All samples until the one behind the next: what is done is in them, however long it takes.
-samples_of(Fun, View) ->
+%% What was so at a sample, how many nanoseconds went by until all was done and sampled, and all samples since then. A busy machine may miss
+%% one: then all is done again.
+samples_of(Before, Fun, View) ->
     Self = self(),
-    Doing = spawn_link(fun() ->
-        Begin = erlang:monotonic_time(nanosecond),
-        ok = Fun(),
-        Self ! {self(), erlang:monotonic_time(nanosecond) - Begin}
-    end),
-    samples_of(Doing, View, []).
-
-samples_of(Doing, View, Samples) ->
-    receive {Doing, Took} ->
-        Last = [next(View) || _ <- [1, 2]],
-        {Took, lists:reverse(Samples, Last)}
-    after 0 -> samples_of(Doing, View, [next(View) | Samples])
+    First = next(View),
+    Was = Before(),
+    Begin = erlang:monotonic_time(nanosecond),
+    Doing = spawn_link(fun() -> ok = Fun(Was), Self ! {self(), done} end),
+    Samples = samples_until(Doing, View),
+    Took = erlang:monotonic_time(nanosecond) - Begin,
+    case follow([First | Samples]) of
+        true -> {Was, Took, Samples};
+        false -> samples_of(Before, Fun, View)
     end.
+
+samples_until(Doing, View) ->
+    receive {Doing, done} -> [next(View) || _ <- [1, 2]]
+    after 0 -> [next(View) | samples_until(Doing, View)]
+    end.
+
+%% Whether each begins where the one before ends.
+follow(Samples) ->
+    lists:all(
+        fun({#{at := Before}, #{at := At, over := Over}}) -> At - Before < 1500 * Over end,
+        lists:zip(lists:droplast(Samples), tl(Samples))
+    ).
 
 %% Five hundred that somebody asks for of young data between both looks.
 collections_by_who_collects(Config) ->
     Pid = load(?config(node, Config), collects, []),
     View = view(Config),
     Look = fun(Options) -> weir_scope:processes(View, Options#{by => collections}) end,
-    {[#{pid := First, collections := Rate} | _], Times, Least, Most} = between_looks(Config, true, Look, fun() -> Pid ! {self(), 500}, receive {Pid, Number} -> Number end end),
+    {[#{pid := First, collections := Rate} | _], Times, Least, Most, _} = between_looks(Config, true, Look, fun() -> Pid ! {self(), 500}, receive {Pid, Number} -> Number end end),
     ?assertEqual(Pid, First),
     %% Its own are few.
     ?assert(Rate =< 1.1 * Times / Least andalso Rate >= Times / Most, {Rate, Times, Least, Most}),
@@ -210,7 +225,8 @@ idle_since_data_moved(Config) ->
     Begin = erlang:monotonic_time(millisecond),
     Idle = load(?config(node, Config), sockets, [1]),
     Talks = load(?config(node, Config), chatter, [[inet]]),
-    timer:sleep(1500),
+    %% So that both differ by more than the ticks of the kernel, in which it counts.
+    timer:sleep(500),
     [
         begin
             View = view(Config, Load),
@@ -219,7 +235,7 @@ idle_since_data_moved(Config) ->
             Since = (erlang:monotonic_time(millisecond) - Begin) / 1000,
             %% It does not listen with a peer. The kernel counts in ticks.
             ?assertMatch([_, _], Of(Idle)),
-            [?assert(Seconds > 1.4 andalso Seconds < Since + 0.1, {Seconds, Since}) || Seconds <- Of(Idle)],
+            [?assert(Seconds > 0.4 andalso Seconds < Since + 0.1, {Seconds, Since}) || Seconds <- Of(Idle)],
             [?assert(Seconds < lists:min(Of(Idle))) || Seconds <- Of(Talks)],
             ok = weir_scope:close(View)
         end
@@ -233,7 +249,7 @@ peers_of_relays(Config) ->
     View = view(Config),
     {ok, [#{owner := Pid, peers := {Client, Server}}]} = weir_scope:relays(View, #{by => age, over => 10}),
     %% They are among those that are idle after a tick of the kernel.
-    until(fun() ->
+    wait_until(fun() ->
         {ok, Sockets} = weir_scope:sockets(View, #{by => idle, over => 10, most => 100}),
         lists:sort([Local || #{kind := port, owner := Owner, local := Local, peer := _} <- Sockets, Owner =:= Pid]) =:= lists:sort([Client, Server])
     end),
@@ -261,8 +277,9 @@ who_listens(Backend, Kind, Config) ->
     Pid = load(?config(node, Config), listen_only, [3, Backend]),
     Pid ! {port, self()},
     Port = receive {Pid, Number} -> Number end,
-    Tried = [gen_tcp:connect({127, 0, 0, 1}, Port, [], 700) || _ <- lists:seq(1, 8)],
-    Came = length([ok || {ok, _} <- Tried]),
+    Self = self(),
+    Clients = [spawn_link(fun() -> Self ! {tried, gen_tcp:connect({127, 0, 0, 1}, Port, [], 3000)}, receive enough -> ok end end) || _ <- lists:seq(1, 8)],
+    Came = length([ok || _ <- Clients, ok <- [receive {tried, {Tried, _}} -> Tried end]]),
     ct:log("~p of 8", [Came]),
     ?assert(Came < 8),
     [
@@ -279,4 +296,4 @@ who_listens(Backend, Kind, Config) ->
         end
      || Load <- [true, false]
     ],
-    [ok = gen_tcp:close(Socket) || {ok, Socket} <- Tried].
+    [Client ! enough || Client <- Clients].

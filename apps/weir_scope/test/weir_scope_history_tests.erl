@@ -38,7 +38,7 @@ columns_are_bounded_test() ->
 
 %% A day of a node of 16 schedulers, and ten minutes of one with a thousand columns.
 memory_is_bounded_test_() ->
-    {timeout, 60, fun() ->
+    {timeout, 180, fun() ->
         Day = lists:foldl(
             fun(Minute, History) -> weir_scope_history:add(Minute * 60_000, numbers(200, Minute), History) end, filled(200, 600), lists:seq(11, 1500)
         ),

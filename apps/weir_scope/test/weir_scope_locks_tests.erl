@@ -47,7 +47,7 @@ without_places_and_histograms_test() ->
 as_lcnt_has_them_test_() ->
     case code:which(lcnt) of
         non_existing -> [];
-        _ -> fun as_lcnt_has_them/0
+        _ -> {timeout, 180, fun as_lcnt_has_them/0}
     end.
 
 as_lcnt_has_them() ->

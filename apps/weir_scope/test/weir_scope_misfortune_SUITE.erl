@@ -10,10 +10,10 @@
 -export([ask/1]).
 
 -import(weir_scope_distribution, [bring/2, application/2, load/3]).
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -55,18 +55,18 @@ broken() ->
 
 break(Peer) ->
     {Module, Beam} = broken(),
-    {module, Module} = peer:call(Peer, code, load_binary, [Module, "broken", Beam]).
+    {module, Module} = weir_scope_distribution:call(Peer, code, load_binary, [Module, "broken", Beam]).
 
 %% A release goes on, tells why, tries again later and later, and samples as soon as it can.
 samples_that_fail(Config) ->
     Peer = ?config(peer, Config),
     _ = application(Peer, weir_scope),
-    Sampler = peer:call(Peer, erlang, whereis, [weir_scope_sampler]),
-    Latest = fun() -> peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler]) end,
+    Sampler = weir_scope_distribution:call(Peer, erlang, whereis, [weir_scope_sampler]),
+    Latest = fun() -> weir_scope_distribution:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler]) end,
     #{at := Before} = Latest(),
     ?assertEqual(error, maps:find(failures, Latest())),
     _ = break(Peer),
-    until(fun() -> is_map_key(failing, Latest()) end),
+    wait_until(fun() -> is_map_key(failing, Latest()) end),
     #{failing := Why, failures := First, at := At} = Sample = Latest(),
     ?assertNotEqual(nomatch, string:find(Why, "on_purpose")),
     ?assert(At >= Before),
@@ -74,15 +74,15 @@ samples_that_fail(Config) ->
     ?assertNotEqual(nomatch, string:find(Metrics, ["beam_scope_failures_total ", integer_to_list(First), "\n"])),
     [{text, [Told, Why, ""]} | _] = weir_scope_page:page(overview, #{sample => Sample}, []),
     ?assertNotEqual(nomatch, string:find(Told, "samples have failed")),
-    until(fun() -> maps:get(failures, Latest()) > First end),
+    wait_until(fun() -> maps:get(failures, Latest()) > First end),
     ?assertMatch(#{at := At}, Latest()),
-    ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
-    _ = peer:call(Peer, code, purge, [weir_scope_machine]),
-    {module, _} = peer:call(Peer, code, load_file, [weir_scope_machine]),
-    until(fun() -> not is_map_key(failing, Latest()) end),
+    ?assertEqual(Sampler, weir_scope_distribution:call(Peer, erlang, whereis, [weir_scope_sampler])),
+    _ = weir_scope_distribution:call(Peer, code, purge, [weir_scope_machine]),
+    {module, _} = weir_scope_distribution:call(Peer, code, load_file, [weir_scope_machine]),
+    wait_until(fun() -> not is_map_key(failing, Latest()) end),
     #{failures := Failures, at := Again} = Latest(),
     ?assert(Failures > First andalso Again > At),
-    ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
+    ?assertEqual(Sampler, weir_scope_distribution:call(Peer, erlang, whereis, [weir_scope_sampler])),
     ?assertEqual([1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000], [weir_scope_sampler:pause(Streak) || Streak <- [0, 1, 2, 3, 4, 5, 6, 1000]]).
 
 %% The node starts all the same, and who looks is told.
@@ -90,8 +90,8 @@ no_sample_ever(Config) ->
     {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
     _ = break(Peer),
     _ = application(Peer, weir_scope),
-    {ok, View} = weir_scope:open(Node, #{}),
-    until(fun() -> element(1, weir_scope:sample(View)) =:= error end),
+    View = weir_scope_distribution:view(Node),
+    wait_until(fun() -> element(1, weir_scope:sample(View)) =:= error end),
     {error, {not_sampled, Node, Why} = Reason} = weir_scope:sample(View),
     ?assertNotEqual(nomatch, string:find(Why, "on_purpose")),
     ?assertNotEqual(nomatch, string:find(weir_scope_feed:explain(Reason), "cannot be sampled")),
@@ -115,7 +115,7 @@ no_sample_from_afar(_Config) ->
 a_recording_is_kept(Config) ->
     File = filename:join(?config(priv_dir, Config), "before.jsonl"),
     ok = file:write_file(File, "what was recorded before\n"),
-    {ok, View} = weir_scope:open(?config(node, Config), #{load => false}),
+    View = weir_scope_distribution:view(?config(node, Config), false),
     ok = peer:stop(?config(peer, Config)),
     ?assertMatch({error, {no_connection, _}}, weir_scope_recording:record({?config(node, Config), View}, File, #{seconds => 1})),
     ?assertEqual({ok, <<"what was recorded before\n">>}, file:read_file(File)),
@@ -126,12 +126,12 @@ a_node_that_loads_nothing(Config) ->
     Node = ?config(node, Config),
     Hangs = code_server_hangs(Node),
     ?assertEqual({error, {timeout, Node}}, weir_scope:open(Node, #{patience => 500})),
-    {ok, View} = weir_scope:open(Node, #{load => false}),
+    View = weir_scope_distribution:view(Node, false),
     ?assertMatch({ok, #{node := Node}}, weir_scope:sample(View)),
     ok = weir_scope:close(View),
     Hangs ! enough,
     nothing_stays(Config),
-    {ok, Next} = weir_scope:open(Node, #{}),
+    Next = weir_scope_distribution:view(Node),
     ok = weir_scope:close(Next),
     nothing_stays(Config).
 
@@ -139,7 +139,7 @@ a_node_that_loads_nothing(Config) ->
 code_server_hangs(Node) ->
     [
         begin
-            {ok, View} = weir_scope:open(Node, #{load => Load}),
+            View = weir_scope_distribution:view(Node, Load),
             {ok, _} = weir_scope:sample(View),
             ok = weir_scope:close(View)
         end
@@ -148,8 +148,8 @@ code_server_hangs(Node) ->
     load(Node, suspend, [code_server]).
 
 nothing_stays(Config) ->
-    Call = fun(Module, Function, Arguments) -> peer:call(?config(peer, Config), Module, Function, Arguments) end,
-    until(fun() ->
+    Call = fun(Module, Function, Arguments) -> weir_scope_distribution:call(?config(peer, Config), Module, Function, Arguments) end,
+    wait_until(fun() ->
         Call(erlang, whereis, [weir_scope_guest]) =:= undefined andalso
             [Module || {Module, _} <- Call(code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module)), Module =/= weir_scope_load] =:= []
     end).
@@ -159,7 +159,7 @@ a_visitor_that_never_comes(Config) ->
     {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
     Hangs = code_server_hangs(Node),
     Visitor = spawn(fun() -> weir_scope:open(Node, #{}) end),
-    until(fun() -> is_pid(peer:call(Peer, erlang, whereis, [weir_scope_guest])) end),
+    wait_until(fun() -> is_pid(weir_scope_distribution:call(Peer, erlang, whereis, [weir_scope_guest])) end),
     exit(Visitor, kill),
     Hangs ! enough,
     nothing_stays(Config).
@@ -186,32 +186,32 @@ a_large_dictionary(Config) ->
     Small = load(Node, small, []),
     ?assertMatch(#{name := {weir_scope_load, small, 1}, label := somebody}, weir_scope_process:name(Ask, Small)),
     exit(Small, kill),
-    until(fun() -> weir_scope_process:name(Ask, Small) =:= gone end).
+    wait_until(fun() -> weir_scope_process:name(Ask, Small) =:= gone end).
 
-%% 200,000 processes, 20,000 sockets or as many as there may be, and a queue of 300,000 messages.
+%% 50,000 processes, 4,000 sockets or as many as there may be, and a queue of 100,000 messages.
 a_large_node(Config) ->
     {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
-    Limit = list_to_integer(string:trim(peer:call(Peer, os, cmd, ["ulimit -n"]))),
-    Connections = min(10_000, (Limit - 500) div 2),
+    Limit = list_to_integer(string:trim(weir_scope_distribution:call(Peer, os, cmd, ["ulimit -n"]))),
+    Connections = min(2000, (Limit - 500) div 2),
     _ = load(Node, sockets, [Connections]),
-    _ = load(Node, crowd, [200_000]),
+    _ = load(Node, crowd, [50_000]),
     Full = erlang:spawn(Node, timer, sleep, [infinity]),
-    _ = [Full ! message || _ <- lists:seq(1, 300_000)],
+    _ = [Full ! message || _ <- lists:seq(1, 100_000)],
     Talks = load(Node, chatter, [[inet]]),
-    {ok, View} = weir_scope:open(Node, #{}),
+    View = weir_scope_distribution:view(Node),
     {ok, #{activity := #{counts := #{processes := Processes, ports := Ports}}}} = weir_scope:sample(View),
-    ?assert(Processes > 200_000),
+    ?assert(Processes > 50_000),
     ?assert(Ports > 2 * Connections),
     ct:log("~p processes, ~p ports, ~p", [Processes, Ports, maps:get(cost, weir_scope_distribution:next(View), none)]),
     ct:log("processes"),
-    {ok, [#{pid := Full, queue := 300_000}]} = weir_scope:processes(View, #{by => queue, most => 1, over => 10}),
+    {ok, [#{pid := Full, queue := 100_000}]} = weir_scope:processes(View, #{by => queue, most => 1, over => 10}),
     ct:log("sockets"),
     {ok, [#{owner := Talks} | _]} = weir_scope:sockets(View, #{most => 3, over => 100}),
     ct:log("doctor"),
-    {ok, #{findings := Findings}} = weir_scope_doctor:examine(Node, #{over => 100}),
+    {ok, #{findings := Findings}} = weir_scope_doctor:examine(Node, #{patience => weir_test_wait:patience(), over => 100}),
     ct:log("doctor from afar"),
     ?assertMatch([#{severity := critical}], [Finding || #{rule := long_queue} = Finding <- Findings]),
     ok = weir_scope:close(View),
     %% Without modules there, it is said what cannot be told.
-    {ok, #{unknown := Unknown}} = weir_scope_doctor:examine(Node, #{over => 100, load => false}),
+    {ok, #{unknown := Unknown}} = weir_scope_doctor:examine(Node, #{patience => weir_test_wait:patience(), over => 100, load => false}),
     ?assertMatch({_, [queues]}, lists:keyfind(long_queue, 1, Unknown)).

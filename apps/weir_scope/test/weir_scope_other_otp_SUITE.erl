@@ -9,7 +9,7 @@
 -export([stock/1, with_weir/1]).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, '27'}, {group, '29'}].
@@ -46,7 +46,7 @@ init_per_testcase(_Case, Config) ->
     Port = open_port({spawn_executable, ?config(script, Config)}, [
         {args, [
             ?config(root, Config), "erl", "-noinput", "-name", Name, "-setcookie", atom_to_list(erlang:get_cookie()),
-            "-eval", "io:format(\"up~n\"), timer:sleep(120000), halt()."
+            "-eval", lists:concat(["io:format(\"up~n\"), true = monitor_node('", node(), "', true), receive {nodedown, _} -> halt() end."])
         ]},
         {line, 200}, binary, stderr_to_stdout
     ]),
@@ -57,7 +57,7 @@ up(Port) ->
     receive
         {Port, {data, {eol, <<"up">>}}} -> ok;
         {Port, {data, {eol, Line}}} -> ct:log("~ts", [Line]), up(Port)
-    after 60_000 -> ct:fail(no_node)
+    after weir_test_wait:patience() -> ct:fail(no_node)
     end.
 
 end_per_testcase(_Case, Config) ->
@@ -97,7 +97,7 @@ looked_at(Config, Load) ->
     ?assert(length(Fine) > 20, Unknown).
 
 nothing_stays(Config) ->
-    weir_scope_test:until(fun() ->
+    weir_test_wait:wait_until(fun() ->
         [Module || {Module, _} <- call(Config, code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module))] =:= []
     end).
 

@@ -14,7 +14,7 @@
 -define(TOKEN, (weir_scope_served:token())).
 
 %% A browser starts slowly where others use the machine.
-suite() -> [{timetrap, {minutes, 4}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [every_tab_draws, a_range_is_that_of_all_charts, latency_is_a_map_of_heat, a_recording_draws, it_comes_back_after_a_restart, it_asks_for_a_token].
 

@@ -8,13 +8,13 @@
 -export([what_promtool_says/1, what_a_dashboard_shows/1]).
 
 -import(weir_scope_served, [start/1, stop/1, ask/2, bearer/1, host/0]).
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("served_suite.hrl").
 
 -define(TOKEN, (weir_scope_served:token())).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [what_promtool_says, what_a_dashboard_shows].
 
@@ -67,9 +67,9 @@ what_a_dashboard_shows(Config) ->
     Target = "127.0.0.1:" ++ integer_to_list(weir_scope_web:port()),
     {Server, Port} = prometheus(Target, Config),
     Missing = [Name || Name <- [<<"beam_throttled_ratio">>, <<"weir_listener_reply_seconds">>], binary:match(Metrics, Name) =:= nomatch],
-    Told = [Expression || Expression <- expressions("10s"), Missing =:= [] orelse binary:match(Expression, Missing) =:= nomatch],
+    Told = [Expression || Expression <- expressions("2m"), Missing =:= [] orelse binary:match(Expression, Missing) =:= nomatch],
     ?assert(length(Told) > 25),
-    [until(fun() -> length(results(Port, chosen(Expression, Target))) > 0 end) || Expression <- Told],
+    [wait_until(fun() -> length(results(Port, chosen(Expression, Target))) > 0 end) || Expression <- Told],
     %% An expression of what is not there has none.
     ?assertEqual([], results(Port, <<"beam_nothing">>)),
     ?assertMatch([_], results(Port, <<"scrape_samples_scraped > 50">>)),
@@ -88,21 +88,15 @@ prometheus(Target, Config) ->
     Directory = ?config(priv_dir, Config),
     File = filename:join(Directory, "prometheus.json"),
     ok = file:write_file(File, weir_json:encode(#{
-        global => #{scrape_interval => '1s'},
+        global => #{scrape_interval => '2s'},
         scrape_configs => [#{job_name => tested, authorization => #{credentials => ?TOKEN}, static_configs => [#{targets => [list_to_binary(Target)]}]}]
     })),
-    Port = free_port(),
+    Port = weir_test_port:claim(),
     Server = open_port({spawn_executable, "/bin/sh"}, [
         {args, ["-c", "\"$@\" </dev/null >/dev/null 2>&1 & cat >/dev/null; kill $!; wait", "sh", ?config(prometheus, Config), "--config.file=" ++ File,
             "--storage.tsdb.path=" ++ filename:join(Directory, "database"), "--web.listen-address=127.0.0.1:" ++ integer_to_list(Port)]}
     ]),
     {Server, Port}.
-
-free_port() ->
-    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Socket),
-    ok = gen_tcp:close(Socket),
-    Port.
 
 %% None before it listens.
 results(Port, Expression) ->
@@ -120,7 +114,7 @@ answered(_Expression, <<"HTTP/1.0 503", _/binary>>, _) -> [];
 answered(Expression, Head, Body) -> ct:fail({Expression, Head, Body}).
 
 received(Socket, Bytes) ->
-    case gen_tcp:recv(Socket, 0, 30000) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, More} -> received(Socket, <<Bytes/binary, More/binary>>);
         {error, closed} -> Bytes
     end.
@@ -133,6 +127,6 @@ said(Port, Text) ->
     receive
         {Port, {data, Data}} -> said(Port, <<Text/binary, Data/binary>>);
         {Port, {exit_status, Status}} -> ct:log("~ts", [Text]), {Status, Text}
-    after 60000 -> ct:fail({no_end, Text})
+    after weir_test_wait:patience() -> ct:fail({no_end, Text})
     end.
 

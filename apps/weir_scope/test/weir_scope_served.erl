@@ -26,7 +26,7 @@ start(Node, Options) ->
 
 stop(Pid) ->
     exit(Pid, shutdown),
-    receive {'EXIT', Pid, _} -> ok after 10000 -> ct:fail(stays) end.
+    receive {'EXIT', Pid, _} -> ok after weir_test_wait:patience() -> ct:fail(stays) end.
 
 %% Asks over a socket of OTP's, with the fields that are given.
 ask(Path, Fields) ->
@@ -38,7 +38,7 @@ ask(Path, Fields) ->
     {binary_to_integer(Status), Head, Body}.
 
 received(Socket, Bytes) ->
-    case gen_tcp:recv(Socket, 0, 20000) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, More} -> received(Socket, <<Bytes/binary, More/binary>>);
         {error, closed} -> Bytes
     end.

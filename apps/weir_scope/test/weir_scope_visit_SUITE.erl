@@ -8,12 +8,14 @@
 -export([what_is_wrong_is_found/1, from_afar/1, nothing_stays/1, a_visitor_that_dies/1, what_was_there_stays/1, nobody_there/1]).
 -export([a_node_that_hangs/1, several_at_once/1, a_visit_that_is_ended_twice/1, ended_by_another_process/1, late_answers/1, this_node/1]).
 
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
+
+-define(PATIENCE, (weir_test_wait:patience())).
 
 -define(OURS, [list_to_atom(Ours) || {Ours, _, _} <- code:all_available(), lists:prefix("weir_scope", Ours)]).
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [what_is_wrong_is_found, from_afar, nothing_stays, a_visitor_that_dies, what_was_there_stays, nobody_there, a_node_that_hangs, several_at_once,
@@ -27,15 +29,9 @@ end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
 %% A node as somebody starts it who has never heard of us.
 init_per_testcase(_Case, Config) ->
-    {ok, Peer, Node} = peer:start(#{
-        name => peer:random_name(),
-        host => "127.0.0.1",
-        longnames => true,
-        connection => standard_io,
-        args => ["-setcookie", atom_to_list(erlang:get_cookie()), "+c", "false", "+Q", "16777216"]
-    }),
-    false = peer:call(Peer, code, is_loaded, [weir_scope_facts]),
-    non_existing = peer:call(Peer, code, which, [weir_scope_facts]),
+    {Peer, Node} = weir_scope_distribution:node(["+c", "false", "+Q", "16777216"]),
+    false = weir_scope_distribution:call(Peer, code, is_loaded, [weir_scope_facts]),
+    non_existing = weir_scope_distribution:call(Peer, code, which, [weir_scope_facts]),
     [{peer, Peer}, {node, Node} | Config].
 
 end_per_testcase(_Case, Config) ->
@@ -44,10 +40,10 @@ end_per_testcase(_Case, Config) ->
 
 what_is_wrong_is_found(Config) ->
     Peer = ?config(peer, Config),
-    {ok, _} = peer:call(Peer, gen_tcp, listen, [0, [{backlog, 7}]]),
-    Slow = peer:call(Peer, erlang, spawn, [timer, sleep, [infinity]]),
+    {ok, _} = weir_scope_distribution:call(Peer, gen_tcp, listen, [0, [{backlog, 7}]]),
+    Slow = weir_scope_distribution:call(Peer, erlang, spawn, [timer, sleep, [infinity]]),
     [erlang:send(Slow, message) || _ <- lists:seq(1, 12000)],
-    {ok, #{findings := Findings} = Report} = weir_scope_doctor:examine(?config(node, Config), #{over => 100}),
+    {ok, #{findings := Findings} = Report} = weir_scope_doctor:examine(?config(node, Config), #{patience => ?PATIENCE, over => 100}),
     Found = [{Rule, Severity} || #{rule := Rule, severity := Severity} <- Findings],
     ct:log("~ts", [weir_scope_doctor:text(Report)]),
     ?assertEqual([], [{time_correction_off, warning}, {large_port_table, warning}, {long_queue, critical}] -- Found),
@@ -58,38 +54,38 @@ what_is_wrong_is_found(Config) ->
 %% Without a module there the same is found.
 from_afar(Config) ->
     Node = ?config(node, Config),
-    {ok, #{findings := Findings, unknown := Unknown}} = weir_scope_doctor:examine(Node, #{over => 100, load => false}),
+    {ok, #{findings := Findings, unknown := Unknown}} = weir_scope_doctor:examine(Node, #{patience => ?PATIENCE, over => 100, load => false}),
     Found = [Rule || #{rule := Rule} <- Findings],
     ?assertEqual([], [time_correction_off, large_port_table] -- Found),
     ?assertEqual(undefined, proplists:get_value(busy_waiting, Unknown)),
     %% The VM takes the flag back when the process that has asked for it ends, a moment after the answer.
-    until(fun() -> peer:call(?config(peer, Config), erlang, statistics, [scheduler_wall_time]) =:= undefined end),
+    wait_until(fun() -> weir_scope_distribution:call(?config(peer, Config), erlang, statistics, [scheduler_wall_time]) =:= undefined end),
     nothing_of_ours(Config).
 
 nothing_stays(Config) ->
     Peer = ?config(peer, Config),
-    Before = lists:sort(peer:call(Peer, erlang, processes, [])),
-    {ok, _} = weir_scope_visit:facts(?config(node, Config), #{over => 100}),
+    Before = lists:sort(weir_scope_distribution:call(Peer, erlang, processes, [])),
+    {ok, _} = weir_scope_visit:facts(?config(node, Config), #{patience => ?PATIENCE, over => 100}),
     nothing_of_ours(Config),
     %% But for the processes of distribution itself.
-    New = lists:sort(peer:call(Peer, erlang, processes, [])) -- Before,
-    Functions = [peer:call(Peer, erlang, process_info, [Pid, current_function]) || Pid <- New],
+    New = lists:sort(weir_scope_distribution:call(Peer, erlang, processes, [])) -- Before,
+    Functions = [weir_scope_distribution:call(Peer, erlang, process_info, [Pid, current_function]) || Pid <- New],
     ?assertEqual([], [Function || {_, {Module, _, _}} = Function <- Functions, lists:member(Module, ?OURS)]),
-    until(fun() -> peer:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end).
+    wait_until(fun() -> weir_scope_distribution:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end).
 
 a_visitor_that_dies(Config) ->
     Node = ?config(node, Config),
-    Visitor = spawn(fun() -> weir_scope_visit:facts(Node, #{over => 30000}) end),
-    until(fun() -> peer:call(?config(peer, Config), code, is_loaded, [weir_scope_processes]) =/= false end),
+    Visitor = spawn(fun() -> weir_scope_visit:facts(Node, #{patience => ?PATIENCE, over => 60_000}) end),
+    wait_until(fun() -> weir_scope_distribution:call(?config(peer, Config), code, is_loaded, [weir_scope_processes]) =/= false end),
     exit(Visitor, kill),
     nothing_of_ours(Config).
 
 %% A release that has the application keeps it.
 what_was_there_stays(Config) ->
     Peer = ?config(peer, Config),
-    {module, _} = peer:call(Peer, code, load_binary, load(weir_scope_vm)),
-    {ok, _} = weir_scope_visit:facts(?config(node, Config), #{over => 100}),
-    until(fun() -> loaded(Config) =:= [weir_scope_vm] end).
+    {module, _} = weir_scope_distribution:call(Peer, code, load_binary, load(weir_scope_vm)),
+    {ok, _} = weir_scope_visit:facts(?config(node, Config), #{patience => ?PATIENCE, over => 100}),
+    wait_until(fun() -> loaded(Config) =:= [weir_scope_vm] end).
 
 load(Module) ->
     {Module, Beam, File} = code:get_object_code(Module),
@@ -103,11 +99,11 @@ nobody_there(_Config) ->
 %% A node that is stopped, as one that swaps, or hangs in native code.
 a_node_that_hangs(Config) ->
     Node = ?config(node, Config),
-    Pid = peer:call(?config(peer, Config), os, getpid, []),
-    {ok, _} = weir_scope_visit:facts(Node, #{over => 10}),
+    Pid = weir_scope_distribution:call(?config(peer, Config), os, getpid, []),
+    {ok, _} = weir_scope_visit:facts(Node, #{patience => ?PATIENCE, over => 10}),
     _ = os:cmd("kill -STOP " ++ Pid),
     try
-        ?assertEqual({error, {timeout, Node}}, weir_scope_visit:facts(Node, #{over => 10, patience => 500}))
+        ?assertEqual({error, {timeout, Node}}, weir_scope_visit:facts(Node, #{patience => 500, over => 10}))
     after
         os:cmd("kill -CONT " ++ Pid)
     end.
@@ -118,7 +114,7 @@ several_at_once(Config) ->
     Self = self(),
     [
         begin
-            _ = [spawn_link(fun() -> Self ! {visited, weir_scope_visit:facts(Node, #{over => Over})} end) || Over <- [50, 10, 30, 10]],
+            _ = [spawn_link(fun() -> Self ! {visited, weir_scope_visit:facts(Node, #{patience => ?PATIENCE, over => Over})} end) || Over <- [50, 10, 30, 10]],
             [receive {visited, Visited} -> ?assertMatch({ok, _}, Visited) end || _ <- [1, 2, 3, 4]],
             nothing_of_ours(Config)
         end
@@ -128,8 +124,8 @@ several_at_once(Config) ->
 %% The other visit of the same process goes on.
 a_visit_that_is_ended_twice(Config) ->
     Node = ?config(node, Config),
-    {ok, First} = weir_scope_visit:begin_visit(Node, #{}),
-    {ok, Second} = weir_scope_visit:begin_visit(Node, #{}),
+    {ok, First} = weir_scope_visit:begin_visit(Node, #{patience => ?PATIENCE}),
+    {ok, Second} = weir_scope_visit:begin_visit(Node, #{patience => ?PATIENCE}),
     ok = weir_scope_visit:end_visit(First),
     ok = weir_scope_visit:end_visit(First),
     ?assertMatch({ok, [_ | _]}, weir_scope_visit:call(Second, weir_scope_clocks, costs, [], 1000)),
@@ -139,19 +135,28 @@ a_visit_that_is_ended_twice(Config) ->
 
 ended_by_another_process(Config) ->
     Node = ?config(node, Config),
-    {ok, Visit} = weir_scope_visit:begin_visit(Node, #{}),
+    {ok, Visit} = weir_scope_visit:begin_visit(Node, #{patience => ?PATIENCE}),
     {Other, Monitor} = spawn_monitor(fun() -> exit(weir_scope_visit:end_visit(Visit)) end),
     receive {'DOWN', Monitor, process, Other, Reason} -> ?assertEqual(ok, Reason) end,
     ?assertEqual([], loaded(Config)).
 
 %% What a node answers when nobody waits for it any more does not stay with the one that has asked.
 late_answers(Config) ->
-    Ask = weir_scope_afar:ask({?config(node, Config), 1000}),
-    ?assertError({erpc, timeout}, Ask(timer, sleep, [2000])),
-    receive Late -> ct:fail({late, Late}) after 2000 -> ok end.
+    pong = net_adm:ping(?config(node, Config)),
+    Ask = weir_scope_afar:ask({?config(node, Config), 5000}),
+    Gate = spawn_link(fun gate/0),
+    ?assertError({erpc, timeout}, Ask(gen_server, call, [Gate, open, infinity])),
+    Gate ! enough,
+    %% It answers in order.
+    ?assertEqual(?config(node, Config), Ask(erlang, node, [])),
+    weir_test_wait:assert_no_message().
+
+%% Answers a call when it is told to.
+gate() ->
+    receive enough -> receive {'$gen_call', From, open} -> gen_server:reply(From, opened) end end.
 
 this_node(_Config) ->
-    {ok, Facts} = weir_scope_visit:facts(node(), #{over => 50}),
+    {ok, Facts} = weir_scope_visit:facts(node(), #{patience => ?PATIENCE, over => 50}),
     #{over := #{ns := Ns, scheduler_busy_ns := Busy, scheduler_cpu_ns := _}, rss := Rss, memory := #{total := Total}, carriers := Carriers, blocks := Blocks} = Facts,
     ?assert(Ns >= 50_000_000),
     ?assert(Busy > 0),
@@ -161,7 +166,7 @@ this_node(_Config) ->
     ?assert(Rss > Blocks div 2).
 
 nothing_of_ours(Config) ->
-    until(fun() -> loaded(Config) =:= [] end).
+    wait_until(fun() -> loaded(Config) =:= [] end).
 
 loaded(Config) ->
-    [Module || Module <- ?OURS, peer:call(?config(peer, Config), code, is_loaded, [Module]) =/= false].
+    [Module || Module <- ?OURS, weir_scope_distribution:call(?config(peer, Config), code, is_loaded, [Module]) =/= false].

@@ -3,6 +3,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
@@ -10,16 +11,13 @@
 -export([by_configuration/1, a_sampler_that_ends/1, a_node_that_ends_and_comes_back/1, a_recording/1]).
 
 -import(weir_scope_served, [start/1, start/2, replay/1, stop/1, recording/1, ask/2, bearer/1, host/0]).
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("served_suite.hrl").
 
 -define(TOKEN, (weir_scope_served:token())).
 
-%% Milliseconds until something comes that comes once a second.
--define(PATIENCE, 30_000).
-
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -156,23 +154,23 @@ a_stream_has_a_row_a_second(_Config) ->
 stream() ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, ["GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"]),
-    {ok, <<"HTTP/1.1 200", _/binary>>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, <<"HTTP/1.1 200", _/binary>>} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     Socket.
 
 rows(Socket, Bytes, Count) ->
     case re:run(Bytes, "event: row\ndata: ([^\n]+)\n", [global, {capture, all_but_first, binary}]) of
         {match, Found} when length(Found) >= Count -> [element(2, weir_json:decode(Row)) || [Row] <- Found];
         _ ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             rows(Socket, <<Bytes/binary, More/binary>>, Count)
     end.
 
 streams_are_limited(_Config) ->
     Pid = start(#{max_streams => 2}),
     [One, Two] = [stream(), stream()],
-    until(fun() -> begins("HTTP/1.1 503") end),
+    wait_until(fun() -> begins("HTTP/1.1 503") end),
     ok = gen_tcp:close(One),
-    until(fun() -> {ok, Some} = weir_scope_feed_stream(), weir_group:size(Some) < 2 end),
+    wait_until(fun() -> {ok, Some} = weir_scope_feed_stream(), weir_group:size(Some) < 2 end),
     Three = stream(),
     [ok = gen_tcp:close(Socket) || Socket <- [Two, Three]],
     stop(Pid).
@@ -181,15 +179,11 @@ streams_are_limited(_Config) ->
 begins(Status) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, ["GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"]),
-    {ok, First} = gen_tcp:recv(Socket, length(Status), ?PATIENCE),
+    {ok, First} = gen_tcp:recv(Socket, length(Status), weir_test_wait:patience()),
     ok = gen_tcp:close(Socket),
     First =:= list_to_binary(Status).
 
-weir_scope_feed_stream() ->
-    case weir_scope_feed:stream() of
-        {error, full} -> timer:sleep(20), weir_scope_feed_stream();
-        Answer -> Answer
-    end.
+weir_scope_feed_stream() -> ?waitMatch({ok, _}, weir_scope_feed:stream()).
 
 %% A release says so in its configuration.
 by_configuration(_Config) ->
@@ -209,8 +203,8 @@ a_sampler_that_ends(_Config) ->
     ?assertMatch({200, _, _}, ask("/metrics", [host(), bearer(?TOKEN)])),
     Sampler = whereis(weir_scope_sampler),
     exit(Sampler, kill),
-    until(fun() -> is_pid(whereis(weir_scope_sampler)) andalso whereis(weir_scope_sampler) =/= Sampler end),
-    until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
+    wait_until(fun() -> is_pid(whereis(weir_scope_sampler)) andalso whereis(weir_scope_sampler) =/= Sampler end),
+    wait_until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
     ?assertMatch({200, _, _}, ask("/look/overview", [host(), bearer(?TOKEN)])),
     stop(Pid).
 
@@ -223,9 +217,9 @@ a_node_that_ends_and_comes_back(_Config) ->
     Socket = stream(),
     _ = rows(Socket, <<>>, 1),
     ok = peer:stop(Peer),
-    until(fun() -> element(1, ask("/look/overview", [host(), bearer(?TOKEN)])) =:= 503 end),
+    wait_until(fun() -> element(1, ask("/look/overview", [host(), bearer(?TOKEN)])) =:= 503 end),
     {Again, Node} = peer(Name),
-    until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
+    wait_until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
     [_ | _] = rows(Socket, <<>>, 1),
     ok = gen_tcp:close(Socket),
     stop(Pid),
@@ -255,7 +249,4 @@ a_recording(Config) ->
     stop(Pid).
 
 peer(Name) ->
-    {ok, Peer, Node} = peer:start(#{
-        name => Name, host => "127.0.0.1", longnames => true, connection => standard_io, args => ["-setcookie", atom_to_list(erlang:get_cookie())]
-    }),
-    {Peer, Node}.
+    weir_scope_distribution:node([], #{name => Name}).
