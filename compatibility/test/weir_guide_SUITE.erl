@@ -13,10 +13,8 @@
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
 
--define(PATIENCE, 30000).
-
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_process, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_server, push_operating, nchan, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
@@ -25,7 +23,22 @@ readmes() ->
     [readme, readme_of_weir_http, readme_of_weir_proxy, readme_of_weir_pubsub, readme_of_weir_load, readme_of_weir_scope, readme_of_weir_toml].
 
 init_per_suite(Config) ->
-    [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
+    [{tree, tree(filename:dirname(code:which(?MODULE)))}, {configured, configured(?config(priv_dir, Config))} | Config].
+
+%% A directory with what the files of the pages name.
+configured(Directory) ->
+    Configured = filename:join(Directory, "configured"),
+    ok = filelib:ensure_path(Configured),
+    [
+        ok = file:write_file(filename:join(Configured, Name), "thirty-two bytes and then some more")
+     || Name <- ["secret", "mercure.key", "redis-password"]
+    ],
+    #{server := Files} = weir_compatibility_certificates:write(weir_compatibility_certificates:make(), Directory),
+    [
+        {ok, _} = file:copy(maps:get(File, Files), filename:join(Configured, Name))
+     || {File, Name} <- [{keyfile, "key.pem"}, {certfile, "cert.pem"}, {cacertfile, "ca.pem"}]
+    ],
+    Configured.
 
 end_per_suite(_Config) ->
     ok.
@@ -109,8 +122,8 @@ run_page(File, InPlace, Check, Config) ->
         _ ->
             ok = check_file([Text || {"toml", Text} <- pieces(Page)], filename:basename(File), Config),
             Node = weir_with:start_node(),
-            {ok, _} = peer:call(Node, application, ensure_all_started, [weir]),
-            true = peer:call(Node, ?MODULE, start_session, []),
+            {ok, _} = weir_with:call(Node, application, ensure_all_started, [weir]),
+            true = weir_with:call(Node, ?MODULE, start_session, []),
             try
                 Most = run_pieces(pieces(in_place(Page, InPlace, Config)), none, Node, Config, 0),
                 Check(Node, Most)
@@ -122,14 +135,8 @@ run_page(File, InPlace, Check, Config) ->
 check_file([], _Page, _Config) ->
     ok;
 check_file(Texts, Page, Config) ->
-    Directory = filename:join(?config(priv_dir, Config), "configured"),
-    File = filename:join(Directory, Page ++ ".toml"),
-    ok = filelib:ensure_dir(File),
+    File = filename:join(?config(configured, Config), Page ++ ".toml"),
     ok = file:write_file(File, unicode:characters_to_binary(Texts)),
-    %% What the files name.
-    [ok = file:write_file(filename:join(Directory, Name), "thirty-two bytes and then some more") || Name <- ["secret", "mercure.key", "redis-password"]],
-    Certificate = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -keyout key.pem -out cert.pem && cp cert.pem ca.pem",
-    {0, _} = weir_with:program("sh", ["-c", Certificate], [{cd, Directory}]),
     ?assertMatch({ok, _}, read_file(Page, File)),
     ok.
 
@@ -144,7 +151,7 @@ needs(Page) ->
 
 %% What a page writes to goes to the directory of the test.
 in_place(Page, Others, Config) ->
-    Port = weir_program:free_port(),
+    Port = weir_test_port:claim(),
     lists:foldl(
         fun({From, To}, Text) -> binary:replace(Text, From, iolist_to_binary(To), [global]) end,
         Page,
@@ -163,12 +170,12 @@ run_pieces([], _Output, _Node, _Config, Most) ->
 run_pieces([{"toml", _} | Pieces], Output, Node, Config, Most) ->
     run_pieces(Pieces, Output, Node, Config, Most);
 run_pieces([{"erlang", "-module" ++ _ = Text} | Pieces], _Output, Node, Config, Most) ->
-    {module, _} = peer:call(Node, code, load_binary, compiled(Text)),
+    {module, _} = weir_with:call(Node, code, load_binary, compiled(Text)),
     run_pieces(Pieces, none, Node, Config, Most);
 run_pieces([{Language, Text} | Pieces], _Output, Node, Config, Most) when Language =:= "erlang"; Language =:= "elixir" ->
     ct:log("~ts", [Text]),
-    ok = peer:call(Node, ?MODULE, evaluate, [Language, Text], ?PATIENCE),
-    run_pieces(Pieces, none, Node, Config, max(Most, peer:call(Node, ?MODULE, sockets, [])));
+    ok = weir_with:call(Node, ?MODULE, evaluate, [Language, Text]),
+    run_pieces(Pieces, none, Node, Config, max(Most, weir_with:call(Node, ?MODULE, sockets, [])));
 run_pieces([{"sh", Piece} | Pieces], _Output, Node, Config, Most) ->
     Text = patient(Piece),
     ct:log("~ts", [Text]),
