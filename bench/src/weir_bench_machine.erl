@@ -104,9 +104,9 @@ range(Part) ->
         [Only] -> [Only]
     end.
 
-%% @doc A TCP port that is free now, for a program that must be told one. Connections do not take it by themselves, and nor does
-%% this function in any process: the UDP port of the same number stays bound while the caller lives, as far as it has not asked for
-%% 16 others since.
+%% @doc A TCP port that is free now, for a program that must be told one. Connections do not take it by themselves. The
+%% caller holds it by the UDP port of the same number, until it ends or has asked for 16 others: meanwhile this function
+%% returns it to no process of the machine.
 -spec free_port() -> inet:port_number().
 free_port() ->
     Port = ?FIRST_PORT + rand:uniform(?PORTS) - 1,

@@ -20,8 +20,9 @@ of_file(Program, Page, Picture, Arguments) ->
     Drawn.
 
 %% @doc The same in a browser that runs already.
--spec of_page(weir_compatibility_chromium:browser(), Page :: file:filename(), Picture :: file:filename(), weir_compatibility_chromium:look()) ->
-    weir_json:value().
+-spec of_page(Browser, Page :: file:filename(), Picture :: file:filename(), Look) -> weir_json:value() when
+    Browser :: weir_compatibility_chromium:browser(),
+    Look :: weir_compatibility_chromium:look().
 of_page(Browser, File, Picture, Look) ->
     Page = weir_compatibility_chromium:open(Browser, ["file://", File], Look),
     ok = weir_compatibility_chromium:wait_until(Page, "document.getElementById('seen')"),

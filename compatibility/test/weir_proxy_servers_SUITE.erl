@@ -56,7 +56,10 @@ postgres_by_rule(_Config) ->
         rules => [#{database => "sales", backend => one}, #{user => "ann", backend => one}],
         backend => two
     }, #{
-        one => #{servers => [address(One)], health => #{kind => postgres, user => "joe", interval => 100, timeout => weir_test_wait:patience()}},
+        one => #{
+            servers => [address(One)],
+            health => #{kind => postgres, user => "joe", interval => 100, timeout => weir_test_wait:patience()}
+        },
         two => #{servers => [address(Two)]}
     }),
     weir_test_wait:wait_until(fun() -> os:cmd(psql(Two, "joe", "postgres", "select 1")) =:= "1\n" end),
@@ -89,7 +92,10 @@ redis(Config) ->
         end,
         [One, Other] = [Start(), Start()],
         Port = proxy(#{rules => [#{protocol => redis, backend => redis}]}, #{
-            redis => #{servers => [address(One), #{address => address(Other), name => spare, priority => 1}], health => #{kind => redis, interval => 100, fall => 1, timeout => weir_test_wait:patience()}}
+            redis => #{
+                servers => [address(One), #{address => address(Other), name => spare, priority => 1}],
+                health => #{kind => redis, interval => 100, fall => 1, timeout => weir_test_wait:patience()}
+            }
         }),
         weir_test_wait:wait_until(fun() -> [up, up] =:= states(redis) end),
         Cli = fun(Arguments) -> lists:concat(["redis-cli -h 127.0.0.1 -p ", Port, " ", Arguments]) end,
@@ -120,7 +126,8 @@ nginx_with_tls(Config) ->
             "printf 'GET / HTTP/1.0\\r\\nHost: x\\r\\n\\r\\n' | openssl s_client -quiet -ign_eof -connect 127.0.0.1:", Port, " -servername a.one.example.org 2>/dev/null"
         ])),
         ?assertEqual("one", lists:last(string:split(OpenSsl, "\r\n\r\n"))),
-        [ok = shows(Browser, Port, Name, Text) || {browser, Browser} <- Config, {Name, Text} <- [{"one.example.org", "one"}, {"other.example.org", "other"}]],
+        Pages = [{"one.example.org", "one"}, {"other.example.org", "other"}],
+        [ok = shows(Browser, Port, Name, Text) || {browser, Browser} <- Config, {Name, Text} <- Pages],
         ok
     end).
 
@@ -175,7 +182,10 @@ clients(Config) ->
             program(["curl -sk -m ", patience(), " --resolve one.example.org:", Port, ":127.0.0.1 ", url("one.example.org", Port)])
         end},
         {"openssl", fun(Port) ->
-            program(["timeout ", patience(), " openssl s_client -connect 127.0.0.1:", Port, " -servername one.example.org -alpn h2,http/1.1 </dev/null"])
+            program([
+                "timeout ", patience(), " openssl s_client -connect 127.0.0.1:", Port,
+                " -servername one.example.org -alpn h2,http/1.1 </dev/null"
+            ])
         end}
     ] ++ [
         {"chromium", fun(Port) ->

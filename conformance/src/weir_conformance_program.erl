@@ -10,8 +10,8 @@
     cd => file:filename(),
     limit => timeout()
 }.
-%% The environment on top of ours, the directory, and after how many milliseconds the program is killed. It is also killed when the
-%% caller gets the message `{weir_conformance_program, time_is_up}'.
+%% The environment on top of ours, the directory, and after how many milliseconds the program is killed. It is also killed
+%% when the caller gets the message `{weir_conformance_program, time_is_up}'.
 
 %% @doc Runs a program, which is looked for on PATH, and gives its output and exit status, or what it had said when its
 %% time was up.
