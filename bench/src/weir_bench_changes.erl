@@ -13,8 +13,8 @@
 -spec during(weir_bench_scenario:run(), weir_bench_server:server(), fun(() -> result())) -> result().
 during(#{changes := Count, warmup := Warmup, duration := Duration} = Run, #{change := Change}, Load) ->
     First = erlang:monotonic_time(millisecond) + Warmup + ?FIRST,
-    %% The last is over before the load is.
-    Interval = 0.9 * (Duration - ?FIRST) / Count,
+    %% The last is over before the load is, also where it takes long.
+    Interval = min(0.9, Count / (Count + 1)) * (Duration - ?FIRST) / Count,
     Told = maps:get(told, Run, true),
     Changes = [{First + round(Number * Interval), case Told of true -> Number; false -> 0 end} || Number <- lists:seq(1, Count)],
     Changer = spawn_link(fun() -> change(Changes, Change) end),

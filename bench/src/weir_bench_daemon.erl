@@ -5,7 +5,8 @@
 -export([start/4]).
 -export([stop/1]).
 
--define(READY_TIMEOUT, 10000).
+%% On a busy machine a program needs long to start.
+-define(READY_TIMEOUT, 60000).
 -define(TRY_EVERY, 50).
 
 %% @doc Starts what `Command' makes of a configuration's file, and waits until it listens. `Configuration' is given the

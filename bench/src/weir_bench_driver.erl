@@ -42,6 +42,7 @@ command(Run, #{port := Port, pid := Pid} = Server, Backend) ->
         ["--observe=" ++ Other || Other <- maps:get(others, Server, [])] ++
         ["--connect-rate=" ++ integer_to_list(Rate) || #{connect_rate := Rate} <- [Run]] ++
         ["--size=" ++ integer_to_list(Size) || {ok, Size} <- [weir_bench_server:message_size(Run)]] ++
+        ["--timeout=" ++ milliseconds(Timeout) || #{timeout := Timeout} <- [Run]] ++
         [lists:concat(["--frame=", Packet]) || #{packet := Packet} <- [Run]] ++
         ["--tls" || #{tls := true} <- [Run]] ++
         [lists:concat(["--", Carrier]) || #{carrier := Carrier} <- [Run], Carrier =/= none] ++

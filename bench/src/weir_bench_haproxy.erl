@@ -42,7 +42,7 @@ configuration(#{port := Port, backend := Backend, most := Most, servers := Serve
         "defaults\n"
         "    mode tcp\n"
         "    retries 0\n"
-        "    timeout connect 5s\n"
+        "    timeout connect 1m\n"
         "    timeout client 5m\n"
         "    timeout server 5m\n",
         ["    option splice-request\n    option splice-response\n" || #{splice := true} <- [Settings]],

@@ -15,6 +15,12 @@
 %% The prefix of a command that pins it, empty where it is not to be pinned.
 -type pin() :: [string()].
 
+%% Ports for programs that must be told theirs: below those that connections take by themselves.
+-define(FIRST_PORT, 10_000).
+-define(PORTS, 20_000).
+%% The ports that this process holds. A measurement needs three at a time.
+-define(HELD_PORTS, 16).
+
 %% What a server has open besides its connections, and then some.
 -define(OTHER_DESCRIPTORS, 256).
 
@@ -98,13 +104,31 @@ range(Part) ->
         [Only] -> [Only]
     end.
 
-%% @doc A port that nobody listens on now, for who must be told one.
+%% @doc A TCP port that is free now, for a program that must be told one. Connections do not take it by themselves. The
+%% caller holds it by the UDP port of the same number, until it ends or has asked for 16 others: meanwhile this function
+%% returns it to no process of the machine.
 -spec free_port() -> inet:port_number().
 free_port() ->
-    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Socket),
-    ok = gen_tcp:close(Socket),
-    Port.
+    Port = ?FIRST_PORT + rand:uniform(?PORTS) - 1,
+    case gen_udp:open(Port, [{ip, {127, 0, 0, 1}}]) of
+        {ok, Claim} ->
+            case gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}]) of
+                {ok, Socket} ->
+                    ok = gen_tcp:close(Socket),
+                    ok = hold(Claim),
+                    Port;
+                {error, _} ->
+                    ok = gen_udp:close(Claim),
+                    free_port()
+            end;
+        {error, eaddrinuse} ->
+            free_port()
+    end.
+
+hold(Claim) ->
+    Claims = [Claim | case get(?MODULE) of undefined -> []; Held -> Held end],
+    _ = put(?MODULE, lists:sublist(Claims, ?HELD_PORTS)),
+    lists:foreach(fun gen_udp:close/1, lists:nthtail(min(length(Claims), ?HELD_PORTS), Claims)).
 
 processor() ->
     {ok, Info} = file:read_file("/proc/cpuinfo"),

@@ -12,7 +12,7 @@
 -type looks() :: weir_scope | recon | observer_cli | nobody | messages.
 
 %% Starting, and filling it.
--define(MARGIN, 60000).
+-define(MARGIN, 120000).
 
 %% @doc Those who may look.
 -spec looks() -> [looks()].

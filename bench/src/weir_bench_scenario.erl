@@ -83,6 +83,8 @@
     %% Milliseconds.
     warmup := non_neg_integer(),
     duration := pos_integer(),
+    %% After how many milliseconds without an answer the driver counts an error (5000).
+    timeout => pos_integer(),
     %% So many at most, of a scenario that takes long or whose figures do not move.
     rounds => pos_integer(),
     %% What is told, the first in a chart.
@@ -224,6 +226,7 @@ setting(together, Value) -> boolean(Value);
 setting(busy, Value) -> positive(Value);
 setting(warmup, Value) -> at_least_0(Value);
 setting(duration, Value) -> positive(Value);
+setting(timeout, Value) -> positive(Value);
 setting(rounds, Value) -> positive(Value);
 setting(_, _) -> unknown.
 

@@ -19,7 +19,8 @@
     change => fun((Number :: non_neg_integer()) -> ok)
 }.
 
--define(READY_TIMEOUT, 20000).
+%% On a busy machine an emulator needs long to start.
+-define(READY_TIMEOUT, 60000).
 %% What is served of a scenario that does not say how large a file.
 -define(MEBIBYTE, 1048576).
 %% Schedulers that sleep when they have nothing to do: spinning would count as the server's work.

@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 60000).
+%% Requests after which a run may end: more than broadcasts are on their way at a time.
+-define(ENOUGH, 10).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -18,15 +19,21 @@ groups() ->
 
 init_per_suite(Config) ->
     ok = weir_bench_record:in_tree(),
-    {ok, _} = application:ensure_all_started(weir_pubsub),
     Config.
 
-end_per_suite(_Config) -> application:stop(weir_pubsub).
+end_per_suite(_Config) -> ok.
 
 init_per_group(processes, Config) -> [{module, weir_example_push_processes} | Config];
 init_per_group(channels, Config) -> [{module, weir_example_push} | Config].
 
 end_per_group(_Group, _Config) -> ok.
+
+%% A channel keeps its messages, and each new client gets them first: the rooms of a case are empty.
+init_per_testcase(_Case, Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    Config.
+
+end_per_testcase(_Case, _Config) -> application:stop(weir_pubsub).
 
 by_long_polls(Config) -> assert_nothing_is_missed(chat(Config, [])).
 
@@ -50,20 +57,43 @@ assert_nothing_is_missed(#{<<"requests">> := Requests, <<"errors">> := Errors} =
     ?assertEqual(#{}, Errors),
     ?assertMatch(#{<<"missed">> := 0, <<"failed_connects">> := 0, <<"longest_silence_us">> := _}, Report).
 
+%% The clients come, and the driver is stopped once it has counted something: how long that takes does not matter.
 chat(Config, Options) ->
     Module = proplists:get_value(module, Config),
     {ok, #{port := Port, stop := Stop}} = Module:start(#{port => 0, listen => [{ip, {127, 0, 0, 1}}]}),
-    %% Longer than a machine that has other things to do keeps everybody waiting.
+    Patience = integer_to_list(weir_test_wait:patience()) ++ "ms",
     Command = [
         weir_bench_tree:driver(), "chat", "127.0.0.1:" ++ integer_to_list(Port),
-        "--connections", "100", "--warmup", "100ms", "--duration", "3s"
+        "--connections", "100", "--warmup", "100ms", "--duration", Patience, "--timeout", Patience, "--progress"
     ] ++ case lists:member("--at-a-time", Options) of true -> Options; false -> ["--rooms", "5", "--rate", "2000" | Options] end,
     Program = weir_bench_program:start(Command, []),
     try
-        {ok, Output} = weir_bench_program:await_exit(Program, ?PATIENCE),
+        {ok, Pid} = await(Program, fun pid/1),
+        ok = await_requests(Program),
+        "" = os:cmd("kill -TERM " ++ Pid),
+        {ok, Output} = weir_bench_program:await_exit(Program, weir_test_wait:patience()),
         {ok, Report} = weir_bench_driver:report(Output),
         Report
     after
         _ = Stop(),
         weir_bench_program:stop(Program)
+    end.
+
+await(Program, Match) -> weir_bench_program:await(Program, Match, 2 * weir_test_wait:patience()).
+
+pid(<<"pid ", Pid/binary>>) -> {ok, binary_to_list(Pid)};
+pid(_Line) -> no.
+
+%% Each line of progress says how many requests there were in the second before.
+await_requests(Program) -> await_requests(Program, 0).
+
+await_requests(_Program, Count) when Count > ?ENOUGH -> ok;
+await_requests(Program, Count) ->
+    {ok, More} = await(Program, fun progress/1),
+    await_requests(Program, Count + More).
+
+progress(Line) ->
+    case re:run(Line, "  measuring  ([0-9]+)/s", [{capture, all_but_first, binary}]) of
+        {match, [Rate]} -> {ok, binary_to_integer(Rate)};
+        nomatch -> no
     end.

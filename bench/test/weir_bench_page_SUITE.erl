@@ -16,15 +16,16 @@ all() ->
 init_per_suite(Config) ->
     case weir_compatibility_chromium:find() of
         error -> {skip, "no Chromium here"};
-        {ok, Browser} -> [{browser, Browser} | Config]
+        {ok, Program} ->
+            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser")),
+            [{browser, Browser} | Config]
     end.
 
-end_per_suite(_Config) ->
-    ok.
+end_per_suite(Config) -> weir_compatibility_chromium:stop(?config(browser, Config)).
 
 bars_and_lines_are_drawn(Config) ->
     #{<<"bars">> := Bars, <<"whiskers">> := Whiskers, <<"lines">> := Lines, <<"sections">> := Sections} = show(
-        Config, "light", []
+        Config, "light", false
     ),
     ?assertEqual([<<"echo-100">>, <<"fast-connect">>], Sections),
     %% Of two contestants each; the others have no figures.
@@ -39,18 +40,18 @@ bars_and_lines_are_drawn(Config) ->
     end.
 
 it_can_be_read_in_the_dark(Config) ->
-    #{<<"ink">> := Ink, <<"paper">> := Paper} = show(Config, "dark", ["--blink-settings=preferredColorScheme=0"]),
+    #{<<"ink">> := Ink, <<"paper">> := Paper} = show(Config, "dark", true),
     ?assertNotEqual(Ink, Paper),
-    #{<<"ink">> := LightInk, <<"paper">> := LightPaper} = show(Config, "light", []),
+    #{<<"ink">> := LightInk, <<"paper">> := LightPaper} = show(Config, "light", false),
     ?assertNotEqual({LightInk, LightPaper}, {Ink, Paper}).
 
 %% Shows a page, with a script that looks at what was drawn, and keeps a picture of it.
-show(Config, Name, Options) ->
+show(Config, Name, Dark) ->
     Page = weir_bench_page:html(weir_bench_results:document(weir_bench_record:record())),
     File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
     Picture = filename:join(?config(priv_dir, Config), Name ++ ".png"),
     ok = file:write_file(File, [unicode:characters_to_binary(Page), looking()]),
-    weir_compatibility_drawing:of_file(?config(browser, Config), File, Picture, ["--window-size=1100,1500" | Options]).
+    weir_compatibility_drawing:of_page(?config(browser, Config), File, Picture, #{width => 1100, height => 1500, dark => Dark}).
 
 %% Pixels that are not grey are those of a series.
 looking() ->

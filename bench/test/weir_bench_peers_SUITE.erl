@@ -81,7 +81,7 @@ ask(none, _Socket) ->
     ok;
 ask(echo, Socket) ->
     ok = gen_tcp:send(Socket, <<"hello">>),
-    {ok, <<"hello">>} = gen_tcp:recv(Socket, 5, 30_000),
+    <<"hello">> = weir_test_wait:recv_exactly(Socket, 5),
     ok;
 ask(websocket, Socket) ->
     ok = gen_tcp:send(Socket, [
@@ -105,7 +105,7 @@ ask(events, Socket) ->
     gen_tcp:close(Publisher);
 ask(http, Socket) ->
     ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n">>),
-    Answer = until_closed(Socket, <<>>),
+    {Answer, closed} = weir_test_wait:recv_all(Socket),
     ?assertMatch(<<"HTTP/1.1 200 ", _/binary>>, Answer),
     ?assertNotEqual(nomatch, binary:match(Answer, <<"\r\n\r\nhello world!">>)).
 
@@ -114,12 +114,6 @@ until(Socket, Last, Got) ->
         {_, _} ->
             Got;
         nomatch ->
-            {ok, More} = gen_tcp:recv(Socket, 0, 30_000),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             until(Socket, Last, <<Got/binary, More/binary>>)
-    end.
-
-until_closed(Socket, Got) ->
-    case gen_tcp:recv(Socket, 0, 30_000) of
-        {ok, More} -> until_closed(Socket, <<Got/binary, More/binary>>);
-        {error, closed} -> Got
     end.

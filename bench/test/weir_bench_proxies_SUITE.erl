@@ -5,8 +5,6 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 30_000).
-
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, weir}, {group, haproxy}, {group, nginx}].
@@ -62,10 +60,10 @@ changes_while_a_connection_is_open(Config) ->
 
 %% Weir's tells of it; the others have another worker.
 has_changed(#{backend := weir}, #{program := Program}, _Has) ->
-    {ok, _} = weir_bench_program:await(Program, fun(<<"reloaded">>) -> {ok, reloaded}; (_) -> no end, ?PATIENCE),
+    {ok, _} = weir_bench_program:await(Program, fun(<<"reloaded">>) -> {ok, reloaded}; (_) -> no end, weir_test_wait:patience()),
     ok;
 has_changed(_Run, Server, Has) ->
-    until(fun() -> workers(Server) -- Has =/= [] end).
+    weir_test_wait:wait_until(fun() -> workers(Server) -- Has =/= [] end).
 
 workers(#{pid := Pid}) -> string:lexemes(os:cmd("pgrep -P " ++ Pid), "\n").
 
@@ -78,11 +76,12 @@ goes_by_the_server_name(Config) ->
         ok = gen_tcp:send(Client, First),
         ok = gen_tcp:send(Client, Rest),
         Behind = Accept(),
-        ?assertEqual({ok, Named}, gen_tcp:recv(Behind, byte_size(Named), ?PATIENCE)),
+        ?assertEqual({ok, Named}, gen_tcp:recv(Behind, byte_size(Named), weir_test_wait:patience())),
         %% Another name has no server.
         Stranger = connect(Port),
         ok = gen_tcp:send(Stranger, hello("example.org")),
-        ?assertMatch({error, Closed} when Closed =:= closed; Closed =:= econnreset, gen_tcp:recv(Stranger, 0, ?PATIENCE)),
+        Refused = gen_tcp:recv(Stranger, 0, weir_test_wait:patience()),
+        ?assertMatch({error, Closed} when Closed =:= closed; Closed =:= econnreset, Refused),
         [ok = gen_tcp:close(Socket) || Socket <- [Client, Stranger, Behind]],
         ok = weir_bench_daemon:stop(Server)
     end).
@@ -94,7 +93,9 @@ its_rows_are_measured(Config) ->
     [
         begin
             [_, Contestant] = [Contestant || #{backend := Of} = Contestant <- Contestants, Of =:= Backend],
-            Short = Scenario#{warmup := 100, duration := 2000, contestants := [changing_less(Contestant)]},
+            Short = Scenario#{
+                warmup := 100, duration := 1500, timeout => weir_test_wait:patience(), contestants := [changing_less(Contestant)]
+            },
             [{_, [{ok, #{metrics := Metrics, errors := 0} = Sample}]}] =
                 weir_bench_rounds:run(slower(Short), 1, weir_bench_machine:cores(), fun(_, _) -> ok end, fun(_) -> ok end),
             ?assertMatch(#{requests_per_s := Rate} when Rate > 0, Metrics),
@@ -106,7 +107,7 @@ its_rows_are_measured(Config) ->
         lists:member(Name, ['relay-changes', 'relay-changes-accept', 'relay-sni'])
     ].
 
-changing_less(#{changes := 50} = Contestant) -> Contestant#{changes := 3};
+changing_less(#{changes := 50} = Contestant) -> Contestant#{changes := 1};
 changing_less(Contestant) -> Contestant.
 
 slower(#{rate := _} = Scenario) -> Scenario#{rate := 200};
@@ -119,7 +120,7 @@ with_backend(Test) ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Listener),
     Test(Port, fun() ->
-        {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+        {ok, Socket} = gen_tcp:accept(Listener, weir_test_wait:patience()),
         Socket
     end),
     ok = gen_tcp:close(Listener).
@@ -135,16 +136,16 @@ behind(Client, Accept) ->
 
 behind(Accept) ->
     Socket = Accept(),
-    case gen_tcp:recv(Socket, 5, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 5, weir_test_wait:patience()) of
         {ok, <<"whose">>} -> Socket;
         {error, closed} -> behind(Accept)
     end.
 
 passes(Client, Behind) ->
     ok = gen_tcp:send(Client, "there"),
-    {ok, <<"there">>} = gen_tcp:recv(Behind, 5, ?PATIENCE),
+    {ok, <<"there">>} = gen_tcp:recv(Behind, 5, weir_test_wait:patience()),
     ok = gen_tcp:send(Behind, "back"),
-    {ok, <<"back">>} = gen_tcp:recv(Client, 4, ?PATIENCE),
+    {ok, <<"back">>} = gen_tcp:recv(Client, 4, weir_test_wait:patience()),
     ok.
 
 %% TLS in one record, as the driver's: a name, and nothing else that matters here.
@@ -155,13 +156,3 @@ hello(Name) ->
     Body = <<3, 3, 7:256, 0, 2:16, 16#1301:16, 1, 0, (byte_size(Extensions)):16, Extensions/binary>>,
     Message = <<1, (byte_size(Body)):24, Body/binary>>,
     <<22, 3, 1, (byte_size(Message)):16, Message/binary>>.
-
-until(Condition) -> until(Condition, ?PATIENCE div 50).
-
-until(Condition, Left) ->
-    case Condition() of
-        true -> ok;
-        false when Left > 0 ->
-            timer:sleep(50),
-            until(Condition, Left - 1)
-    end.

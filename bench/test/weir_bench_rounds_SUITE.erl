@@ -7,7 +7,7 @@
 -export([a_share_is_of_what_the_first_does/1, without_the_first_there_are_no_shares/1]).
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [a_share_is_of_what_the_first_does, without_the_first_there_are_no_shares].
@@ -25,8 +25,8 @@ measured() ->
     #{errors := 0, metrics := #{requests_per_s := Some}} = Part,
     #{errors := 0, metrics := #{requests_per_s := All}} = Whole,
     ?assert(Some > 0),
-    %% One in a hundred, were both measured at once.
-    ?assert(Some < All / 2).
+    %% Three in a hundred, were both measured at once.
+    ?assert(Some < All).
 
 without_the_first_there_are_no_shares(_Config) ->
     ok = weir_bench_record:in_tree(),
@@ -35,10 +35,10 @@ without_the_first_there_are_no_shares(_Config) ->
 
 scenario(Server) ->
     #{
-        name => some, chapter => some, title => <<"some">>, server => Server, load => echo, connections => 10, warmup => 200,
-        duration => 1500, metrics => [requests_per_s],
+        name => some, chapter => some, title => <<"some">>, server => Server, load => echo, connections => 10, warmup => 100,
+        duration => 1000, timeout => weir_test_wait:patience(), metrics => [requests_per_s],
         contestants => [
-            #{title => <<"a part">>, backend => reference, share => 1},
+            #{title => <<"a part">>, backend => reference, share => 3},
             #{title => <<"all">>, backend => reference}
         ]
     }.

@@ -147,7 +147,7 @@ minimal() ->
     "    metrics => [p50_us], contestants => [\"inet\", \"weir\"]}}.\n".
 
 read(Text) ->
-    File = filename:join("_build", "weir_bench_suite_tests.suite"),
+    File = filename:join("_build", "weir_bench_suite_tests-" ++ os:getpid() ++ ".suite"),
     ok = file:write_file(File, Text),
     Read = weir_bench_suite:read(File),
     ok = file:delete(File),

@@ -4,6 +4,7 @@
 
 -export([find/0]).
 -export([start/2]).
+-export([start/3]).
 -export([stop/1]).
 -export([open/3]).
 -export([look/2]).
@@ -16,9 +17,11 @@
 -export_type([browser/0, page/0, look/0]).
 
 -opaque browser() :: pid().
--opaque page() :: {browser(), Target :: binary(), Session :: binary()}.
+-opaque page() :: {browser(), target(), Session :: binary()}.
+-type target() :: Target :: binary() | {apart, Target :: binary(), Context :: binary()}.
 
--type look() :: #{width => pos_integer(), height => pos_integer(), dark => boolean()}.
+-type look() :: #{width => pos_integer(), height => pos_integer(), dark => boolean(), apart => boolean()}.
+%% `apart' (false): the page has a cache and connections of its own, which end with it.
 
 %% How long an answer may take on a machine that is busy.
 -define(PATIENCE, 60000).
@@ -44,11 +47,15 @@ find() ->
 
 %% @doc Starts one, with a directory for what it keeps.
 -spec start(file:filename(), Directory :: file:filename()) -> {ok, browser()}.
-start(Program, Directory) ->
+start(Program, Directory) -> start(Program, Directory, []).
+
+%% @doc The same, with further arguments.
+-spec start(file:filename(), Directory :: file:filename(), [string()]) -> {ok, browser()}.
+start(Program, Directory, More) ->
     Arguments = [
         "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
         "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
-        "--remote-debugging-pipe", "--user-data-dir=" ++ Directory
+        "--remote-debugging-pipe", "--user-data-dir=" ++ Directory | More
     ],
     {ok, spawn(fun() ->
         %% It complains of a desktop that is not there.
@@ -121,13 +128,21 @@ in({Browser, _Target, Session}, Method, Parameters) -> ask(Browser, Method, Para
 %% @doc Opens a page in a window of its own.
 -spec open(browser(), Url :: iodata(), look()) -> page().
 open(Browser, Url, Look) ->
-    #{<<"targetId">> := Target} = ask(Browser, <<"Target.createTarget">>, #{url => <<"about:blank">>, newWindow => true}, #{}),
-    #{<<"sessionId">> := Session} = ask(Browser, <<"Target.attachToTarget">>, #{targetId => Target, flatten => true}, #{}),
+    Context = context(Browser, Look),
+    #{<<"targetId">> := Id} = ask(Browser, <<"Target.createTarget">>, Context#{url => <<"about:blank">>, newWindow => true}, #{}),
+    #{<<"sessionId">> := Session} = ask(Browser, <<"Target.attachToTarget">>, #{targetId => Id, flatten => true}, #{}),
+    Target = case Context of #{browserContextId := Own} -> {apart, Id, Own}; #{} -> Id end,
     Page = {Browser, Target, Session},
     _ = [in(Page, Domain, #{}) || Domain <- [<<"Runtime.enable">>, <<"Log.enable">>]],
     ok = look(Page, Look),
     _ = in(Page, <<"Page.navigate">>, #{url => iolist_to_binary(Url)}),
     Page.
+
+context(Browser, #{apart := true}) ->
+    #{<<"browserContextId">> := Context} = ask(Browser, <<"Target.createBrowserContext">>, #{}, #{}),
+    #{browserContextId => Context};
+context(_Browser, #{}) ->
+    #{}.
 
 %% @doc Has a page look otherwise: its size, and whether it is dark.
 -spec look(page(), look()) -> ok.
@@ -141,6 +156,9 @@ look(Page, Look) ->
     ok.
 
 -spec close(page()) -> ok.
+close({Browser, {apart, _Target, Context}, _Session}) ->
+    _ = ask(Browser, <<"Target.disposeBrowserContext">>, #{browserContextId => Context}, #{}),
+    ok;
 close({Browser, Target, _Session}) ->
     _ = ask(Browser, <<"Target.closeTarget">>, #{targetId => Target}, #{}),
     ok.

@@ -3,6 +3,7 @@
 -module(weir_compatibility_drawing).
 
 -export([of_file/4]).
+-export([of_page/4]).
 
 %% @doc Shows a page with further arguments of Chromium, and fails if the page's script did. The picture is written in PNG.
 -spec of_file(Program :: file:filename(), Page :: file:filename(), Picture :: file:filename(), Arguments :: [string()]) ->
@@ -18,8 +19,28 @@ of_file(Program, Page, Picture, Arguments) ->
     {ok, Drawn} = weir_json:decode(Seen),
     Drawn.
 
+%% @doc The same in a browser that runs already.
+-spec of_page(Browser, Page :: file:filename(), Picture :: file:filename(), Look) -> weir_json:value() when
+    Browser :: weir_compatibility_chromium:browser(),
+    Look :: weir_compatibility_chromium:look().
+of_page(Browser, File, Picture, Look) ->
+    Page = weir_compatibility_chromium:open(Browser, ["file://", File], Look),
+    ok = weir_compatibility_chromium:wait_until(Page, "document.getElementById('seen')"),
+    {ok, Drawn} = weir_json:decode(weir_compatibility_chromium:evaluate(Page, "document.getElementById('seen').textContent")),
+    ok = weir_compatibility_chromium:screenshot(Page, Picture),
+    true = filelib:file_size(Picture) > 10_000,
+    [] = weir_compatibility_chromium:errors(Page),
+    ok = weir_compatibility_chromium:close(Page),
+    Drawn.
+
+%% It gets a signal when this emulator ends.
 run(Program, Arguments) ->
-    Port = open_port({spawn_executable, Program}, [{args, Arguments}, exit_status, stderr_to_stdout, binary, hide]),
+    {Executable, All} =
+        case os:find_executable("setpriv") of
+            false -> {Program, Arguments};
+            Setpriv -> {Setpriv, ["--pdeathsig", "KILL", Program | Arguments]}
+        end,
+    Port = open_port({spawn_executable, Executable}, [{args, All}, exit_status, stderr_to_stdout, binary, hide]),
     output(Port, <<>>).
 
 output(Port, Output) ->

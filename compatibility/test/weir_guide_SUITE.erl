@@ -13,10 +13,8 @@
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
 
--define(PATIENCE, 30000).
-
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_process, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_server, push_operating, nchan, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
@@ -25,7 +23,22 @@ readmes() ->
     [readme, readme_of_weir_http, readme_of_weir_proxy, readme_of_weir_pubsub, readme_of_weir_load, readme_of_weir_scope, readme_of_weir_toml].
 
 init_per_suite(Config) ->
-    [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
+    [{tree, tree(filename:dirname(code:which(?MODULE)))}, {configured, configured(?config(priv_dir, Config))} | Config].
+
+%% A directory with what the files of the pages name.
+configured(Directory) ->
+    Configured = filename:join(Directory, "configured"),
+    ok = filelib:ensure_path(Configured),
+    [
+        ok = file:write_file(filename:join(Configured, Name), "thirty-two bytes and then some more")
+     || Name <- ["secret", "mercure.key", "redis-password"]
+    ],
+    #{server := Files} = weir_compatibility_certificates:write(weir_compatibility_certificates:make(), Directory),
+    [
+        {ok, _} = file:copy(maps:get(File, Files), filename:join(Configured, Name))
+     || {File, Name} <- [{keyfile, "key.pem"}, {certfile, "cert.pem"}, {cacertfile, "ca.pem"}]
+    ],
+    Configured.
 
 end_per_suite(_Config) ->
     ok.
@@ -109,12 +122,13 @@ run_page(File, InPlace, Check, Config) ->
         _ ->
             ok = check_file([Text || {"toml", Text} <- pieces(Page)], filename:basename(File), Config),
             Node = weir_with:start_node(),
-            {ok, _} = peer:call(Node, application, ensure_all_started, [weir]),
-            true = peer:call(Node, ?MODULE, start_session, []),
+            {ok, _} = weir_with:call(Node, application, ensure_all_started, [weir]),
+            true = weir_with:call(Node, ?MODULE, start_session, []),
             try
                 Most = run_pieces(pieces(in_place(Page, InPlace, Config)), none, Node, Config, 0),
                 Check(Node, Most)
             after
+                end_shells(),
                 peer:stop(Node)
             end
     end.
@@ -122,14 +136,8 @@ run_page(File, InPlace, Check, Config) ->
 check_file([], _Page, _Config) ->
     ok;
 check_file(Texts, Page, Config) ->
-    Directory = filename:join(?config(priv_dir, Config), "configured"),
-    File = filename:join(Directory, Page ++ ".toml"),
-    ok = filelib:ensure_dir(File),
+    File = filename:join(?config(configured, Config), Page ++ ".toml"),
     ok = file:write_file(File, unicode:characters_to_binary(Texts)),
-    %% What the files name.
-    [ok = file:write_file(filename:join(Directory, Name), "thirty-two bytes and then some more") || Name <- ["secret", "mercure.key", "redis-password"]],
-    Certificate = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -keyout key.pem -out cert.pem && cp cert.pem ca.pem",
-    {0, _} = weir_with:program("sh", ["-c", Certificate], [{cd, Directory}]),
     ?assertMatch({ok, _}, read_file(Page, File)),
     ok.
 
@@ -144,11 +152,12 @@ needs(Page) ->
 
 %% What a page writes to goes to the directory of the test.
 in_place(Page, Others, Config) ->
-    Port = weir_program:free_port(),
+    Port = weir_test_port:claim(),
+    Directory = ?config(priv_dir, Config),
     lists:foldl(
         fun({From, To}, Text) -> binary:replace(Text, From, iolist_to_binary(To), [global]) end,
         Page,
-        [{<<"8080">>, integer_to_list(Port)}, {<<"/tmp/weir-guide">>, ?config(priv_dir, Config)} | Others]
+        [{<<"8080">>, integer_to_list(Port)}, {<<"/tmp/weir-guide">>, Directory}, {<<"/tmp/weir_">>, [Directory, "/"]} | Others]
     ).
 
 pieces(Page) ->
@@ -163,16 +172,16 @@ run_pieces([], _Output, _Node, _Config, Most) ->
 run_pieces([{"toml", _} | Pieces], Output, Node, Config, Most) ->
     run_pieces(Pieces, Output, Node, Config, Most);
 run_pieces([{"erlang", "-module" ++ _ = Text} | Pieces], _Output, Node, Config, Most) ->
-    {module, _} = peer:call(Node, code, load_binary, compiled(Text)),
+    {module, _} = weir_with:call(Node, code, load_binary, compiled(unhurried(Text))),
     run_pieces(Pieces, none, Node, Config, Most);
 run_pieces([{Language, Text} | Pieces], _Output, Node, Config, Most) when Language =:= "erlang"; Language =:= "elixir" ->
     ct:log("~ts", [Text]),
-    ok = peer:call(Node, ?MODULE, evaluate, [Language, Text], ?PATIENCE),
-    run_pieces(Pieces, none, Node, Config, max(Most, peer:call(Node, ?MODULE, sockets, [])));
+    ok = weir_with:call(Node, ?MODULE, evaluate, [Language, unhurried(Text)]),
+    run_pieces(Pieces, none, Node, Config, max(Most, weir_with:call(Node, ?MODULE, sockets, [])));
 run_pieces([{"sh", Piece} | Pieces], _Output, Node, Config, Most) ->
-    Text = patient(Piece),
+    Text = patient(Piece, Config),
     ct:log("~ts", [Text]),
-    {Status, Output} = weir_with:program("sh", ["-euc", Text], [{cd, ?config(tree, Config)}, {env, environment()}]),
+    {Status, Output} = shell(Text, Config),
     ?assertMatch({Text, 0, _}, {Text, Status, Output}),
     run_pieces(Pieces, Output, Node, Config, Most);
 run_pieces([{"text", Text} | Pieces], Output, Node, Config, Most) when is_binary(Output) ->
@@ -181,13 +190,49 @@ run_pieces([{"text", Text} | Pieces], Output, Node, Config, Most) when is_binary
 run_pieces([{"inetrc", _} | Pieces], _Output, Node, Config, Most) ->
     run_pieces(Pieces, none, Node, Config, Most).
 
-%% A reader's machine starts a node in seconds. Here it has a name of its own, and a minute until its port mapper knows it.
-patient(Text) ->
+%% What runs in the background goes on to the end of the page, or of this emulator.
+shell(Text, Config) ->
+    Tree = ?config(tree, Config),
+    Leash = filename:join([Tree, "bench", "leash"]),
+    {Status, <<"pid ", Said/binary>>} =
+        weir_with:program(Leash, ["sh", "-euc", Text], [{cd, Tree}, {env, environment()}]),
+    [Pid, Output] = binary:split(Said, <<"\n">>),
+    put(shells, [Pid | shells()]),
+    {Status, Output}.
+
+shells() -> case get(shells) of undefined -> []; Pids -> Pids end.
+
+%% Each is a session of its own.
+end_shells() ->
+    [os:cmd("kill -KILL -- -" ++ binary_to_list(Pid)) || Pid <- shells()],
+    erase(shells).
+
+%% Limits of five seconds are enough for readers. The tests' machine may be busy.
+unhurried(Text) -> re:replace(Text, "\\b5000\\b", integer_to_list(weir_test_wait:patience()), [global, {return, list}]).
+
+%% A reader waits for some seconds. Here each of these waits is one for what comes.
+patient(Text, Config) ->
+    lists:foldl(fun({From, To}, Before) -> re:replace(Before, From, To, [global, {return, list}]) end, of_node(Text, Config), [
+        {"sleep 2; cat (\\S*prices.txt)", "until grep -q lines \\1; do sleep 0.05; done; cat \\1"},
+        {"sleep 2; cat (\\S*first.txt) (\\S*second.txt)", "until [ -s \\1 ] \\&\\& [ -s \\2 ]; do sleep 0.05; done; cat \\1 \\2"},
+        {"sleep 2\n(sed .* )(\\S*access.log)", "until grep -qs nowhere \\2; do sleep 0.05; done\n\\1\\2"},
+        %% A new handler of events hears of all requests a second later.
+        {"sleep 2\n(curl .*)", "(while sleep 0.2 \\&\\& \\1; do :; done) >/dev/null 2>\\&1 \\&"},
+        {"(curl -sN --max-time) 1 (.*)", "until \\1 1 \\2; do :; done"},
+        {"--max-time 5 ", "--max-time " ++ integer_to_list(weir_test_wait:patience() div 1000) ++ " "}
+    ]).
+
+%% It has a name of its own, and tells with a file when it has started. It ends with the page.
+of_node(Text, Config) ->
     case re:run(Text, "-name (\\w+)@127.0.0.1", [{capture, all_but_first, list}]) of
         {match, [Name]} ->
-            Own = Name ++ os:getpid(),
-            Known = "for _ in $(seq 600); do epmd -names | grep -q 'name " ++ Own ++ " ' && break; sleep 0.1; done\nsleep",
-            lists:flatten(string:replace(string:replace(Text, Name ++ "@", Own ++ "@", all), "\nsleep", "\n" ++ Known, all));
+            Own = lists:concat([Name, os:getpid(), "_", erlang:unique_integer([positive])]),
+            File = filename:join(?config(priv_dir, Config), Own),
+            lists:foldl(fun({From, To}, Before) -> lists:append(string:replace(Before, From, To, all)) end, Text, [
+                {Name ++ "@", Own ++ "@"},
+                {"timer:sleep(60000)", "ok = file:write_file(\"" ++ File ++ "\", []), timer:sleep(infinity)"},
+                {"\nsleep 3", "\nuntil [ -e " ++ File ++ " ]; do sleep 0.05; done"}
+            ]);
         nomatch ->
             Text
     end.

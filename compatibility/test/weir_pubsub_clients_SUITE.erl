@@ -6,7 +6,6 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 40000).
 -define(COUNT, 30).
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -17,12 +16,18 @@ all() ->
         httpx_sse
     ].
 
+init_per_suite(Config) ->
+    [{python, there(python() ++ " -c 'import websockets, httpx_sse'")}, {node, there(node_modules())} | Config].
+
+end_per_suite(_Config) -> ok.
+
 init_per_testcase(Case, Config) ->
-    case needs(Case) of
+    case proplists:get_value(language(Case), Config) of
         ok ->
             {ok, _} = application:ensure_all_started(weir_pubsub),
             ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => ?COUNT}}]}),
-            {ok, _} = start(0),
+            %% The listener comes back on it, and no connection takes it in between.
+            {ok, _} = start(weir_test_port:claim()),
             Config;
         Skip ->
             Skip
@@ -40,10 +45,11 @@ packages() ->
     Cache = os:getenv("XDG_CACHE_HOME", filename:join(os:getenv("HOME", "/"), ".cache")),
     filename:join([Cache, "weir", "push-clients"]).
 
-needs(Case) when Case =:= websockets; Case =:= httpx_sse ->
-    there(python() ++ " -c 'import websockets, httpx_sse'");
-needs(_Case) ->
-    there("cd " ++ packages() ++ " && node -e \"require('nchan/package.json'); require('eventsource'); require('ws'); require('@microsoft/fetch-event-source')\"").
+language(Case) when Case =:= websockets; Case =:= httpx_sse -> python;
+language(_Case) -> node.
+
+node_modules() ->
+    "cd " ++ packages() ++ " && node -e \"require('nchan/package.json'); require('eventsource'); require('ws'); require('@microsoft/fetch-event-source')\"".
 
 there(Command) ->
     case os:cmd(Command ++ " >/dev/null 2>&1 && echo there") of
@@ -75,10 +81,11 @@ data(File, Config) -> filename:join(proplists:get_value(data_dir, Config), File)
 
 %% It says what it gets, a line each: `LINE', then the message.
 client(Program, Arguments) ->
-    Opened = open_port({spawn_executable, Program}, [{args, Arguments}, {line, 1000}, binary, exit_status, stderr_to_stdout]),
+    {Executable, All} = weir_program:with_us(Program, Arguments),
+    Opened = open_port({spawn_executable, Executable}, [{args, All}, {line, 1000}, binary, exit_status, stderr_to_stdout]),
     {os_pid, Pid} = erlang:port_info(Opened, os_pid),
     try
-        ok = wait_for_subscriber(?PATIENCE div 10),
+        weir_test_wait:wait_until(fun() -> has_subscribers(weir_pubsub:info(<<"a">>)) end),
         Numbers = lists:seq(1, ?COUNT),
         {First, Others} = lists:split(?COUNT div 3, Numbers),
         {Second, Third} = lists:split(?COUNT div 3, Others),
@@ -95,11 +102,8 @@ client(Program, Arguments) ->
         _ = os:cmd("kill " ++ integer_to_list(Pid))
     end.
 
-wait_for_subscriber(Left) ->
-    case weir_pubsub:info(<<"a">>) of
-        {ok, #{subscribers := Count}} when Count > 0 -> ok;
-        _ when Left > 0 -> timer:sleep(10), wait_for_subscriber(Left - 1)
-    end.
+has_subscribers({ok, #{subscribers := Count}}) when Count > 0 -> true;
+has_subscribers(Other) -> Other.
 
 publish(Numbers) ->
     lists:foreach(fun(Number) -> {ok, _} = weir_pubsub:publish(<<"a">>, [<<"message ">>, integer_to_binary(Number)], #{type => <<"text/plain">>}) end, Numbers).
@@ -112,5 +116,5 @@ next(Opened) ->
         {Opened, {data, {eol, <<"LINE ", Message/binary>>}}} -> Message;
         {Opened, {data, {eol, Other}}} -> ct:log("~ts", [Other]), next(Opened);
         {Opened, {exit_status, Status}} -> error({client_is_over, Status})
-    after ?PATIENCE -> error(nothing_comes)
+    after weir_test_wait:patience() -> error(nothing_comes)
     end.

@@ -2,19 +2,18 @@
 -module(weir_with).
 
 -include_lib("common_test/include/ct.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([init_group/2]).
 -export([needs/2]).
 -export([start_node/0, hold/3, release/0]).
 -export([on_weir/1, on_weir/2]).
--export([wait_until/1, nothing_left/0, nothing_left/1]).
+-export([call/4]).
+-export([nothing_left/0, nothing_left/1]).
 -export([program/2, program/3]).
 -export([bytes/1]).
 
 -type config() :: [{atom(), term()}].
-
-%% Far more than is ever needed on a busy machine, so that no test is decided by it.
--define(PATIENCE, 30000).
 
 %% Groups `stock' and `weir' run the same cases; the configuration then has the socket options that make the difference.
 -spec init_group(stock | weir, config()) -> config().
@@ -47,8 +46,14 @@ found(Program) -> os:find_executable(Program) =/= false.
 -spec start_node() -> pid().
 start_node() ->
     Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
-    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | Paths]}),
+    {ok, Peer, _Node} = peer:start_link(#{
+        connection => standard_io, wait_boot => weir_test_wait:patience(), args => ["-pa" | Paths]
+    }),
     Peer.
+
+%% Calls a function there. The limit of peer:call/4 is five seconds.
+-spec call(pid(), module(), atom(), [term()]) -> term().
+call(Node, Module, Function, Arguments) -> peer:call(Node, Module, Function, Arguments, weir_test_wait:patience()).
 
 %% Calls a function in a process that lives on until release/0, for what dies with the process that started it.
 -spec hold(module(), atom(), [term()]) -> term().
@@ -85,31 +90,18 @@ on_weir(Port) ->
 
 -spec on_weir(pid(), inet:port_number()) -> boolean().
 on_weir(Node, Port) ->
-    peer:call(Node, ?MODULE, on_weir, [Port]).
+    call(Node, ?MODULE, on_weir, [Port]).
 
 %% No socket of Weir's is open, or soon none is: servers close theirs in processes of their own.
 -spec nothing_left() -> ok.
 nothing_left() ->
-    try
-        wait_until(fun() -> weir:sockets() =:= [] end)
-    catch
-        exit:_ -> ct:fail({left, [{Socket, inet:info(Socket)} || Socket <- weir:sockets()]})
-    end.
+    [] = ?waitEqual([], [{Socket, inet:info(Socket)} || Socket <- weir:sockets()]),
+    ok.
 
 -spec nothing_left(pid()) -> ok.
 nothing_left(Node) ->
-    wait_until(fun() -> peer:call(Node, weir, sockets, []) =:= [] end).
-
--spec wait_until(fun(() -> boolean())) -> ok.
-wait_until(Condition) ->
-    wait_until(Condition, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-wait_until(Condition, Deadline) ->
-    case {Condition(), erlang:monotonic_time(millisecond) > Deadline} of
-        {true, _} -> ok;
-        {false, true} -> exit({never_true, Condition});
-        {false, false} -> timer:sleep(10), wait_until(Condition, Deadline)
-    end.
+    [] = ?waitEqual([], call(Node, weir, sockets, [])),
+    ok.
 
 %% Runs a program of the system's and returns its exit status and what it wrote, both outputs together.
 -spec program(string(), [string()]) -> {Status :: non_neg_integer(), Output :: binary()}.
@@ -118,8 +110,9 @@ program(Name, Arguments) ->
 
 -spec program(string(), [string()], [term()]) -> {Status :: non_neg_integer(), Output :: binary()}.
 program(Name, Arguments, Options) ->
-    Port = open_port({spawn_executable, os:find_executable(Name)}, [
-        {args, Arguments}, exit_status, binary, stderr_to_stdout, hide | Options
+    {Executable, All} = weir_program:with_us(os:find_executable(Name), Arguments),
+    Port = open_port({spawn_executable, Executable}, [
+        {args, All}, exit_status, binary, stderr_to_stdout, hide | Options
     ]),
     output(Port, []).
 
@@ -127,7 +120,7 @@ output(Port, Output) ->
     receive
         {Port, {data, Data}} -> output(Port, [Output | Data]);
         {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Output)}
-    after 2 * ?PATIENCE ->
+    after 2 * weir_test_wait:patience() ->
         ct:fail({still_running, iolist_to_binary(Output)})
     end.
 

@@ -15,7 +15,9 @@ start(Backend, Directory) ->
         {"/[...]", cowboy_static, {dir, Directory}}
     ]}]),
     Sockets = [{ip, {127, 0, 0, 1}}, {port, 0}] ++ [{tcp_module, weir_tcp} || Backend =:= weir],
-    {ok, _} = cowboy:start_clear(?MODULE, #{socket_opts => Sockets}, #{env => #{dispatch => Routes}}),
+    {ok, _} = cowboy:start_clear(?MODULE, #{socket_opts => Sockets}, #{
+        env => #{dispatch => Routes}, request_timeout => 60_000
+    }),
     ranch:get_port(?MODULE).
 
 stop() ->

@@ -4,6 +4,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([
@@ -24,10 +25,9 @@
 -export([init/2, websocket_handle/2, start_link/3, greet/3]).
 
 -define(LOCALHOST, {127, 0, 0, 1}).
--define(PATIENCE, 30000).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -89,10 +89,11 @@ cowboy_ends_with_its_listener(_Config) ->
     Port = cowboy(cowboy_clear, #{}),
     {ok, Socket} = connect(Port),
     ok = gen_tcp:send(Socket, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-    {ok, <<"HTTP/1.1 200", _/binary>>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, <<"HTTP/1.1 200", _/binary>>} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     ?assertMatch(#{connections := 1}, weir:info(?MODULE)),
     ok = weir:stop_listener(?MODULE),
-    _ = [?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || {ok, _} <- [gen_tcp:recv(Socket, 0, 100)]],
+    {_, Reason} = weir_test_wait:recv_all(Socket),
+    ?assertNotEqual(timeout, Reason),
     ok = gen_tcp:close(Socket).
 
 cowboys_websocket_talks(_Config) ->
@@ -117,7 +118,7 @@ cowboys_limits_hold(_Config) ->
             ok = gen_tcp:send(Socket, [
                 "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ", binary:copy(<<"x">>, Length), "\r\n\r\n"
             ]),
-            {ok, <<"HTTP/1.1 ", Status:3/binary, _/binary>>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, <<"HTTP/1.1 ", Status:3/binary, _/binary>>} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             ?assertEqual({Length, Expected}, {Length, Status}),
             ok = gen_tcp:close(Socket)
         end
@@ -128,7 +129,7 @@ cowboys_environment_changes(_Config) ->
     Port = cowboy(cowboy_clear, #{}),
     ?assertEqual({0, <<"hello world">>}, curl("http", Port)),
     ok = cowboy:set_env(?MODULE, dispatch, cowboy_router:compile([{'_', [{"/", ?MODULE, {page, <<"changed">>}}]}])),
-    weir_with:wait_until(fun() -> curl("http", Port) =:= {0, <<"changed">>} end),
+    weir_test_wait:wait_until(fun() -> curl("http", Port) =:= {0, <<"changed">>} end),
     ?assertMatch([{'_', _, _}], cowboy:get_env(?MODULE, dispatch)).
 
 %% All that ranch tells of a listener by its name.
@@ -166,15 +167,15 @@ ranch_changes_the_listener(_Config) ->
     Self = self(),
     Port = hold(#{}),
     ok = ranch:set_max_connections(?MODULE, 3),
-    weir_with:wait_until(fun() -> maps:get(max_connections, weir:info(?MODULE)) =:= 3 end),
+    weir_test_wait:wait_until(fun() -> maps:get(max_connections, weir:info(?MODULE)) =:= 3 end),
     ok = ranch:set_transport_options(?MODULE, #{max_connections => 4, socket_opts => [{nodelay, false}]}),
-    weir_with:wait_until(fun() -> maps:get(max_connections, weir:info(?MODULE)) =:= 4 end),
+    weir_test_wait:wait_until(fun() -> maps:get(max_connections, weir:info(?MODULE)) =:= 4 end),
     ok = ranch:set_protocol_options(?MODULE, ranch),
     ?assertEqual(ranch, ranch:get_protocol_options(?MODULE)),
-    weir_with:wait_until(fun() -> answers(Port, <<"hello">>) end),
+    weir_test_wait:wait_until(fun() -> answers(Port, <<"hello">>) end),
     ok = weir:set_options(?MODULE, #{args => {hold, Self}, max_connections => 5}),
-    weir_with:wait_until(fun() -> ranch:get_protocol_options(?MODULE) =:= {hold, Self} end),
-    weir_with:wait_until(fun() -> ranch:get_max_connections(?MODULE) =:= 5 end),
+    weir_test_wait:wait_until(fun() -> ranch:get_protocol_options(?MODULE) =:= {hold, Self} end),
+    weir_test_wait:wait_until(fun() -> ranch:get_max_connections(?MODULE) =:= 5 end),
     ok = ranch:suspend_listener(?MODULE),
     ?assertMatch(#{status := suspended}, weir:info(?MODULE)),
     ?assertEqual(suspended, ranch:get_status(?MODULE)),
@@ -196,15 +197,15 @@ ranch_lets_connections_not_count(_Config) ->
     {ok, First} = connect(Port),
     Pid = receive {held, Held} -> Held end,
     {ok, Second} = connect(Port),
-    receive {held, _} -> ct:fail(beyond_the_limit) after 100 -> ok end,
+    ok = weir_test_wait:assert_no_message(),
     Pid ! remove,
-    receive {held, _} -> ok after ?PATIENCE -> ct:fail(not_let_in) end,
+    {held, _} = weir_test_wait:next_message(),
     %% It is there all the same, and its end gives no place back a second time.
     ?assertMatch(#{connections := 2}, weir:info(?MODULE)),
     ok = gen_tcp:close(First),
-    weir_with:wait_until(fun() -> maps:get(connections, weir:info(?MODULE)) =:= 1 end),
+    weir_test_wait:wait_until(fun() -> maps:get(connections, weir:info(?MODULE)) =:= 1 end),
     {ok, Third} = connect(Port),
-    receive {held, _} -> ct:fail(beyond_the_limit) after 100 -> ok end,
+    ok = weir_test_wait:assert_no_message(),
     [ok = gen_tcp:close(Socket) || Socket <- [Second, Third]].
 
 ranch_may_start_later(_Config) ->
@@ -212,12 +213,12 @@ ranch_may_start_later(_Config) ->
     ok = application:stop(ranch),
     Port = hold(#{}),
     ok = application:start(ranch),
-    weir_with:wait_until(fun() ->
+    weir_test_wait:wait_until(fun() ->
         try ranch:get_port(?MODULE) =:= Port catch error:badarg -> false end
     end),
     ok = application:stop(ranch),
     ok = application:start(ranch),
-    weir_with:wait_until(fun() ->
+    weir_test_wait:wait_until(fun() ->
         try ranch:get_port(?MODULE) =:= Port catch error:badarg -> false end
     end).
 
@@ -235,8 +236,9 @@ answers(Port, Expected) ->
 
 cowboy(Protocol, Options) ->
     Dispatch = cowboy_router:compile([{'_', [{"/", ?MODULE, page}, {"/websocket", ?MODULE, websocket}]}]),
-    {ok, _} = weir:start_listener(?MODULE, Options#{ip => ?LOCALHOST}, Protocol, #{
-        env => #{dispatch => Dispatch}, connection_type => supervisor
+    Patience = weir_test_wait:patience(),
+    {ok, _} = weir:start_listener(?MODULE, Options#{ip => ?LOCALHOST, handshake_timeout => Patience}, Protocol, #{
+        env => #{dispatch => Dispatch}, connection_type => supervisor, request_timeout => Patience
     }),
     weir:get_port(?MODULE).
 
@@ -266,45 +268,49 @@ ranch_reads_the_proxy_header(_Config) ->
     is_greeted(weir:get_port(?MODULE), Header, <<"192.0.2.1">>).
 
 haproxy_sends_its_header(Config) ->
-    {ok, _} = weir:start_listener(?MODULE, #{ip => ?LOCALHOST, proxy_protocol => true}, ?MODULE, weir),
-    Backend = weir:get_port(?MODULE),
-    [with_haproxy(How, Backend, Config) || How <- ["send-proxy", "send-proxy-v2", "send-proxy-v2-ssl-cn"]].
+    {ok, _} = weir:start_listener(?MODULE, #{
+        ip => ?LOCALHOST, proxy_protocol => true, handshake_timeout => weir_test_wait:patience()
+    }, ?MODULE, weir),
+    Paths = [
+        {How, lists:concat(["/tmp/weir_haproxy_", os:getpid(), "_", erlang:unique_integer([positive])])}
+     || How <- ["send-proxy", "send-proxy-v2", "send-proxy-v2-ssl-cn"]
+    ],
+    with_haproxy(Paths, weir:get_port(?MODULE), Config, fun() -> [greeted_through(Path) || {_, Path} <- Paths] end).
 
-%% HAProxy takes a listening socket that is open already, so that no port has to be guessed.
-with_haproxy(How, Backend, Config) ->
-    File = filename:join(?config(priv_dir, Config), How),
-    Path = filename:join("/tmp", "weir_haproxy_" ++ os:getpid() ++ How),
+%% Paths are of this emulator alone, so that no port has to be guessed.
+with_haproxy(Paths, Backend, Config, Test) ->
+    File = filename:join(?config(priv_dir, Config), "haproxy"),
     ok = file:write_file(File, [
-        "defaults\n mode tcp\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n",
-        "listen test\n bind unix@", Path, "\n server weir 127.0.0.1:", integer_to_list(Backend), " ", How, "\n"
+        "defaults\n mode tcp\n timeout connect 5m\n timeout client 5m\n timeout server 5m\n",
+        [
+            ["listen ", How, "\n bind unix@", Path, "\n server weir 127.0.0.1:", integer_to_list(Backend), " ", How, "\n"]
+         || {How, Path} <- Paths
+        ]
     ]),
-    HAProxy = open_port({spawn_executable, os:find_executable("haproxy")}, [{args, ["-db", "-q", "-f", File]}, stderr_to_stdout]),
+    {Executable, Arguments} = weir_program:with_us(weir_program:find("haproxy"), ["-db", "-q", "-f", File]),
+    HAProxy = open_port({spawn_executable, Executable}, [{args, Arguments}, stderr_to_stdout, exit_status]),
     {os_pid, Pid} = erlang:port_info(HAProxy, os_pid),
     try
-        weir_with:wait_until(fun() ->
-            case gen_tcp:connect({local, Path}, 0, [binary, {active, false}]) of
-                {ok, Socket} ->
-                    ok = gen_tcp:send(Socket, "hello"),
-                    Answer = gen_tcp:recv(Socket, 0, ?PATIENCE),
-                    ok = gen_tcp:close(Socket),
-                    %% The peer of a unix socket has no address that a header could tell.
-                    {ok, <<"unknown">>} =:= Answer;
-                {error, _} ->
-                    false
-            end
-        end)
+        Test()
     after
         _ = os:cmd("kill " ++ integer_to_list(Pid)),
-        catch port_close(HAProxy),
-        _ = file:delete(Path)
+        receive {HAProxy, {exit_status, _}} -> ok after weir_test_wait:patience() -> port_close(HAProxy) end,
+        [_ = file:delete(Path) || {_, Path} <- Paths]
     end.
+
+greeted_through(Path) ->
+    {ok, Socket} = ?waitMatch({ok, _}, gen_tcp:connect({local, Path}, 0, [binary, {active, false}])),
+    ok = gen_tcp:send(Socket, "hello"),
+    %% The peer of a unix socket has no address that a header could tell.
+    ?assertEqual({ok, <<"unknown">>}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())),
+    ok = gen_tcp:close(Socket).
 
 connect(Port) -> gen_tcp:connect(?LOCALHOST, Port, [binary, {active, false}]).
 
 is_greeted(Port, First, Expected) ->
     {ok, Socket} = connect(Port),
     ok = gen_tcp:send(Socket, [First, "x"]),
-    ?assertEqual({ok, Expected}, gen_tcp:recv(Socket, byte_size(Expected), ?PATIENCE)),
+    ?assertEqual({ok, Expected}, gen_tcp:recv(Socket, byte_size(Expected), weir_test_wait:patience())),
     ok = gen_tcp:close(Socket).
 
 %% A protocol of ranch's.
@@ -325,7 +331,7 @@ greet(Ref, Transport, How) ->
     Greeting =
         case How of
             ranch_with_header ->
-                {ok, #{src_address := Address}} = ranch:recv_proxy_header(Ref, ?PATIENCE),
+                {ok, #{src_address := Address}} = ranch:recv_proxy_header(Ref, weir_test_wait:patience()),
                 inet:ntoa(Address);
             _ ->
                 "hello"
@@ -335,7 +341,7 @@ greet(Ref, Transport, How) ->
             weir -> weir:handshake(Ref);
             _ -> ranch:handshake(Ref)
         end,
-    _ = Transport:recv(Socket, 1, ?PATIENCE),
+    _ = Transport:recv(Socket, 1, weir_test_wait:patience()),
     ok = Transport:send(Socket, greeting(weir:proxy_header(), Greeting)),
     Transport:close(Socket).
 

@@ -18,10 +18,9 @@
 -include("tls_suite.hrl").
 
 -define(LOCALHOST, {127, 0, 0, 1}).
--define(PATIENCE, 30000).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 3}}].
 
 groups() ->
     Cases = [
@@ -41,8 +40,8 @@ openssl_is_served(Config) ->
     {Listener, Port} = listen(Config, []),
     Data = base64:encode(weir_with:bytes(300_000)),
     Serving = async(fun() ->
-        {ok, Handshaking} = ssl:transport_accept(Listener, ?PATIENCE),
-        {ok, Server} = ssl:handshake(Handshaking, ?PATIENCE),
+        {ok, Handshaking} = ssl:transport_accept(Listener, weir_test_wait:patience()),
+        {ok, Server} = ssl:handshake(Handshaking, weir_test_wait:patience()),
         Received = receive_bytes(Server, false, byte_size(Data)),
         ok = ssl:send(Server, Received),
         ok = ssl:close(Server),
@@ -69,8 +68,8 @@ openssl_resumes_its_session(Config) ->
 openssl_shows_its_certificate(Config) ->
     {Listener, Port} = listen(Config, [{verify, verify_peer}, {fail_if_no_peer_cert, true}]),
     Serving = async(fun() ->
-        {ok, Handshaking} = ssl:transport_accept(Listener, ?PATIENCE),
-        {ok, Server} = ssl:handshake(Handshaking, ?PATIENCE),
+        {ok, Handshaking} = ssl:transport_accept(Listener, weir_test_wait:patience()),
+        {ok, Server} = ssl:handshake(Handshaking, weir_test_wait:patience()),
         Certificate = ssl:peercert(Server),
         ok = ssl:close(Server),
         Certificate
@@ -88,9 +87,9 @@ openssl_serves(Config) ->
     ]),
     {os_pid, Pid} = erlang:port_info(Program, os_pid),
     try
-        {ok, Client} = ssl:connect(?LOCALHOST, accepting_port(Program), anonymous(Config), ?PATIENCE),
+        {ok, Client} = ssl:connect(?LOCALHOST, accepting_port(Program), anonymous(Config), weir_test_wait:patience()),
         ok = ssl:send(Client, <<"stressed\n">>),
-        ?assertEqual({ok, <<"desserts\n">>}, ssl:recv(Client, 9, ?PATIENCE)),
+        ?assertEqual({ok, <<"desserts\n">>}, ssl:recv(Client, 9, weir_test_wait:patience())),
         close([Client])
     after
         %% It may have ended by itself.
@@ -102,12 +101,12 @@ accepting_port(Program) ->
         {Program, {data, {eol, "ACCEPT " ++ Address}}} -> list_to_integer(lists:last(string:lexemes(Address, ":")));
         {Program, {data, _}} -> accepting_port(Program);
         {Program, {exit_status, Status}} -> ct:fail({s_server, Status})
-    after ?PATIENCE -> ct:fail(no_port)
+    after weir_test_wait:patience() -> ct:fail(no_port)
     end.
 
 say_hello(Listener) ->
-    {ok, Handshaking} = ssl:transport_accept(Listener, ?PATIENCE),
-    {ok, Server} = ssl:handshake(Handshaking, ?PATIENCE),
+    {ok, Handshaking} = ssl:transport_accept(Listener, weir_test_wait:patience()),
+    {ok, Server} = ssl:handshake(Handshaking, weir_test_wait:patience()),
     ok = ssl:send(Server, <<"hello\n">>),
     ok = ssl:close(Server).
 

@@ -23,10 +23,9 @@
 -import(weir_with_websocket, [frame/2, receive_frame/1]).
 
 -define(LOCALHOST, {127, 0, 0, 1}).
--define(PATIENCE, 30000).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [{group, stock}, {group, weir}].
@@ -86,14 +85,14 @@ a_websocket_talks(Config) ->
     ?assertEqual([{1, <<"pushed">>}, {10, <<"ping">>}], lists:sort([receive_frame(Socket), receive_frame(Socket)])),
     ok = gen_tcp:send(Socket, frame(8, <<1000:16>>)),
     ?assertEqual({8, <<1000:16>>}, receive_frame(Socket)),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())),
     ok = gen_tcp:close(Socket).
 
 a_websocket_is_left_open(Config) ->
     Socket = websocket(start(Config)),
     ok = inet:setopts(Socket, [{linger, {true, 0}}]),
     ok = gen_tcp:close(Socket),
-    weir_with:wait_until(fun() -> ranch:procs(?MODULE, connections) =:= [] end).
+    weir_test_wait:wait_until(fun() -> ranch:procs(?MODULE, connections) =:= [] end).
 
 the_proxy_header_is_read(Config) ->
     {ok, _} = ranch:start_listener(?MODULE, ranch_tcp, transport(Config), ?MODULE, []),
@@ -109,7 +108,7 @@ the_proxy_header_is_read(Config) ->
             ok = gen_tcp:send(Socket, [ranch_proxy_header:header(Client#{version => Version}), Rest]),
             ok = gen_tcp:send(Socket, <<"!">>),
             Expected = iolist_to_binary(["192.0.2.1 1234 ", Rest, "!"]),
-            ?assertEqual({ok, Expected}, gen_tcp:recv(Socket, byte_size(Expected), ?PATIENCE)),
+            ?assertEqual({ok, Expected}, gen_tcp:recv(Socket, byte_size(Expected), weir_test_wait:patience())),
             ok = gen_tcp:close(Socket)
         end
      || Version <- [1, 2], Rest <- [<<"hello">>, <<>>]
@@ -118,7 +117,7 @@ the_proxy_header_is_read(Config) ->
 cowboy_speaks_tls(Config) ->
     #{server := #{certfile := Certificate, keyfile := Key}} = ?config(files, Config),
     Transport = transport(Config, [{certfile, Certificate}, {keyfile, Key}]),
-    {ok, _} = cowboy:start_tls(?MODULE, Transport, #{env => #{dispatch => routes()}}),
+    {ok, _} = cowboy:start_tls(?MODULE, Transport, protocol()),
     Port = ranch:get_port(?MODULE),
     ?assertEqual(?config(on, Config) =:= weir, weir_with:on_weir(Port)),
     Url = "https://127.0.0.1:" ++ integer_to_list(Port) ++ "/",
@@ -137,9 +136,9 @@ a_listener_is_drained(Config) ->
     ?assertEqual({2, <<"still there">>}, receive_frame(Socket)),
     Self = self(),
     _ = spawn_link(fun() -> Self ! {drained, ranch:wait_for_connections(?MODULE, '==', 0)} end),
-    receive {drained, _} -> ct:fail(too_early) after 50 -> ok end,
+    ok = weir_test_wait:assert_no_message(),
     ok = gen_tcp:close(Socket),
-    receive {drained, ok} -> ok after ?PATIENCE -> ct:fail(not_drained) end.
+    receive {drained, ok} -> ok after weir_test_wait:patience() -> ct:fail(not_drained) end.
 
 a_suspended_listener_resumes(Config) ->
     _ = start(Config),
@@ -153,14 +152,19 @@ a_suspended_listener_resumes(Config) ->
 %% The server
 
 start(Config) ->
-    {ok, _} = cowboy:start_clear(?MODULE, transport(Config), #{env => #{dispatch => routes()}}),
+    {ok, _} = cowboy:start_clear(?MODULE, transport(Config), protocol()),
     ranch:get_port(?MODULE).
 
 transport(Config) ->
     transport(Config, []).
 
 transport(Config, Options) ->
-    #{socket_opts => ?config(backend, Config) ++ [{ip, ?LOCALHOST}, {port, 0} | Options]}.
+    #{
+        socket_opts => ?config(backend, Config) ++ [{ip, ?LOCALHOST}, {port, 0} | Options],
+        handshake_timeout => weir_test_wait:patience()
+    }.
+
+protocol() -> #{env => #{dispatch => routes()}, request_timeout => weir_test_wait:patience()}.
 
 routes() ->
     cowboy_router:compile([{'_', [{"/", ?MODULE, page}, {"/websocket", ?MODULE, websocket}]}]).
@@ -186,13 +190,13 @@ start_link(Ref, Transport, _Options) ->
     {ok, proc_lib:spawn_link(?MODULE, proxied, [Ref, Transport])}.
 
 proxied(Ref, Transport) ->
-    {ok, #{src_address := Address, src_port := Port}} = ranch:recv_proxy_header(Ref, ?PATIENCE),
+    {ok, #{src_address := Address, src_port := Port}} = ranch:recv_proxy_header(Ref, weir_test_wait:patience()),
     {ok, Socket} = ranch:handshake(Ref),
     ok = Transport:send(Socket, io_lib:format("~s ~b ", [inet:ntoa(Address), Port])),
     send_back(Socket, Transport).
 
 send_back(Socket, Transport) ->
-    case Transport:recv(Socket, 0, ?PATIENCE) of
+    case Transport:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, Data} -> ok = Transport:send(Socket, Data), send_back(Socket, Transport);
         {error, closed} -> Transport:close(Socket)
     end.

@@ -14,10 +14,8 @@
     openssh_runs_a_command/1
 ]).
 
--define(PATIENCE, 30000).
-
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 3}}].
 
 all() ->
     [{group, stock}, {group, weir}].
@@ -64,8 +62,8 @@ the_listening_socket_is_the_one_under_test(Config) ->
 otp_runs_a_command(Config) ->
     with_daemon(Config, fun(Port) ->
         Connection = connect(Config, Port),
-        {ok, Channel} = ssh_connection:session_channel(Connection, ?PATIENCE),
-        success = ssh_connection:exec(Connection, Channel, "question", ?PATIENCE),
+        {ok, Channel} = ssh_connection:session_channel(Connection, weir_test_wait:patience()),
+        success = ssh_connection:exec(Connection, Channel, "question", weir_test_wait:patience()),
         ?assertMatch(<<"42", _/binary>>, output(Connection, Channel)),
         ok = ssh:close(Connection)
     end).
@@ -123,7 +121,7 @@ connect(Config, Port) ->
         {user_dir, filename:join(?config(priv_dir, Config), "user")},
         {silently_accept_hosts, true},
         {user_interaction, false}
-    ], ?PATIENCE),
+    ], weir_test_wait:patience()),
     Connection.
 
 output(Connection, Channel) ->
@@ -131,7 +129,7 @@ output(Connection, Channel) ->
         {ssh_cm, Connection, {data, Channel, _, Data}} -> <<Data/binary, (output(Connection, Channel))/binary>>;
         {ssh_cm, Connection, {closed, Channel}} -> <<>>;
         {ssh_cm, Connection, _} -> output(Connection, Channel)
-    after ?PATIENCE -> ct:fail(no_output)
+    after weir_test_wait:patience() -> ct:fail(no_output)
     end.
 
 sum(Data) -> crypto:hash(sha256, Data).

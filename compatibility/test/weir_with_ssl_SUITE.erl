@@ -32,10 +32,9 @@
 -include("tls_suite.hrl").
 
 -define(LOCALHOST, {127, 0, 0, 1}).
--define(PATIENCE, 30000).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 3}}].
 
 groups() ->
     Cases = [
@@ -95,12 +94,12 @@ active_n_counts_down(Config) ->
     with_pair(Config, [{packet, 4}], fun(Server, Client) ->
         ok = ssl:setopts(Server, [{active, 3}]),
         [ok = ssl:send(Client, <<N>>) || N <- [1, 2, 3, 4, 5]],
-        [receive {ssl, Server, <<N>>} -> ok after ?PATIENCE -> ct:fail({missing, N}) end || N <- [1, 2, 3]],
-        receive {ssl_passive, Server} -> ok after ?PATIENCE -> ct:fail(not_passive) end,
-        ?assertEqual({ok, <<4>>}, ssl:recv(Server, 0, ?PATIENCE)),
+        [receive {ssl, Server, <<N>>} -> ok after weir_test_wait:patience() -> ct:fail({missing, N}) end || N <- [1, 2, 3]],
+        receive {ssl_passive, Server} -> ok after weir_test_wait:patience() -> ct:fail(not_passive) end,
+        ?assertEqual({ok, <<4>>}, ssl:recv(Server, 0, weir_test_wait:patience())),
         ok = ssl:setopts(Server, [{active, 1}]),
-        receive {ssl, Server, <<5>>} -> ok after ?PATIENCE -> ct:fail(missing) end,
-        receive {ssl_passive, Server} -> ok after ?PATIENCE -> ct:fail(not_passive) end
+        receive {ssl, Server, <<5>>} -> ok after weir_test_wait:patience() -> ct:fail(missing) end,
+        receive {ssl_passive, Server} -> ok after weir_test_wait:patience() -> ct:fail(not_passive) end
     end).
 
 megabytes_go_both_ways(Config) ->
@@ -114,16 +113,16 @@ megabytes_go_both_ways(Config) ->
 packets_are_cut(Config) ->
     with_pair(Config, [{packet, line}], fun(Server, Client) ->
         ok = ssl:send(Client, <<"one\ntwo\nthr">>),
-        ?assertEqual({ok, <<"one\n">>}, ssl:recv(Server, 0, ?PATIENCE)),
-        ?assertEqual({ok, <<"two\n">>}, ssl:recv(Server, 0, ?PATIENCE)),
+        ?assertEqual({ok, <<"one\n">>}, ssl:recv(Server, 0, weir_test_wait:patience())),
+        ?assertEqual({ok, <<"two\n">>}, ssl:recv(Server, 0, weir_test_wait:patience())),
         ok = ssl:send(Client, <<"ee\nGET / HTTP/1.1\r\nHost: a\r\n\r\nbody">>),
-        ?assertEqual({ok, <<"three\n">>}, ssl:recv(Server, 0, ?PATIENCE)),
+        ?assertEqual({ok, <<"three\n">>}, ssl:recv(Server, 0, weir_test_wait:patience())),
         ok = ssl:setopts(Server, [{packet, http_bin}]),
-        ?assertEqual({ok, {http_request, 'GET', {abs_path, <<"/">>}, {1, 1}}}, ssl:recv(Server, 0, ?PATIENCE)),
-        ?assertMatch({ok, {http_header, _, 'Host', _, <<"a">>}}, ssl:recv(Server, 0, ?PATIENCE)),
-        ?assertEqual({ok, http_eoh}, ssl:recv(Server, 0, ?PATIENCE)),
+        ?assertEqual({ok, {http_request, 'GET', {abs_path, <<"/">>}, {1, 1}}}, ssl:recv(Server, 0, weir_test_wait:patience())),
+        ?assertMatch({ok, {http_header, _, 'Host', _, <<"a">>}}, ssl:recv(Server, 0, weir_test_wait:patience())),
+        ?assertEqual({ok, http_eoh}, ssl:recv(Server, 0, weir_test_wait:patience())),
         ok = ssl:setopts(Server, [{packet, raw}]),
-        ?assertEqual({ok, <<"body">>}, ssl:recv(Server, 4, ?PATIENCE))
+        ?assertEqual({ok, <<"body">>}, ssl:recv(Server, 4, weir_test_wait:patience()))
     end).
 
 a_timeout_of_recv_leaves_the_data(Config) ->
@@ -132,7 +131,7 @@ a_timeout_of_recv_leaves_the_data(Config) ->
         ok = ssl:send(Client, <<"01234">>),
         ?assertEqual({error, timeout}, ssl:recv(Server, 10, 50)),
         ok = ssl:send(Client, <<"56789">>),
-        ?assertEqual({ok, <<"0123456789">>}, ssl:recv(Server, 10, ?PATIENCE))
+        ?assertEqual({ok, <<"0123456789">>}, ssl:recv(Server, 10, weir_test_wait:patience()))
     end).
 
 the_owner_changes(Config) ->
@@ -149,12 +148,12 @@ the_owner_changes(Config) ->
         ok = ssl:controlling_process(Server, Owner),
         Owner ! go,
         ok = ssl:send(Client, <<"echo">>),
-        ?assertEqual({ok, <<"echo">>}, ssl:recv(Client, 4, ?PATIENCE)),
+        ?assertEqual({ok, <<"echo">>}, ssl:recv(Client, 4, weir_test_wait:patience())),
         receive done -> ok end,
         unlink(Owner),
         exit(Owner, kill),
         ok = ssl:send(Client, <<"mine">>),
-        ?assertEqual({ok, <<"mine">>}, ssl:recv(Server, 4, ?PATIENCE))
+        ?assertEqual({ok, <<"mine">>}, ssl:recv(Server, 4, weir_test_wait:patience()))
     end).
 
 options_and_addresses(Config) ->
@@ -209,8 +208,8 @@ a_client_without_certificate_is_refused(Config) ->
     Accepting = handshake(Listener),
     %% TLS 1.3 tells the client later than the end of its handshake, if the end of the connection is not faster.
     Answer =
-        case ssl:connect(?LOCALHOST, Port, anonymous(Config), ?PATIENCE) of
-            {ok, Client} -> ssl:recv(Client, 1, ?PATIENCE);
+        case ssl:connect(?LOCALHOST, Port, anonymous(Config), weir_test_wait:patience()) of
+            {ok, Client} -> ssl:recv(Client, 1, weir_test_wait:patience());
             Error -> Error
         end,
     ?assertMatch({error, _}, Answer),
@@ -223,16 +222,16 @@ plain_sockets_are_upgraded(Config) ->
     {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOCALHOST} | Plain]),
     {ok, Port} = inet:port(Listener),
     {ok, PlainClient} = gen_tcp:connect(?LOCALHOST, Port, Plain),
-    {ok, PlainServer} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, PlainServer} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:send(PlainClient, <<"STARTTLS\r\n">>),
-    ?assertEqual({ok, <<"STARTTLS\r\n">>}, gen_tcp:recv(PlainServer, 10, ?PATIENCE)),
+    ?assertEqual({ok, <<"STARTTLS\r\n">>}, gen_tcp:recv(PlainServer, 10, weir_test_wait:patience())),
     ok = gen_tcp:send(PlainServer, <<"OK\r\n">>),
-    ?assertEqual({ok, <<"OK\r\n">>}, gen_tcp:recv(PlainClient, 4, ?PATIENCE)),
+    ?assertEqual({ok, <<"OK\r\n">>}, gen_tcp:recv(PlainClient, 4, weir_test_wait:patience())),
     Accepting = async(
-        fun() -> ssl:handshake(PlainServer, tls(server, Config), ?PATIENCE) end,
+        fun() -> ssl:handshake(PlainServer, tls(server, Config), weir_test_wait:patience()) end,
         fun(Pid) -> ok = gen_tcp:controlling_process(PlainServer, Pid) end
     ),
-    {ok, Client} = ssl:connect(PlainClient, tls(client, Config), ?PATIENCE),
+    {ok, Client} = ssl:connect(PlainClient, tls(client, Config), weir_test_wait:patience()),
     {ok, Server} = await(Accepting),
     exchange(Server, Client),
     exchange(Client, Server),
@@ -245,14 +244,14 @@ a_connection_goes_back_to_plain(Config) ->
     exchange(Server, Client),
     Self = self(),
     Closing = async(fun() ->
-        {ok, Plain} = ssl:close(Client, {self(), ?PATIENCE}),
+        {ok, Plain} = ssl:close(Client, {self(), weir_test_wait:patience()}),
         ok = gen_tcp:controlling_process(Plain, Self),
         Plain
     end, fun(Pid) -> ok = ssl:controlling_process(Client, Pid) end),
-    {ok, PlainServer} = ssl:close(Server, {self(), ?PATIENCE}),
+    {ok, PlainServer} = ssl:close(Server, {self(), weir_test_wait:patience()}),
     PlainClient = await(Closing),
     ok = gen_tcp:send(PlainClient, <<"plain again">>),
-    ?assertEqual({ok, <<"plain again">>}, gen_tcp:recv(PlainServer, 11, ?PATIENCE)),
+    ?assertEqual({ok, <<"plain again">>}, gen_tcp:recv(PlainServer, 11, weir_test_wait:patience())),
     ok = gen_tcp:close(PlainClient),
     ok = gen_tcp:close(PlainServer),
     close([Listener]).
@@ -261,8 +260,8 @@ the_end_of_writing_arrives(Config) ->
     with_pair(Config, [], fun(Server, Client) ->
         ok = ssl:send(Client, <<"the last">>),
         ok = ssl:shutdown(Client, write),
-        ?assertEqual({ok, <<"the last">>}, ssl:recv(Server, 8, ?PATIENCE)),
-        ?assertEqual({error, closed}, ssl:recv(Server, 1, ?PATIENCE)),
+        ?assertEqual({ok, <<"the last">>}, ssl:recv(Server, 8, weir_test_wait:patience())),
+        ?assertEqual({error, closed}, ssl:recv(Server, 1, weir_test_wait:patience())),
         ?assertMatch({error, _}, ssl:send(Client, <<"too late">>))
     end).
 
@@ -272,8 +271,8 @@ a_close_arrives_in_every_mode(Config) ->
             ok = ssl:setopts(Server, [{active, Mode}]),
             ok = ssl:close(Client),
             case Mode of
-                false -> ?assertEqual({error, closed}, ssl:recv(Server, 0, ?PATIENCE));
-                _ -> receive {ssl_closed, Server} -> ok after ?PATIENCE -> ct:fail({not_told, Mode}) end
+                false -> ?assertEqual({error, closed}, ssl:recv(Server, 0, weir_test_wait:patience()));
+                _ -> receive {ssl_closed, Server} -> ok after weir_test_wait:patience() -> ct:fail({not_told, Mode}) end
             end
         end)
      || Mode <- [false, once, true, 5]
@@ -291,7 +290,7 @@ a_reset_arrives(Config) ->
         ok = inet:setopts(In, [{active, true}]),
         proxy(In, Out)
     end),
-    {ok, Client} = ssl:connect(?LOCALHOST, Number, tls(client, Config), ?PATIENCE),
+    {ok, Client} = ssl:connect(?LOCALHOST, Number, tls(client, Config), weir_test_wait:patience()),
     {ok, Server} = await(Accepting),
     exchange(Client, Server),
     ok = ssl:setopts(Server, [{active, true}]),
@@ -299,7 +298,7 @@ a_reset_arrives(Config) ->
     receive
         {ssl_closed, Server} -> ok;
         {ssl_error, Server, _} -> ok
-    after ?PATIENCE -> ct:fail(not_told)
+    after weir_test_wait:patience() -> ct:fail(not_told)
     end,
     ?assertMatch({error, _}, ssl:send(Server, <<"to nobody">>)),
     ok = gen_tcp:close(Before),
@@ -333,7 +332,7 @@ pair(Config, At) ->
 
 pair(Config, {Listener, Port}, Options) ->
     Accepting = handshake(Listener),
-    {ok, Client} = ssl:connect(?LOCALHOST, Port, ?config(backend, Config) ++ Options ++ tls(client, Config), ?PATIENCE),
+    {ok, Client} = ssl:connect(?LOCALHOST, Port, ?config(backend, Config) ++ Options ++ tls(client, Config), weir_test_wait:patience()),
     {ok, Server} = await(Accepting),
     {Server, Client}.
 
@@ -346,8 +345,8 @@ with_pair(Config, Options, Fun) ->
 handshake(Listener) ->
     Self = self(),
     async(fun() ->
-        {ok, Handshaking} = ssl:transport_accept(Listener, ?PATIENCE),
-        case ssl:handshake(Handshaking, ?PATIENCE) of
+        {ok, Handshaking} = ssl:transport_accept(Listener, weir_test_wait:patience()),
+        case ssl:handshake(Handshaking, weir_test_wait:patience()) of
             {ok, Server} -> ok = ssl:controlling_process(Server, Self), {ok, Server};
             Error -> Error
         end
@@ -356,7 +355,7 @@ handshake(Listener) ->
 exchange(From, To) ->
     Data = weir_with:bytes(20000),
     ok = ssl:send(From, Data),
-    ?assertEqual({ok, Data}, ssl:recv(To, byte_size(Data), ?PATIENCE)).
+    ?assertEqual({ok, Data}, ssl:recv(To, byte_size(Data), weir_test_wait:patience())).
 
 flush_passive(Socket) ->
     receive {ssl_passive, Socket} -> ok after 0 -> ok end.

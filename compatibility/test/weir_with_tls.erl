@@ -14,7 +14,6 @@
 -include_lib("common_test/include/ct.hrl").
 
 -define(LOCALHOST, {127, 0, 0, 1}).
--define(PATIENCE, 30000).
 
 tls(Side, Config) ->
     Certificates = maps:get(Side, ?config(certificates, Config)),
@@ -52,7 +51,7 @@ await({Pid, Monitor}) ->
     receive
         {Pid, Result} -> demonitor(Monitor, [flush]), Result;
         {'DOWN', Monitor, process, Pid, Reason} -> ct:fail(Reason)
-    after 2 * ?PATIENCE -> ct:fail({no_result, process_info(Pid, current_stacktrace)})
+    after 2 * weir_test_wait:patience() -> ct:fail({no_result, process_info(Pid, current_stacktrace)})
     end.
 
 close(Sockets) ->
@@ -60,7 +59,7 @@ close(Sockets) ->
     ok.
 
 receive_bytes(Socket, false, Size) ->
-    {ok, Data} = ssl:recv(Socket, Size, ?PATIENCE),
+    {ok, Data} = ssl:recv(Socket, Size, weir_test_wait:patience()),
     Data;
 receive_bytes(Socket, Mode, Size) ->
     receive_bytes(Socket, Mode, Size, []).
@@ -75,7 +74,7 @@ receive_bytes(Socket, Mode, Size, Data) ->
         {ssl_passive, Socket} ->
             ok = ssl:setopts(Socket, [{active, Mode}]),
             receive_bytes(Socket, Mode, Size, Data)
-    after ?PATIENCE -> ct:fail({missing, Size})
+    after weir_test_wait:patience() -> ct:fail({missing, Size})
     end.
 
 certificate(Side, Config) ->

@@ -3,8 +3,6 @@
 
 -export([connect/2, frame/2, receive_frame/1]).
 
--define(PATIENCE, 30000).
-
 %% A connection to a path of a server on this machine, upgraded.
 -spec connect(inet:port_number(), string()) -> gen_tcp:socket().
 connect(Port, Path) ->
@@ -14,13 +12,13 @@ connect(Port, Path) ->
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ", base64:encode(weir_with:bytes(16)), "\r\n\r\n"
     ]),
     ok = inet:setopts(Socket, [{packet, http_bin}]),
-    {ok, {http_response, _, 101, _}} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, {http_response, _, 101, _}} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     skip_headers(Socket),
     ok = inet:setopts(Socket, [{packet, raw}]),
     Socket.
 
 skip_headers(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, http_eoh} -> ok;
         {ok, {http_header, _, _, _, _}} -> skip_headers(Socket)
     end.
@@ -36,15 +34,15 @@ mask_and_length(Size) -> <<1:1, 127:7, Size:64>>.
 
 -spec receive_frame(gen_tcp:socket()) -> {0..15, binary()}.
 receive_frame(Socket) ->
-    {ok, <<1:1, 0:3, Opcode:4, 0:1, Length:7>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    {ok, <<1:1, 0:3, Opcode:4, 0:1, Length:7>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()),
     {Opcode, receive_bytes(Socket, frame_size(Socket, Length))}.
 
-frame_size(Socket, 126) -> {ok, <<Size:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Size;
-frame_size(Socket, 127) -> {ok, <<Size:64>>} = gen_tcp:recv(Socket, 8, ?PATIENCE), Size;
+frame_size(Socket, 126) -> {ok, <<Size:16>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()), Size;
+frame_size(Socket, 127) -> {ok, <<Size:64>>} = gen_tcp:recv(Socket, 8, weir_test_wait:patience()), Size;
 frame_size(_Socket, Size) -> Size.
 
 receive_bytes(_Socket, 0) ->
     <<>>;
 receive_bytes(Socket, Size) ->
-    {ok, Data} = gen_tcp:recv(Socket, Size, ?PATIENCE),
+    {ok, Data} = gen_tcp:recv(Socket, Size, weir_test_wait:patience()),
     Data.

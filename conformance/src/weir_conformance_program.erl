@@ -10,7 +10,8 @@
     cd => file:filename(),
     limit => timeout()
 }.
-%% The environment on top of ours, the directory, and after how many milliseconds the program is killed.
+%% The environment on top of ours, the directory, and after how many milliseconds the program is killed. It is also killed
+%% when the caller gets the message `{weir_conformance_program, time_is_up}'.
 
 %% @doc Runs a program, which is looked for on PATH, and gives its output and exit status, or what it had said when its
 %% time was up.
@@ -41,11 +42,15 @@ start(Path, Arguments, Settings) ->
 collect(Port, Deadline, Output) ->
     receive
         {Port, {data, Data}} -> collect(Port, Deadline, [Output | Data]);
-        {Port, {exit_status, Status}} -> {ok, iolist_to_binary(Output), Status}
+        {Port, {exit_status, Status}} -> {ok, iolist_to_binary(Output), Status};
+        {?MODULE, time_is_up} -> time_is_up(Port, Output)
     after left(Deadline) ->
-        kill(Port),
-        {timeout, iolist_to_binary(Output)}
+        time_is_up(Port, Output)
     end.
+
+time_is_up(Port, Output) ->
+    kill(Port),
+    {timeout, iolist_to_binary(Output)}.
 
 left(infinity) -> infinity;
 left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).

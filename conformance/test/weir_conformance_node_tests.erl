@@ -13,16 +13,32 @@ stuck(_) -> ct:timetrap(infinity), timer:sleep(infinity).
 never_reached(_) -> ok.
 ").
 
+%% Its time is up when it is stuck.
 a_stuck_suite_has_results_test_() ->
-    {timeout, 120, fun() ->
-        Results = run(12000),
+    {timeout, 300, fun() ->
+        Self = self(),
+        ok = file:del_dir_r(directory()),
+        spawn_link(fun() ->
+            ok = wait_for_event("{started,{weir_conformance_stuck_SUITE,stuck}}"),
+            Self ! {weir_conformance_program, time_is_up}
+        end),
+        Results = run(infinity),
         ?assertMatch(#{good := #{result := passed}, trapped := #{result := failed, reason := "timetrap_timeout"}}, Results),
         ?assertMatch(#{stuck := #{result := failed, reason := "did not end in time"}}, Results),
         ?assertNot(is_map_key(never_reached, Results))
     end}.
 
+wait_for_event(Event) ->
+    File = filename:join([directory(), "logs", "events"]),
+    weir_test_wait:wait_until(fun() ->
+        case file:read_file(File) of
+            {ok, Events} -> string:find(Events, Event) =/= nomatch orelse Events;
+            Error -> Error
+        end
+    end).
+
 a_node_that_comes_to_nothing_has_none_test_() ->
-    {timeout, 60, fun() -> ?assertEqual(#{}, run(1)) end}.
+    {timeout, 300, fun() -> ?assertEqual(#{}, run(1)) end}.
 
 half_an_event_is_none_test() ->
     File = filename:join(directory(), "events"),

@@ -6,7 +6,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([json_is_echoed/1, what_is_no_json_is_refused/1, json_of_any_kind/1, a_note_lives/1, notes_that_are_wrong/1, the_faster_one_wins/1]).
 
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [json_is_echoed, what_is_no_json_is_refused, json_of_any_kind, a_note_lives, notes_that_are_wrong, the_faster_one_wins].
 

@@ -6,9 +6,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 20000).
 
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, processes}, {group, channels}].
 
@@ -42,7 +41,7 @@ send(Socket, Lines, Body) ->
     ok = gen_tcp:send(Socket, [[[Line, "\r\n"] || Line <- Lines], "Host: localhost\r\n\r\n", Body]).
 
 connect(Port) ->
-    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], weir_test_wait:patience()),
     Socket.
 
 poll(Socket, Room, Fields) -> send(Socket, [["GET /sub/", Room, " HTTP/1.1"] | Fields], []).
@@ -73,7 +72,7 @@ answer(Socket, Bytes) ->
     end.
 
 more(Socket, Bytes) ->
-    {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     answer(Socket, <<Bytes/binary, More/binary>>).
 
 behind(#{<<"last-modified">> := Modified, <<"etag">> := Tag}) ->

@@ -6,9 +6,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([a_line_says_who/1, a_wrong_line_is_refused/1, postgres_by_database/1, postgres_that_asks_for_tls/1, no_such_database/1]).
 
--define(PATIENCE, 10_000).
-
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [a_line_says_who, a_wrong_line_is_refused, postgres_by_database, postgres_that_asks_for_tls, no_such_database].
 
@@ -37,14 +35,14 @@ a_wrong_line_is_refused(_Config) ->
         begin
             Socket = connect(Port),
             ok = gen_tcp:send(Socket, Line),
-            ?assertEqual({Line, {ok, <<"no\n">>}}, {Line, gen_tcp:recv(Socket, 3, ?PATIENCE)}),
-            ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE))
+            ?assertEqual({Line, {ok, <<"no\n">>}}, {Line, gen_tcp:recv(Socket, 3, weir_test_wait:patience())}),
+            ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, weir_test_wait:patience()))
         end
      || Line <- [<<"two open\nhello">>, <<"nobody sesame\n">>, <<"two\n">>, <<"\n">>]
     ],
     Long = connect(Port),
     ok = gen_tcp:send(Long, binary:copy(<<"x">>, 300)),
-    ?assertMatch({error, _}, gen_tcp:recv(Long, 0, ?PATIENCE)).
+    ?assertMatch({error, _}, gen_tcp:recv(Long, 0, weir_test_wait:patience())).
 
 by_line() ->
     ok = weir_example_route_line:start(#{
@@ -65,10 +63,10 @@ postgres_that_asks_for_tls(_Config) ->
 no_such_database(_Config) ->
     Socket = connect(by_database()),
     ok = gen_tcp:send(Socket, startup(["user", "joe"])),
-    {ok, <<"E", Size:32>>} = gen_tcp:recv(Socket, 5, ?PATIENCE),
-    {ok, Fields} = gen_tcp:recv(Socket, Size - 4, ?PATIENCE),
+    {ok, <<"E", Size:32>>} = gen_tcp:recv(Socket, 5, weir_test_wait:patience()),
+    {ok, Fields} = gen_tcp:recv(Socket, Size - 4, weir_test_wait:patience()),
     ?assertMatch([<<"SFATAL">>, <<"C3D000">>, <<"Mno server has the database \"joe\"">>, <<>>, <<>>], binary:split(Fields, <<0>>, [global])),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())).
 
 by_database() ->
     ok = weir_example_route_postgres:start(#{
@@ -79,7 +77,7 @@ by_database() ->
 asked(Port, Request, Pairs) ->
     Socket = connect(Port),
     ok = gen_tcp:send(Socket, Request),
-    _ = Request =:= <<>> orelse ?assertEqual({ok, <<"N">>}, gen_tcp:recv(Socket, 1, ?PATIENCE)),
+    _ = Request =:= <<>> orelse ?assertEqual({ok, <<"N">>}, gen_tcp:recv(Socket, 1, weir_test_wait:patience())),
     Message = startup(Pairs),
     ok = gen_tcp:send(Socket, Message),
     Answer = said(Socket, 4 + byte_size(Message)),
@@ -107,9 +105,9 @@ port(Name) ->
     binary_to_integer(Port).
 
 connect(Port) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], weir_test_wait:patience()),
     Socket.
 
 said(Socket, Size) ->
-    {ok, Said} = gen_tcp:recv(Socket, Size, ?PATIENCE),
+    {ok, Said} = gen_tcp:recv(Socket, Size, weir_test_wait:patience()),
     Said.

@@ -6,9 +6,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 20000).
 
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -34,7 +33,7 @@ with_server(Module, Options, Fun) ->
     end.
 
 request(Port, Lines) ->
-    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, [[[Line, "\r\n"] || Line <- Lines], "Host: localhost\r\n\r\n"]),
     Socket.
 
@@ -46,7 +45,7 @@ until(Socket, Pattern, Bytes) ->
         match ->
             Bytes;
         nomatch ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             until(Socket, Pattern, <<Bytes/binary, More/binary>>)
     end.
 
