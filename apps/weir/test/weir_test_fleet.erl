@@ -29,6 +29,8 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
+-import(weir_test_wait, [wait_until/1, patience/0]).
+
 -define(SERVER, {127, 0, 0, 1}).
 
 %% Descriptors that a node needs for itself: files, epolls, listening sockets.
@@ -40,10 +42,11 @@
 %% Connections that are made before the backlogs are looked at again.
 -define(WAVE, 500).
 
--define(PATIENCE, 120000).
-
 %% How often is looked whether memory becomes less.
 -define(LOOK_MS, 300).
+
+%% How long idle connections cause no event.
+-define(QUIET_MS, 100).
 
 %% What a client counts.
 -define(CONNECTED, 1).
@@ -142,10 +145,15 @@ open(Pair = {_, _, Client, Connections}, Port) ->
         Waves
     ).
 
-%% Idle connections are nobody's work.
+%% Idle connections are nobody's work. The last events of their beginnings may still be on their way.
 idle({_, Server, _, Connections}, Settled) ->
-    #{events := Events} = call(Server, server, []),
-    #{events := Events, connections := Connections} = settled(Server, Settled).
+    wait_until(fun() ->
+        #{events := Before} = call(Server, server, []),
+        timer:sleep(?QUIET_MS),
+        #{events := After, connections := Connections} = call(Server, server, []),
+        After =:= Before orelse {events, After - Before}
+    end),
+    settled(Server, Settled).
 
 settled(Server, For) ->
     settled(Server, For, call(Server, server, []), For).
@@ -182,26 +190,18 @@ becomes({_, Server, Client, _}, OfServer, OfClient) ->
     becomes_true(fun() -> call(Server, server, []) end, OfServer).
 
 becomes_true(Look, Wanted) ->
-    becomes_true(Look, Wanted, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-becomes_true(Look, Wanted, Deadline) ->
-    Seen = Look(),
-    case maps:with(maps:keys(Wanted), Seen) of
-        Wanted ->
-            ok;
-        Other ->
-            erlang:monotonic_time(millisecond) < Deadline orelse error({never, Wanted, Other}),
-            timer:sleep(20),
-            becomes_true(Look, Wanted, Deadline)
-    end.
+    wait_until(fun() ->
+        Seen = maps:with(maps:keys(Wanted), Look()),
+        Seen =:= Wanted orelse {seen, Seen, expected, Wanted}
+    end).
 
 call(Node, Function, Arguments) ->
-    peer:call(Node, ?MODULE, Function, Arguments, ?PATIENCE).
+    peer:call(Node, ?MODULE, Function, Arguments, patience()).
 
 %% At the same time for all.
 each(List, Fun) ->
     Asyncs = [weir_test_peer:async(fun() -> Fun(Element) end) || Element <- List],
-    [weir_test_peer:await(Async, 4 * ?PATIENCE) || Async <- Asyncs].
+    [weir_test_peer:await(Async, 4 * patience()) || Async <- Asyncs].
 
 now_seconds() -> erlang:monotonic_time(microsecond) / 1.0e6.
 
@@ -237,7 +237,7 @@ remember_descriptors() ->
     persistent_term:put({?MODULE, descriptors}, weir_test_peer:descriptors()).
 
 wait_until_abandoned() ->
-    weir_test_wait:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+    wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
 %% What is there that was not at the start.
 left() ->
