@@ -5,10 +5,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [a_poller_that_dies, a_reactor_from_start_to_end, a_relay_begins, relays_end, relays_fail, broadcasts].
@@ -40,7 +39,7 @@ next(Event, About) ->
                 About -> {Measurements, Metadata};
                 _ -> next(Event, About)
             end
-    after ?PATIENCE -> ct:fail({missing, Event, About})
+    after weir_test_wait:patience() -> ct:fail({missing, Event, About})
     end.
 
 a_poller_that_dies(_Config) ->
@@ -60,7 +59,7 @@ a_reactor_from_start_to_end(Config) ->
     ?assertMatch(#{module := weir_event_echo, pollset := _, scheduler := _}, Started),
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     ok = gen_tcp:send(Peer, <<"hello">>),
-    {ok, <<"hello">>} = gen_tcp:recv(Peer, 5, ?PATIENCE),
+    {ok, <<"hello">>} = gen_tcp:recv(Peer, 5, weir_test_wait:patience()),
     unlink(Reactor),
     exit(Reactor, shutdown),
     Monitor = monitor(process, Reactor),
