@@ -8,10 +8,11 @@
 
 -compile([export_all, nowarn_export_all]).
 
+-import(weir_test_wait, [wait_until/1, patience/0]).
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(SECONDS, 600).
 -define(CLIENTS, 40).
--define(PATIENCE, 30000).
 
 %% What memory may grow by between the first and the last quarter: a tenth, and
 %% the buffers that happen to be full.
@@ -19,7 +20,7 @@
 -define(SLACK, 16_000_000).
 
 suite() ->
-    [{timetrap, {seconds, seconds() + 120}}].
+    [{timetrap, {seconds, seconds() + 600}}].
 
 all() ->
     [random_mixtures].
@@ -52,7 +53,10 @@ random_mixtures(_Config) ->
     Done = lists:foldl(fun await_client/2, #{}, Clients),
     stop(Chaos),
     [stop(Server) || {_, {Server, _}} <- Ports],
-    wait_until(fun() -> {weir:sockets(), weir:relays()} =:= {[], []} andalso descriptors() =< Descriptors end),
+    wait_until(fun() ->
+        Left = {weir:sockets(), weir:relays(), max(0, descriptors() - Descriptors)},
+        Left =:= {[], [], 0} orelse {left_behind, Left}
+    end),
     ?assertEqual(0, lists:sum([Sockets || #{sockets := Sockets} <- weir:pollsets()])),
     ct:pal("connections served: ~p", [Done]),
     Quarter = max(1, length(Samples) div 4),
@@ -132,7 +136,7 @@ start_server(Options, Serve) ->
     end),
     receive
         {Server, Port} -> {Server, Port}
-    after ?PATIENCE -> ct:fail(no_server)
+    after patience() -> ct:fail(no_server)
     end.
 
 accept(Listener, Serve) ->
@@ -149,7 +153,7 @@ accept(Listener, Serve) ->
 %% Between the client and a server that echoes. It ends when both sides have, and tells.
 relay(Socket, Port) ->
     Mode = [{tcp_module, weir_tcp}, binary, {active, false}, {nodelay, true}],
-    {ok, Backend} = gen_tcp:connect(?LOOPBACK, Port, Mode, ?PATIENCE),
+    {ok, Backend} = gen_tcp:connect(?LOOPBACK, Port, Mode, patience()),
     Options = #{splice => one_of([auto, true, false]), buffer => one_of([100, 4000, 65536, 300_000])},
     case weir:relay(Socket, Backend, Options) of
         {ok, Relay} ->
@@ -200,7 +204,7 @@ await_client({Pid, Monitor}, Done) ->
             maps:fold(fun(Kind, Count, Sum) -> Sum#{Kind => Count + maps:get(Kind, Sum, 0)} end, Done, Counts);
         {'DOWN', Monitor, process, Pid, Reason} ->
             ct:fail({client, Reason})
-    after 2 * ?PATIENCE ->
+    after 2 * patience() ->
         ct:fail({client_hangs, process_info(Pid, current_stacktrace)})
     end.
 
@@ -222,7 +226,7 @@ client(Ports, Deadline, Done) ->
 %% Weir is at both ends as often as at one.
 connect(Port, Options) ->
     Backend = one_of([[], [{tcp_module, weir_tcp}]]),
-    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, Backend ++ [binary, {active, false} | Options], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, Backend ++ [binary, {active, false} | Options], patience()),
     Socket.
 
 serve(steady, Connect) ->
@@ -249,7 +253,7 @@ serve(slow_reader, Connect) ->
     read_slowly(Socket, Data),
     receive
         {Sender, sent} -> ok
-    after ?PATIENCE -> exit(not_sent)
+    after patience() -> exit(not_sent)
     end,
     demonitor(Monitor, [flush]),
     gen_tcp:close(Socket);
@@ -261,7 +265,7 @@ serve(half_close, Connect) ->
         ok = gen_tcp:shutdown(Socket, write)
     end),
     expect(Socket, Data),
-    {error, closed} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {error, closed} = gen_tcp:recv(Socket, 0, patience()),
     receive
         {'DOWN', Monitor, process, Sender, normal} -> ok
     end,
@@ -319,14 +323,14 @@ is_echo(Pid) ->
 expect(_Socket, <<>>) ->
     ok;
 expect(Socket, Data) ->
-    {ok, Received} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, Received} = gen_tcp:recv(Socket, 0, patience()),
     expect(Socket, rest_of(Data, Received)).
 
 %% All of it, or a part and the end.
 expect_at_most(_Socket, <<>>) ->
     ok;
 expect_at_most(Socket, Data) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, patience()) of
         {ok, Received} -> expect_at_most(Socket, rest_of(Data, Received));
         {error, Reason} when Reason =:= closed; Reason =:= enotconn -> ok
     end.
@@ -335,7 +339,7 @@ read_slowly(_Socket, <<>>) ->
     ok;
 read_slowly(Socket, Data) ->
     rest(rand:uniform(3)),
-    {ok, Received} = gen_tcp:recv(Socket, min(rand:uniform(20000), byte_size(Data)), ?PATIENCE),
+    {ok, Received} = gen_tcp:recv(Socket, min(rand:uniform(20000), byte_size(Data)), patience()),
     read_slowly(Socket, rest_of(Data, Received)).
 
 %% What is still to come after this.
@@ -367,20 +371,6 @@ stop(Pid) ->
     receive
         {'DOWN', _, process, Pid, killed} -> ok;
         {'DOWN', _, process, Pid, Reason} -> ct:fail(Reason)
-    end.
-
-wait_until(Condition) ->
-    wait_until(Condition, ?PATIENCE).
-
-wait_until(Condition, Left) ->
-    case Condition() of
-        true ->
-            ok;
-        false when Left > 0 ->
-            rest(10),
-            wait_until(Condition, Left - 10);
-        false ->
-            ct:fail({left_behind, weir:sockets(), descriptors()})
     end.
 
 rest(Milliseconds) ->

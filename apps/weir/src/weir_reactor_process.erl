@@ -55,7 +55,8 @@
     pollset :: weir_nif:pollset(),
     token :: non_neg_integer(),
     parent :: pid(),
-    started :: integer(),
+    %% When it began, and what its pollset had counted until then: another process may have had that before.
+    started :: {integer(), #{atom() => non_neg_integer()}},
     debug = [] :: [sys:debug_option()],
     connections :: weir_reactor_connections:connections(),
     times :: weir_reactor_times:times(),
@@ -109,7 +110,7 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
             ),
             Reactor = #reactor{
                 module = Module,
-                started = Started,
+                started = {Started, maps:with([accepts, read_bytes, written_bytes], weir_nif:counters(Pollset))},
                 pollset = Pollset,
                 token = Token,
                 parent = Parent,
@@ -352,21 +353,22 @@ terminate(Reason, Writes, Reactor = #reactor{pollset = Pollset, token = Token, c
     ok = weir_reactor_connections:terminate_all(Reason, Until, Connections),
     exit(Reason).
 
-stopped(Reason, #reactor{module = Module, pollset = Pollset, started = Started, connections = Connections}) ->
+stopped(Reason, #reactor{module = Module, pollset = Pollset, started = {Started, Before}, connections = Connections}) ->
     Event = [weir, reactor, stop],
     case weir_event:is_attached(Event) of
         true ->
             Now = erlang:monotonic_time(),
-            #{accepts := Accepted, read_bytes := Read, written_bytes := Written} = weir_nif:counters(Pollset),
+            After = weir_nif:counters(Pollset),
+            Since = maps:map(fun(Counter, Count) -> maps:get(Counter, After) - Count end, Before),
             weir_event:execute(
                 Event,
                 #{
                     monotonic_time => Now,
                     duration => Now - Started,
                     connections => maps:get(connections, weir_reactor_connections:counts(Connections)),
-                    accepted => Accepted,
-                    read_bytes => Read,
-                    written_bytes => Written
+                    accepted => maps:get(accepts, Since),
+                    read_bytes => maps:get(read_bytes, Since),
+                    written_bytes => maps:get(written_bytes, Since)
                 },
                 #{reactor => self(), module => Module, pollset => Pollset, reason => Reason}
             );

@@ -6,13 +6,13 @@
 -export([git_dependency/1, erl_libs/1]).
 
 %% The first run compiles the crate's dependencies too; what takes longer than this hangs.
--define(COMMAND_SECONDS, "200").
+-define(COMMAND_SECONDS, "1200").
 
 all() ->
     [git_dependency, erl_libs].
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 60}}].
 
 init_per_testcase(git_dependency, Config) ->
     case os:find_executable("cargo") of
@@ -42,10 +42,10 @@ git_dependency(Config) ->
         {"REBAR_GLOBAL_CONFIG_DIR", filename:join(folder(Config), "rebar3")},
         %% Kept between runs, and not the tree's own: cargo would take the two copies of the crate for one another.
         {"CARGO_TARGET_DIR", filename:join(tree(), "_build/consumer")},
-        %% In a third of the time: what is asked is whether it builds and serves.
+        %% As quickly as it can: what is asked is whether it builds and serves.
         {"CARGO_PROFILE_RELEASE_LTO", "off"},
         {"CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"},
-        {"CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"},
+        {"CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"},
         %% All crates are on this machine, as the tree itself has been built on it.
         {"CARGO_NET_OFFLINE", "true"}
     ],
@@ -87,12 +87,12 @@ consumer() ->
     "    Options = [{tcp_module, weir_tcp}, binary, {active, false}, {ip, {127, 0, 0, 1}}],\n"
     "    {ok, Listener} = gen_tcp:listen(0, Options),\n"
     "    {ok, Port} = inet:port(Listener),\n"
-    "    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, Options, 5000),\n"
-    "    {ok, Server} = gen_tcp:accept(Listener, 5000),\n"
+    "    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, Options, 60000),\n"
+    "    {ok, Server} = gen_tcp:accept(Listener, 60000),\n"
     "    ok = gen_tcp:send(Client, <<\"request\">>),\n"
-    "    {ok, Request} = gen_tcp:recv(Server, 7, 5000),\n"
+    "    {ok, Request} = gen_tcp:recv(Server, 7, 60000),\n"
     "    ok = gen_tcp:send(Server, Request),\n"
-    "    {ok, <<\"request\">>} = gen_tcp:recv(Client, 7, 5000),\n"
+    "    {ok, <<\"request\">>} = gen_tcp:recv(Client, 7, 60000),\n"
     "    {'$inet', Module, _} = Server,\n"
     "    [ok = gen_tcp:close(Socket) || Socket <- [Client, Server, Listener]],\n"
     "    io:format(\"served over ~s~n\", [Module]),\n"

@@ -13,7 +13,7 @@
 -export([serve_once/0]).
 -export([log/2]).
 
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [sockets_are_those_of_otp].
 
@@ -25,9 +25,10 @@ sockets_are_those_of_otp(Config) ->
         fun(File) -> {ok, _} = file:copy(File, filename:join(Ebin, filename:basename(File))) end,
         filelib:wildcard(filename:join(filename:dirname(code:which(weir_tcp)), "*"))
     ),
-    Tests = filename:dirname(code:which(?MODULE)),
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["-pa", Ebin, Tests]}),
-    Result = peer:call(Peer, ?MODULE, serve_once, []),
+    Tests = [filename:dirname(code:which(Module)) || Module <- [?MODULE, weir_test_wait]],
+    Boot = weir_test_wait:patience(),
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, wait_boot => Boot, args => ["-pa", Ebin | Tests]}),
+    Result = peer:call(Peer, ?MODULE, serve_once, [], weir_test_wait:patience()),
     ok = peer:stop(Peer),
     ?assertEqual({port, <<"through">>, [], 1}, Result).
 
@@ -45,7 +46,14 @@ serve_once() ->
             true -> port;
             false -> other
         end,
-    {Kind, Data, weir:pollsets(), warnings(0)}.
+    {Kind, Data, weir:pollsets(), warnings()}.
+
+%% How many there are, once there is one.
+warnings() ->
+    receive
+        {log, warning} -> warnings(1)
+    after weir_test_wait:patience() -> none
+    end.
 
 warnings(Count) ->
     receive

@@ -13,7 +13,7 @@
 -include("engine_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, membership}, {group, messages}].

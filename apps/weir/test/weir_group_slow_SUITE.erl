@@ -6,18 +6,17 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1]).
--import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2]).
+-import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2, patience/0]).
 -import(weir_group_test, [
     broadcast_numbered/3, flood/2, flood/3, info/2, member/2, new/0, new/1, numbered/2, numbers/2, rest/2, slow/2, through/2,
-    through_when_not_busy/2
+    through_to/3, through_when_not_busy/2
 ]).
 
 -include("engine_suite.hrl").
 
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, slow_members}, {group, moves}, {group, refusals}, {group, misfortune}].
@@ -76,11 +75,10 @@ disconnect(Config) ->
     {Socket, _Peer} = slow(Config, Group),
     ok = inet:setopts(Socket, [{active, true}]),
     {_, Fast} = member(Config, Group),
-    broadcast_numbered(Group, 100, 1000),
+    [through_to([Fast], Group, numbered(Number, 1000)) || Number <- lists:seq(1, 100)],
     ?assertEqual({tcp_closed, Socket}, next_message()),
     ?assertEqual(1, info(Group, disconnected)),
-    ?assertEqual(1, weir_group:size(Group)),
-    ?assertEqual(lists:seq(1, 100), numbers(recv_exactly(Fast, 100_000), 1000)).
+    ?assertEqual(1, weir_group:size(Group)).
 
 %% What waits goes out, the owner knows what comes next, and nothing is missing or there twice when it has joined again.
 left_and_joined_again(Config) ->
@@ -92,13 +90,14 @@ left_and_joined_again(Config) ->
         [
             begin
                 {ok, _} = weir_group:broadcast(Group, Packet(Number), #{mark => Number, notify => Reference}),
-                receive {weir_group, Group, Reference, _} -> ok after ?PATIENCE -> error(not_through) end
+                receive {weir_group, Group, Reference, _} -> ok after patience() -> error(not_through) end,
+                ?assertEqual(Packet(Number), recv_exactly(Fast, 1000))
             end
          || Number <- Numbers, Reference <- [make_ref()]
         ]
     end,
     Broadcast(lists:seq(1, 100)),
-    Next = receive {weir_group, left, Socket, Group, Mark} -> Mark after ?PATIENCE -> error(not_told) end,
+    Next = receive {weir_group, left, Socket, Group, Mark} -> Mark after patience() -> error(not_told) end,
     ?assertEqual(1, weir_group:size(Group)),
     ?assertEqual({error, not_member}, weir_group:leave(Group, Socket)),
     ?assertEqual(lists:seq(1, Next - 1), numbers(recv_exactly(Peer, 1000 * (Next - 1)), 1000)),
@@ -106,7 +105,6 @@ left_and_joined_again(Config) ->
     ?assertEqual(lists:seq(Next, 100), numbers(recv_exactly(Peer, 1000 * (101 - Next)), 1000)),
     Broadcast([101]),
     ?assertEqual([101], numbers(recv_exactly(Peer, 1000), 1000)),
-    ?assertEqual(lists:seq(1, 101), numbers(recv_exactly(Fast, 101_000), 1000)),
     ?assertEqual(0, info(Group, disconnected)).
 
 marks_that_are_wrong(_Config) ->
@@ -125,11 +123,17 @@ the_others_get_everything(Config) ->
     Group = new(#{policy => drop_oldest, max_messages => 4}),
     Slow = [slow(Config, Group) || _ <- lists:seq(1, 20)],
     Fast = [member(Config, Group) || _ <- lists:seq(1, 5)],
+    _ = erlang:garbage_collect(),
     Before = erlang:memory(binary),
-    broadcast_numbered(Group, 200, 1000),
+    Peers = [Peer || {_, Peer} <- Fast],
+    [through_to(Peers, Group, numbered(Number, 1000)) || Number <- lists:seq(1, 200)],
     %% Twenty times a few kilobytes, which they share, and not twenty times two hundred.
-    ?assert(erlang:memory(binary) - Before < 1_000_000),
-    [?assertEqual(lists:seq(1, 200), numbers(rest(Socket, Peer), 1000)) || {Socket, Peer} <- Fast],
+    wait_until(fun() ->
+        true = erlang:garbage_collect(),
+        More = erlang:memory(binary) - Before,
+        More < 1_000_000 orelse {more_memory, More}
+    end),
+    [?assertEqual(<<>>, rest(Socket, Peer)) || {Socket, Peer} <- Fast],
     [?assert(length(numbers(rest(Socket, Peer), 1000)) < 200) || {Socket, Peer} <- Slow].
 
 a_busy_group_leaves_the_others_their_turn(_Config) ->
@@ -185,8 +189,10 @@ move_while_broadcasts_fly(Config) ->
     Group = new(#{max_messages => 100_000, max_bytes => 100_000_000, backlog => 64}),
     Members = [member(Config, Group) || _ <- lists:seq(1, 20)],
     Self = self(),
+    Pollsets = weir_pollsets:all(),
+    Somewhere = fun() -> lists:nth(rand:uniform(length(Pollsets)), Pollsets) end,
     Mover = async(fun() ->
-        [ok = weir_nif:move(Handle, rand:uniform(4)) || _ <- lists:seq(1, 300), {{_, _, Handle}, _} <- Members],
+        [ok = weir_nif:move(Handle, Somewhere()) || _ <- lists:seq(1, 300), {{_, _, Handle}, _} <- Members],
         Self ! moved
     end),
     Count = broadcast_while_moving(Group, 0),
@@ -207,7 +213,7 @@ move_with_much_on_its_way(Config) ->
     [true = erlang:suspend_process(Poller) || Poller <- Pollers],
     [{ok, 1} = weir_group:broadcast(Group, numbered(N, Size)) || N <- lists:seq(1, 64)],
     {ok, #{pollset := From}} = weir_nif:info(Handle),
-    To = 3 - From,
+    [To | _] = weir_pollsets:all() -- [From],
     #{written_bytes := Before} = weir_nif:counters(To),
     ok = weir_nif:move(Handle, To),
     #{written_bytes := After} = weir_nif:counters(To),
@@ -334,22 +340,22 @@ members_killed_while_broadcasts_fly(Config) ->
     wait_until(fun() -> weir_group:size(Group) =:= 0 end).
 
 pollers_killed_while_broadcasts_fly(Config) ->
-    ok = weir_test_peer:silence_pollers(),
     Group = new(#{policy => drop_newest, max_messages => 2}),
     Members = [member(Config, Group) || _ <- lists:seq(1, 10)],
-    fly(Group, fun() ->
-        [
-            begin
-                [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
-                Before = info(Group, sent),
-                [recv_exactly(Peer, 6) || {_, Peer} <- Members],
-                wait_until(fun() -> info(Group, sent) > Before end)
-            end
-         || _ <- lists:seq(1, 10)
-        ]
-    end),
-    ok = weir_test_peer:unsilence_pollers(),
+    ok = weir_test_peer:silence_pollers(),
+    try
+        fly(Group, fun() -> [kill_pollers(Group, Members) || _ <- lists:seq(1, 10)] end)
+    after
+        ok = weir_test_peer:unsilence_pollers()
+    end,
     ?assertEqual(10, weir_group:size(Group)).
+
+%% Kills them, and waits until messages go out again.
+kill_pollers(Group, Members) ->
+    [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
+    Before = info(Group, sent),
+    [recv_exactly(Peer, 6) || {_, Peer} <- Members],
+    wait_until(fun() -> info(Group, sent) > Before end).
 
 %% As many memberships as there would be members of a large group.
 ten_thousand_memberships(Config) ->

@@ -7,6 +7,7 @@
 -export([member/3]).
 -export([slow/2]).
 -export([through/2]).
+-export([through_to/3]).
 -export([numbered/2]).
 -export([numbers/2]).
 -export([broadcast_numbered/3]).
@@ -19,9 +20,8 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, pid/1]).
--import(weir_test_wait, [wait_until/1, recv_all/1]).
+-import(weir_test_wait, [wait_until/1, recv_all/1, recv_exactly/2, patience/0]).
 
--define(PATIENCE, 10000).
 
 new() ->
     new(#{}).
@@ -51,8 +51,14 @@ through(Group, Message) ->
     {ok, Members} = weir_group:broadcast(Group, Message, #{notify => Reference}),
     receive
         {weir_group, Group, Reference, Outcomes} -> {Members, Outcomes}
-    after ?PATIENCE -> ct:fail({not_through, weir_group:info(Group)})
+    after patience() -> ct:fail({not_through, weir_group:info(Group)})
     end.
+
+%% The same, and has each of these peers receive the message: so nothing waits for them.
+through_to(Peers, Group, Message) ->
+    Through = through(Group, Message),
+    [?assertEqual(Message, recv_exactly(Peer, byte_size(Message))) || Peer <- Peers],
+    Through.
 
 %% Numbered messages of a size.
 numbered(Number, Size) ->

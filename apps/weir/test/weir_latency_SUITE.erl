@@ -9,13 +9,12 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
 
 %% Milliseconds.
 -define(DELAYS, [1, 5, 20]).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -51,7 +50,7 @@ connect(Port) ->
 %% Waits for as many milliseconds as a request says, and sends it back.
 serve(Socket, Args) ->
     Transport = transport(Socket),
-    case Transport:recv(Socket, 0, ?PATIENCE) of
+    case Transport:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, <<Delay:16>> = Request} ->
             timer:sleep(Delay),
             ok = Transport:send(Socket, Request),
@@ -67,7 +66,7 @@ ask(Socket, Delay) -> ask(gen_tcp, Socket, Delay).
 
 ask(Transport, Socket, Delay) ->
     ok = Transport:send(Socket, <<Delay:16>>),
-    {ok, <<Delay:16>>} = Transport:recv(Socket, 2, ?PATIENCE),
+    {ok, <<Delay:16>>} = Transport:recv(Socket, 2, weir_test_wait:patience()),
     ok.
 
 %% The client's time until a reply is counted, which no time of that reply exceeds.
@@ -166,8 +165,9 @@ known_delays_under_tls(_Config) ->
     Signed = [{digest, sha256}, {key, {namedCurve, secp256r1}}],
     Chain = #{root => Signed, intermediates => [], peer => Signed},
     #{server_config := Server} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
-    Port = start(#{tls => Server}, fun ?MODULE:serve/2, none),
-    {ok, Socket} = ssl:connect(?LOOPBACK, Port, [binary, {active, false}, {verify, verify_none}], ?PATIENCE),
+    Port = start(#{tls => Server, handshake_timeout => weir_test_wait:patience()}, fun ?MODULE:serve/2, none),
+    Options = [binary, {active, false}, {verify, verify_none}],
+    {ok, Socket} = ssl:connect(?LOOPBACK, Port, Options, weir_test_wait:patience()),
     ok = ask(ssl, Socket, 0),
     ok = weir:set_options(?MODULE, #{measure => true}),
     known_delays(ssl, Socket),
@@ -180,7 +180,7 @@ replies_from_files(Config) ->
     is_between([20, 20], [measured(gen_tcp, Socket, 20), measured(gen_tcp, Socket, 20)]).
 
 send_file(Socket, File) ->
-    case gen_tcp:recv(Socket, 2, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 2, weir_test_wait:patience()) of
         {ok, <<Delay:16>>} ->
             timer:sleep(Delay),
             {ok, 2} = file:sendfile(File, Socket),
@@ -193,24 +193,24 @@ send_file(Socket, File) ->
 the_last_bytes_of_a_request_count(_Config) ->
     Socket = connect(start(#{measure => true}, fun ?MODULE:in_parts/2, self())),
     ok = gen_tcp:send(Socket, <<0>>),
-    receive first_part -> timer:sleep(200) end,
+    receive first_part -> timer:sleep(100) end,
     Begin = erlang:monotonic_time(nanosecond),
     ok = gen_tcp:send(Socket, <<1>>),
-    {ok, <<"a">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    {ok, <<"a">>} = gen_tcp:recv(Socket, 1, weir_test_wait:patience()),
     _ = latency_of(1),
     Client = erlang:monotonic_time(nanosecond) - Begin,
-    {ok, <<"b">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    {ok, <<"b">>} = gen_tcp:recv(Socket, 1, weir_test_wait:patience()),
     is_between([5], [Client]).
 
 in_parts(Socket, Test) ->
-    {ok, <<0>>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    {ok, <<0>>} = gen_tcp:recv(Socket, 1, weir_test_wait:patience()),
     Test ! first_part,
-    {ok, <<1>>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    {ok, <<1>>} = gen_tcp:recv(Socket, 1, weir_test_wait:patience()),
     timer:sleep(5),
     ok = gen_tcp:send(Socket, <<"a">>),
-    timer:sleep(50),
+    timer:sleep(20),
     ok = gen_tcp:send(Socket, <<"b">>),
-    gen_tcp:recv(Socket, 1, ?PATIENCE).
+    gen_tcp:recv(Socket, 1, weir_test_wait:patience()).
 
 %% Of connections that there are. Each asks until all are told to end, so replies go on the whole time; those in flight at the switch are
 %% counted or not, and no other.

@@ -10,7 +10,7 @@
 -import(weir_test_peer, [
     listen/2, connect_raw/1, socket_pair/2, keep/1, listener_with_full_backlog/0, async/1, await/1, kill/1, pid/1
 ]).
--import(weir_test_wait, [wait_until/1, next_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_test_wait, [wait_until/1, next_message/0, recv_all/1, recv_exactly/2, patience/0]).
 -import(weir_misfortune_test, [
     info/1, is_open/1, stingy_pair/1, assert_arrives/2, in_close/1, in_wait/1, owned/2, plenty/0, send_until_closed/2, spin/1
 ]).
@@ -18,10 +18,9 @@
 -include("engine_suite.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -58,14 +57,14 @@ killed_in_accept(Config) ->
     in_wait(Acceptor),
     ok = kill(Acceptor),
     Peer = connect_raw(Port),
-    {ok, Socket} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Socket} = keep(gen_tcp:accept(Listener, patience())),
     ok = gen_tcp:send(Socket, <<"served">>),
     ?assertEqual(<<"served">>, recv_exactly(Peer, 6)).
 
 %% Acceptors are killed before, while and after a connection is given to them.
 %% Each connection is closed or served: none is forgotten.
 killed_while_connections_come(Config) ->
-    {Listener, Port} = listen(Config, [binary, {active, false}, {backlog, 128}]),
+    {Listener, Port} = listen(Config, [binary, {active, false}, {backlog, 1024}]),
     Peers = [
         begin
             {Acceptor, Monitor} = spawn_monitor(fun() ->
@@ -152,7 +151,7 @@ killed_in_recv_of_another_owner(Config) ->
     end,
     Receive(),
     ok = gen_tcp:send(Peer, <<"one">>),
-    ?assertEqual({ok, <<"one">>}, gen_tcp:recv(Socket, 3, ?PATIENCE)),
+    ?assertEqual({ok, <<"one">>}, gen_tcp:recv(Socket, 3, patience())),
     Receive(),
     ok = inet:setopts(Socket, [{active, once}]),
     ok = gen_tcp:send(Peer, <<"two">>),

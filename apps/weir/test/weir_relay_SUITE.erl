@@ -7,15 +7,14 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/2, accept_raw/1, socket_pair/2, socket_pair/3, keep/1, async/1, await/1, kill/1, pid/1]).
--import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, patience/0]).
 -import(weir_relay_test, [carried/3, ended/2, is_closed/1, pair/1, relay/1, relay/2, sender/2]).
 
 -include("relay_suite.hrl").
 
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, streams}, {group, beginnings}].
@@ -92,8 +91,9 @@ ends(Config, Listen, Address, Family, Clean) ->
             {ok, Number} when is_integer(Number) -> Number;
             _ -> 0
         end,
-    {ok, Peer} = keep(gen_tcp:connect(Address, Port, Family ++ [binary, {active, false}, {exit_on_close, false}], ?PATIENCE)),
-    {ok, Socket} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    Options = Family ++ [binary, {active, false}, {exit_on_close, false}],
+    {ok, Peer} = keep(gen_tcp:connect(Address, Port, Options, patience())),
+    {ok, Socket} = keep(gen_tcp:accept(Listener, patience())),
     ok = gen_tcp:close(Listener),
     _ = Clean(),
     {Socket, Peer}.
@@ -127,10 +127,9 @@ others_are_served_beside_bulk(Config) ->
     [
         begin
             Data = <<Number:32>>,
-            ok = gen_tcp:send(Peer, Data),
-            %% Half of them are there when they are asked for, and the others not yet.
-            _ = Number rem 2 =:= 0 andalso timer:sleep(2),
-            ok = inet:setopts(Mine, [{active, once}]),
+            %% Half of them are asked for first, and the others come first.
+            Steps = [fun() -> inet:setopts(Mine, [{active, once}]) end, fun() -> gen_tcp:send(Peer, Data) end],
+            [ok = Step() || Step <- case Number rem 2 of 0 -> Steps; 1 -> lists:reverse(Steps) end],
             ?assertEqual({tcp, Mine, Data}, next_message()),
             ok = gen_tcp:send(Mine, Data),
             ?assertEqual(Data, recv_exactly(Peer, 4))
@@ -149,7 +148,7 @@ stream(Socket, Data) ->
     end.
 
 drop_all(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, patience()) of
         {ok, _} -> drop_all(Socket);
         {error, _} = Error -> Error
     end.
@@ -210,8 +209,8 @@ statistics_count_both_ways(Config) ->
         first_byte_us := First,
         reply_us := #{count := 20, min := Min, max := Max, average := Average, p50 := Median, p99 := P99}
     } = Statistics,
-    ?assert(First >= 5000 andalso First =< Duration, Statistics),
-    %% Within the precision of the histogram.
+    ?assert(First >= 4700 andalso First =< Duration, Statistics),
+    %% Within the precision of the histogram, and of a clock that the VM corrects.
     ?assert(Min >= 4700 andalso Median >= Min andalso P99 >= Median, Statistics),
     ?assert(Max >= Average andalso Average >= Min andalso Max =< Duration * 1.07, Statistics).
 
@@ -248,7 +247,7 @@ what_was_read_goes_along(Config) ->
     {A, Client} = socket_pair(Config, [binary, {active, false}, {packet, line}]),
     {B, Server} = socket_pair(Config, [binary, {active, false}]),
     ok = gen_tcp:send(Client, <<"hello\nrest of it">>),
-    ?assertEqual({ok, <<"hello\n">>}, gen_tcp:recv(A, 0, ?PATIENCE)),
+    ?assertEqual({ok, <<"hello\n">>}, gen_tcp:recv(A, 0, patience())),
     ok = gen_tcp:send(Client, <<", and the end">>),
     {ok, Relay} = weir:relay(A, B),
     ?assertEqual(<<"rest of it, and the end">>, recv_exactly(Server, 23)),

@@ -6,13 +6,13 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1]).
--import(weir_test_wait, [wait_until/1, assert_no_message/0, recv_all/1]).
--import(weir_relay_test, [carried/3, drain/1, end_of/1, ended/2, fill/1, owned_relay/2, relay/1, relay/2]).
+-import(weir_test_wait, [wait_until/1, assert_no_message/0, recv_all/1, patience/0]).
+-import(weir_relay_test, [carried/3, drain/1, end_of/1, ended/2, fill/2, owned_relay/2, relay/1, relay/2]).
 
 -include("relay_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, endings}].
@@ -72,7 +72,7 @@ it_is_told_who_has_ended_first(Config) ->
 %% The client is not read from while the server takes nothing.
 reset_of_a_side_that_is_not_read(Config) ->
     {Relay, Client, Server} = relay(Config),
-    fill(Client),
+    _ = fill(Relay, Client),
     reset(Client),
     #{failed := a} = ended(Relay, {error, econnreset}),
     _ = drain(Server).
@@ -91,7 +91,7 @@ stopped_with_bytes_that_wait(Config) ->
     [
         begin
             {Relay, Client, Server} = relay(Config, #{splice => Splice}),
-            _ = fill(Client),
+            _ = fill(Relay, Client),
             ok = weir:stop_relay(Relay),
             ok = inet:setopts(Server, [{show_econnreset, true}]),
             ?assertEqual(econnreset, drain(Server)),
@@ -143,7 +143,7 @@ a_dead_owner_connects_nowhere(Config) ->
     ?assertEqual({error, esrch}, weir:relay(A, {connect, {{127, 0, 0, 1}, Port}, 1000}, #{owner => pid(Owner)})),
     %% Who comes now is the first.
     {ok, First} = gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}]),
-    {ok, Accepted} = gen_tcp:accept(Listener, 1000),
+    {ok, Accepted} = gen_tcp:accept(Listener, patience()),
     ?assertEqual(inet:sockname(First), inet:peername(Accepted)),
     carried(A, Client, <<"still">>),
     [ok = gen_tcp:close(Socket) || Socket <- [First, Accepted, Listener]].

@@ -13,6 +13,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/3, reset/1, async/1, await/1, kill/1, pid/1, descriptors/0]).
+-import(weir_relay_test, [is_muted/1, watched/1]).
 -import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 
 %% The buffers of the kernel before a reader, and behind a sender, which never waits.
@@ -24,13 +25,8 @@
 -define(ROUNDS, 100).
 -define(SEGMENT, 100).
 
-%% epoll_ctl(2).
--define(EPOLLIN, 16#1).
-%% Bits of the number of a relay.
--define(NUMBER_BITS, 56).
-
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, copied}, {group, spliced}].
@@ -295,26 +291,3 @@ end_of(Socket) ->
     ok = inet:setopts(Socket, [{show_econnreset, true}]),
     {_, Reason} = recv_all(Socket),
     Reason.
-
-%% A connection of the relay's is not watched for input.
-is_muted(Relay) ->
-    [Events || Events <- watched(Relay), Events band ?EPOLLIN =:= 0] =/= [].
-
-%% What the connections of a relay are watched for, in whichever epoll instance. proc(5) has a line for each of its
-%% descriptors, "tfd: 5 events: 8000201d data: 100000000000017 ...". The data are the relay's number, and above its bits
-%% which of the two it is.
-watched({weir_relay, Number}) ->
-    Options = [global, multiline, {capture, all_but_first, binary}],
-    {ok, Names} = file:list_dir("/proc/self/fdinfo"),
-    [
-        binary_to_integer(Events, 16)
-     || Name <- Names,
-        %% Others are closed meanwhile.
-        {ok, Info} <- [file:read_file(filename:join("/proc/self/fdinfo", Name))],
-        {match, Lines} <- [re:run(Info, "^tfd:.* events: *(\\S+) data: *(\\S+)", Options)],
-        [Events, Data] <- Lines,
-        names_relay(binary_to_integer(Data, 16), Number)
-    ].
-
-names_relay(Data, Number) ->
-    Data band (1 bsl ?NUMBER_BITS - 1) =:= Number andalso lists:member(Data bsr ?NUMBER_BITS, [1, 2]).

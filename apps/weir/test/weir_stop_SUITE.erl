@@ -8,14 +8,13 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [listen/2, connect_raw/1, socket_pair/2, async/1, await/1]).
--import(weir_test_wait, [recv_all/1, wait_until/1, next_message/0]).
+-import(weir_test_wait, [recv_all/1, wait_until/1, next_message/0, patience/0]).
 -import(weir_test_node, [start_vm/4, ended/2]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 60000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, application}, {group, engine}].
@@ -24,7 +23,7 @@ groups() ->
     [
         {application, [], [
             connections_end_when_the_application_stops,
-            ten_thousand_end_within_a_second,
+            ten_thousand_end,
             relays_that_begin_meanwhile_end,
             what_was_sent_arrives_after_the_stop,
             listeners_of_others_close,
@@ -86,7 +85,7 @@ fill(Socket, Data) ->
         Error -> Error
     end.
 
-ten_thousand_end_within_a_second(_Config) ->
+ten_thousand_end(_Config) ->
     on_own_node(stop_ten_thousand, "ulimit -n $(ulimit -Hn);", []).
 
 %% As many as there are descriptors for. The time is not judged: every native call is short, and nothing is waited for.
@@ -106,11 +105,11 @@ stop_ten_thousand(_Config) ->
     [
         receive
             {tcp_closed, Server} -> ok
-        after ?PATIENCE -> error({not_told, Server})
+        after patience() -> error({not_told, Server})
         end
      || {_, Server} <- Pairs
     ],
-    [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE)) || {Client, _} <- Pairs].
+    [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, patience())) || {Client, _} <- Pairs].
 
 relays_that_begin_meanwhile_end(_Config) ->
     on_own_node(stop_among_relays, "", []).
@@ -125,7 +124,7 @@ stop_among_relays(Config) ->
             ok = application:stop(weir),
             Reference = monitor(process, Starter),
             receive {'DOWN', Reference, process, Starter, _} -> ok end,
-            [receive {Pid, _} -> ok after ?PATIENCE -> error({waits, Pid}) end || Pid <- Relaying],
+            [receive {Pid, _} -> ok after patience() -> error({waits, Pid}) end || Pid <- Relaying],
             ?assertEqual([], weir:relays()),
             [exit(Pid, kill) || Pid <- Relaying]
         end
@@ -171,7 +170,7 @@ stop_beside_listener(_Config) ->
     Peers = [connect_raw(P) || P <- [Port, Ours]],
     wait_until(fun() -> [weir:connections(L) || L <- [others, ours], weir:connections(L) =:= []] =:= [] end),
     ok = application:stop(weir),
-    [?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, ?PATIENCE)) || Peer <- Peers],
+    [?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, patience())) || Peer <- Peers],
     [?assertEqual({error, econnrefused}, gen_tcp:connect(?LOOPBACK, P, [])) || P <- [Port, Ours]],
     ?assert(is_process_alive(Pid)).
 
@@ -249,8 +248,8 @@ serve_without_loading(_Config) ->
 use_sockets(Backend) ->
     {ok, Listener} = gen_tcp:listen(0, Backend ++ [binary, {active, once}, {ip, ?LOOPBACK}, {reuseaddr, true}]),
     {ok, Port} = inet:port(Listener),
-    {ok, Client} = gen_tcp:connect(?LOOPBACK, Port, Backend ++ [binary, {active, false}, {packet, 4}], ?PATIENCE),
-    {ok, Server} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Client} = gen_tcp:connect(?LOOPBACK, Port, Backend ++ [binary, {active, false}, {packet, 4}], patience()),
+    {ok, Server} = gen_tcp:accept(Listener, patience()),
     ok = inet:setopts(Server, [{packet, 4}, {nodelay, true}]),
     Echo = spawn_link(fun() ->
         receive
@@ -264,12 +263,12 @@ use_sockets(Backend) ->
     end),
     ok = gen_tcp:controlling_process(Server, Echo),
     ok = gen_tcp:send(Client, <<"ping">>),
-    ?assertEqual({ok, <<"ping">>}, gen_tcp:recv(Client, 0, ?PATIENCE)),
+    ?assertEqual({ok, <<"ping">>}, gen_tcp:recv(Client, 0, patience())),
     {ok, _} = inet:peername(Client),
     {ok, _} = inet:getopts(Client, [active, sndbuf]),
     {ok, _} = inet:getstat(Client),
     ok = gen_tcp:shutdown(Client, write),
-    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, patience())),
     ok = gen_tcp:close(Client),
     ok = gen_tcp:close(Listener).
 
@@ -278,7 +277,7 @@ pollsets_are_there_at_once(_Config) ->
     on_own_node(listen_at_once, "", ["+S", "2:2"]).
 
 listen_at_once(_Config) ->
-    Busy = [spawn_opt(fun busy/0, [{scheduler, I}]) || I <- [1, 2], _ <- lists:seq(1, 100)],
+    Busy = [spawn_opt(fun busy/0, [{scheduler, I}]) || I <- [1, 2], _ <- lists:seq(1, 20)],
     {ok, _} = application:ensure_all_started(weir),
     ?assertMatch({ok, _}, weir:start_listener(first, #{port => 0}, fun(_, _) -> ok end, [])),
     [exit(Pid, kill) || Pid <- Busy],
@@ -291,11 +290,11 @@ sockets_in_the_stop_of_an_application(_Config) ->
     {ok, Peer} = gen_tcp:listen(0, [binary, {active, false}]),
     {ok, Port} = inet:port(Peer),
     Vm = start_vm(?MODULE, [], start_last_words, [Port]),
-    {ok, Socket} = gen_tcp:accept(Peer, ?PATIENCE),
-    ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Socket, 10, ?PATIENCE)),
+    {ok, Socket} = gen_tcp:accept(Peer, patience()),
+    ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Socket, 10, patience())),
     ok = gen_tcp:send(Socket, <<"well said">>),
-    ?assertEqual({ok, <<"bye">>}, gen_tcp:recv(Socket, 3, ?PATIENCE)),
-    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)).
+    ?assertEqual({ok, <<"bye">>}, gen_tcp:recv(Socket, 3, patience())),
+    ?assertEqual(<<>>, ended(Vm, patience())).
 
 start_last_words(Port) ->
     Application =
@@ -317,7 +316,7 @@ init([]) ->
 stop(Port) ->
     {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{tcp_module, weir_tcp}, binary, {active, false}]),
     ok = gen_tcp:send(Socket, <<"last words">>),
-    {ok, <<"well said">>} = gen_tcp:recv(Socket, 9, ?PATIENCE),
+    {ok, <<"well said">>} = gen_tcp:recv(Socket, 9, patience()),
     ok = gen_tcp:send(Socket, <<"bye">>).
 
 an_engine_that_gives_up_closes_sockets(_Config) ->
@@ -331,7 +330,7 @@ kill_engine(Config) ->
     Reference = monitor(process, Engine),
     kill_until_down(Reference),
     ?assertEqual({tcp_closed, Socket}, next_message()),
-    ?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, ?PATIENCE)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, patience())),
     ?assert(is_pid(whereis(kernel_safe_sup))),
     wait_until(fun() -> is_served(catch weir:get_port(own)) end),
     {Next, Other} = socket_pair(Config, [binary, {active, true}]),
@@ -340,7 +339,7 @@ kill_engine(Config) ->
 
 is_served(Port) when is_integer(Port) ->
     case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]) of
-        {ok, Client} -> gen_tcp:recv(Client, 6, ?PATIENCE) =:= {ok, <<"served">>};
+        {ok, Client} -> gen_tcp:recv(Client, 6, patience()) =:= {ok, <<"served">>};
         {error, _} -> false
     end;
 is_served(_NoListener) ->

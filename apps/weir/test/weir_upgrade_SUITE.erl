@@ -8,15 +8,14 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, socket_pair/2]).
--import(weir_test_wait, [recv_exactly/2, wait_until/1, next_message/0]).
+-import(weir_test_wait, [recv_exactly/2, wait_until/1, next_message/0, patience/0]).
 -import(weir_test_streams, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1]).
 -import(weir_upgrade_test, [copy/2, libraries/0, load/1, use_copy/1]).
 
--define(PATIENCE, 10000).
 -define(MODES, [passive, once, true, 10]).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, library}].
@@ -76,13 +75,13 @@ loaded_again_and_again(Config) -> weir_upgrade_test:on_own_node(?MODULE, load_ag
 
 load_again(Config) ->
     {_, Port} = start_echo(Config, ?MODES),
-    Streams = start_streams(Port, 20),
+    Streams = start_streams(Port, length(?MODES)),
     lists:foreach(
         fun(_) ->
             {module, weir_nif} = load(weir_nif),
             assert_streams_go_on(Streams)
         end,
-        lists:seq(1, 10)
+        lists:seq(1, 5)
     ),
     stop_streams(Streams).
 
@@ -115,9 +114,9 @@ load_below_monitors(Config) ->
     {module, weir_nif} = load(weir_nif),
     {module, weir_nif} = load(weir_nif),
     exit(Owner, kill),
-    ?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, ?PATIENCE)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, patience())),
     ?assertEqual({'DOWN', Reference, socket, Socket, normal}, next_message()),
-    ?assertEqual({error, closed}, gen_tcp:recv(Other, 0, ?PATIENCE)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Other, 0, patience())),
     wait_until(fun() -> {weir:relay_info(Relay), weir_group:info(Group)} =:= {{error, closed}, {error, closed}} end).
 
 listeners_outlive_a_purge(Config) -> weir_upgrade_test:on_own_node(?MODULE, load_below_gates, Config).
@@ -133,7 +132,7 @@ load_below_gates(_Config) ->
             [
                 begin
                     ok = gen_tcp:send(Peer, <<"hello">>),
-                    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Peer, 5, ?PATIENCE))
+                    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Peer, 5, patience()))
                 end
              || Peer <- [First, Next]
             ]
@@ -147,7 +146,7 @@ taken_over_by_another_file(Config) -> weir_upgrade_test:on_own_node(?MODULE, loa
 
 load_another_file(Config) ->
     {_, Port} = start_echo(Config, ?MODES),
-    Streams = start_streams(Port, 20),
+    Streams = start_streams(Port, length(?MODES)),
     Pair = socket_pair(Config, [binary, {active, true}]),
     lists:foreach(
         fun(Number) ->
