@@ -43,7 +43,7 @@ move() ->
 %% A pair whose other end is written to by a process of its own.
 open({Active, Buffer, Bursts}) ->
     %% Pieces of one byte are as good in a small amount.
-    Sizes = [min(Size, Buffer * 1000) || Size <- Bursts],
+    Sizes = [min(Size, Buffer * 200) || Size <- Bursts],
     Sent = iolist_to_binary([rand:bytes(Size) || Size <- Sizes]),
     {ok, Listener} = gen_tcp:listen(0, [
         {tcp_module, weir_tcp}, binary, {active, false}, {buffer, Buffer}, {ip, loopback}

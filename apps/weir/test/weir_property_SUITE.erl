@@ -30,7 +30,7 @@ send_queue(_Config) ->
     check(prop_send_queue:prop_send_queue(), 300).
 
 delivery(_Config) ->
-    check(prop_delivery:prop_delivery(), 200).
+    check(prop_delivery:prop_delivery(), 100).
 
 packets(_Config) ->
     check(prop_packet:prop_packet(), 1000).
