@@ -83,7 +83,7 @@ is_served(Socket) ->
 
 is_waiting(Socket) ->
     ok = gen_tcp:send(Socket, <<"hello">>),
-    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 100)).
+    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 40)).
 
 count(Config) -> maps:get(connections, weir:info(?config(name, Config))).
 

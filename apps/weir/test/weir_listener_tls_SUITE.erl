@@ -73,7 +73,9 @@ hold(_Socket, _Args) ->
 
 start(Tls) -> start(Tls, fun ?MODULE:hold/2).
 
-start(Tls, Handler) -> weir:start_listener(?MODULE, #{ip => ?LOOPBACK, tls => Tls}, Handler, args).
+%% A handshake has all the time it needs.
+start(Tls, Handler) ->
+    weir:start_listener(?MODULE, #{ip => ?LOOPBACK, tls => Tls, handshake_timeout => infinity}, Handler, args).
 
 what_cannot_work_is_refused(Config) ->
     #{certificate := Certificate, key := Key, locked := Locked, text := Text} = ?config(files, Config),
@@ -221,7 +223,7 @@ a_failed_handshake_of_a_protocol_is_told(Config) ->
     has_failed(1).
 
 a_missing_header_is_told(_Config) ->
-    {ok, _} = weir:start_listener(?MODULE, #{ip => ?LOOPBACK, proxy_protocol => true}, fun ?MODULE:hold/2, args),
+    {ok, _} = weir:start_listener(?MODULE, #{ip => ?LOOPBACK, proxy_protocol => true, handshake_timeout => infinity}, fun ?MODULE:hold/2, args),
     observe(),
     Peer = intrude(),
     ?assertEqual(not_proxy, is_told(proxy, Peer)),

@@ -173,7 +173,7 @@ data_is_there_when_the_time_is_over(Config) ->
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 1)),
     [true = erlang:resume_process(Poller) || Poller <- Pollers].
 
-%% What the kernel knows of a connection: its state, and how many bytes of it wait to be read. A send returns before they do.
+%% What the kernel knows of a connection: its state, and how many bytes wait to be read. A send may return before they do.
 in_kernel(Socket) ->
     {ok, {_, Port}} = inet:sockname(Socket),
     {ok, {_, PeerPort}} = inet:peername(Socket),

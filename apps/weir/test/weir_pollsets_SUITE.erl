@@ -302,23 +302,18 @@ forget(Socket) ->
 unbound_pollers_serve(Config) ->
     ok = weir_fastpath_test:new_engine(),
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    %% One that has not claimed its pollset yet would do so after ours.
+    all_asleep(),
     %% A bound poller that finds out would be replaced, and its successor take over from ours.
     Suspended = whereis(weir_pollsets),
     ok = sys:suspend(Suspended),
-    Pollers = [weir_poller:spawn_link(Number, anywhere) || Number <- weir_pollsets:all()],
-    wait_until(fun() ->
-        lists:all(fun(Poller) -> process_info(Poller, status) =:= {status, waiting} end, Pollers)
-    end),
-    [
-        begin
-            ok = gen_tcp:send(Peer, <<N>>),
-            ?assertEqual({tcp, Socket, <<N>>}, next_message())
-        end
-     || N <- lists:seq(1, 100)
-    ],
-    [?assert(is_process_alive(Poller)) || Poller <- Pollers],
-    %% Their tokens are stale when the bound ones are back.
-    exit(Suspended, kill),
+    Pollers =
+        try
+            served_by_unbound(Socket, Peer)
+        after
+            %% Their tokens are stale when the bound ones are back.
+            exit(Suspended, kill)
+        end,
     wait_until(fun() -> not lists:member(whereis(weir_pollsets), [undefined, Suspended]) end),
     ok = gen_tcp:send(Peer, <<"bound">>),
     ?assertEqual({tcp, Socket, <<"bound">>}, next_message()),
@@ -331,3 +326,18 @@ unbound_pollers_serve(Config) ->
     ],
     ok = gen_tcp:send(Peer, <<"still">>),
     ?assertEqual({tcp, Socket, <<"still">>}, next_message()).
+
+served_by_unbound(Socket, Peer) ->
+    Pollers = [weir_poller:spawn_link(Number, anywhere) || Number <- weir_pollsets:all()],
+    wait_until(fun() ->
+        lists:all(fun(Poller) -> process_info(Poller, status) =:= {status, waiting} end, Pollers)
+    end),
+    [
+        begin
+            ok = gen_tcp:send(Peer, <<N>>),
+            ?assertEqual({tcp, Socket, <<N>>}, next_message())
+        end
+     || N <- lists:seq(1, 100)
+    ],
+    [?assert(is_process_alive(Poller)) || Poller <- Pollers],
+    Pollers.

@@ -54,13 +54,15 @@ groups() ->
 
 start(Args) -> start(Args, [], #{}).
 
-%% Connections say whence they come before anything else.
+%% Connections say whence they come before anything else. Headers have all the time they need, unless the options say
+%% otherwise.
 start(Args, Listen, Options) ->
     Address = fun(_Socket, State) ->
         {ok, #{src_port := Port}} = weir:proxy_header(),
         {send, <<Port:16>>, State}
     end,
-    reactor_probe:start(maps:merge(#{init => Address}, Args), Listen, Options#{proxy_protocol => true}).
+    Default = #{proxy_protocol => true, handshake_timeout => infinity},
+    reactor_probe:start(maps:merge(#{init => Address}, Args), Listen, maps:merge(Default, Options)).
 
 header() -> header(1).
 
@@ -199,7 +201,7 @@ what_comes_of_headers_is_told(_Config) ->
     end,
     ok = logger:add_primary_filter(?MODULE, {Log, []}),
     try
-        Patient = start(#{}, [], #{handshake_timeout => infinity}),
+        Patient = start(#{}),
         _Normal = told_of_header(normal, none, fun(Peer) -> ok = gen_tcp:send(Peer, header()) end, Patient),
         told_of_header(not_proxy, warning, fun(Peer) -> ok = gen_tcp:send(Peer, "GET / HTTP/1.1\r\n\r\n") end, Patient),
         told_of_header(closed, none, fun(Peer) -> ok = gen_tcp:shutdown(Peer, write) end, Patient),
@@ -237,7 +239,7 @@ told_of_header(Reason, Level, Act, {Reactor, Port}) ->
 
 %% Those of all its reactors together.
 failures_of_a_listener_are_counted(_Config) ->
-    Options = #{ip => {127, 0, 0, 1}, proxy_protocol => true},
+    Options = #{ip => {127, 0, 0, 1}, proxy_protocol => true, handshake_timeout => infinity},
     {ok, _} = weir:start_listener(?MODULE, Options, reactor_probe, #{tell => self()}),
     ?assertMatch(#{failed_handshakes := 0}, weir:info(?MODULE)),
     Port = weir:get_port(?MODULE),

@@ -45,6 +45,8 @@ start(Affinity) ->
     %% What a case before has left when it failed.
     _ = weir:stop_listener(?MODULE),
     _ = erlang:system_flag(schedulers_online, 4),
+    %% A change is seen within a quarter of a second, and bound reactors stay where they begin.
+    wait_until(fun() -> [Scheduler || #{scheduler := Scheduler} <- weir:pollsets()] =:= [1, 2, 3, 4] end),
     Options = #{ip => ?LOOPBACK, reactor => #{affinity => Affinity}},
     {ok, _} = weir:start_listener(?MODULE, Options, ?MODULE, no_args),
     weir:get_port(?MODULE).
