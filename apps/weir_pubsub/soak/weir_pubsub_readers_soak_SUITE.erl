@@ -23,7 +23,7 @@ all() -> [slow_clients_are_told_of_the_gap, slow_clients_are_closed].
 init_per_testcase(_Case, Config) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Server, _} = peer:start(#{connection => standard_io, args => Paths}),
-    {ok, _} = peer:call(Server, application, ensure_all_started, [weir_pubsub], weir_test_wait:patience()),
+    {ok, _} = on(Server, application, ensure_all_started, [weir_pubsub]),
     [{server, Server} | Config].
 
 end_per_testcase(_Case, Config) -> peer:stop(proplists:get_value(server, Config)).
@@ -44,18 +44,20 @@ slow_clients_are_closed(Config) ->
     Taken = [taken_until_closed(Client, 0, <<>>) || Client <- Slow],
     ?assert(lists:all(fun(Count) -> Count < ?MESSAGES end, Taken)),
     ?assertMatch(#{slow := ?SLOW, gaps := 0}, counters(Server)),
-    {ok, #{subscribers := ?COLLECTORS * ?READERS_EACH}} = peer:call(Server, weir_pubsub, info, [<<"a">>], weir_test_wait:patience()),
+    {ok, #{subscribers := ?COLLECTORS * ?READERS_EACH}} = on(Server, weir_pubsub, info, [<<"a">>]),
     {comment, io_lib:format("~b clients were closed, with ~b of ~b messages each", [?SLOW, lists:sum(Taken) div ?SLOW, ?MESSAGES])}.
 
-counters(Server) -> peer:call(Server, weir_pubsub, counters, [], weir_test_wait:patience()).
+counters(Server) -> on(Server, weir_pubsub, counters, []).
+
+on(Server, Module, Function, Arguments) -> peer:call(Server, Module, Function, Arguments, weir_test_wait:patience()).
 
 %% Returns those who have read nothing.
 nobody_else_misses_anything(Server, Policy) ->
-    ok = peer:call(Server, weir_pubsub, configure, [#{channels => [{<<"*">>, Policy}]}], weir_test_wait:patience()),
+    ok = on(Server, weir_pubsub, configure, [#{channels => [{<<"*">>, Policy}]}]),
     %% The listener would close who reads nothing for a minute, whatever the policy says.
     Listener = #{ip => {127, 0, 0, 1}, max_connections => infinity, socket_opts => [{sndbuf, 4096}], idle_timeout => infinity},
-    {ok, _} = peer:call(Server, weir_http, start_listener, [readers, Listener, weir_pubsub_http:routes(#{})], weir_test_wait:patience()),
-    Port = peer:call(Server, weir, get_port, [readers], weir_test_wait:patience()),
+    {ok, _} = on(Server, weir_http, start_listener, [readers, Listener, weir_pubsub_http:routes(#{})]),
+    Port = on(Server, weir, get_port, [readers]),
     Test = self(),
     Collectors = [spawn_link(fun() -> collect(Port, Test) end) || _ <- lists:seq(1, ?COLLECTORS)],
     Slow = [connect(Port, [{recbuf, 1024}]) || _ <- lists:seq(1, ?SLOW)],
@@ -66,7 +68,7 @@ nobody_else_misses_anything(Server, Policy) ->
     Slow.
 
 connect(Port, Options) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false} | Options], weir_test_wait:patience()),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false} | Options]),
     ok = gen_tcp:send(Socket, "GET /sub/a?from=new HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"),
     Socket.
 
@@ -77,7 +79,7 @@ subscribed(Server, Count) ->
     ok.
 
 subscribers(Server) ->
-    case peer:call(Server, weir_pubsub, info, [<<"a">>], weir_test_wait:patience()) of
+    case on(Server, weir_pubsub, info, [<<"a">>]) of
         {ok, #{subscribers := Count}} -> Count;
         {error, no_channel} -> 0
     end.
@@ -88,10 +90,16 @@ say(_Server, Number) when Number > ?MESSAGES ->
 say(Server, Number) ->
     Last = Number + ?AT_A_TIME - 1,
     [
-        {ok, _} = peer:call(Server, weir_pubsub, publish, [<<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]], weir_test_wait:patience())
+        {ok, _} = on(Server, weir_pubsub, publish, [<<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]])
      || N <- lists:seq(Number, Last)
     ],
-    [receive {all_have, Last} -> ok after 10 * weir_test_wait:patience() -> ct:fail({not_heard_by_all, Last}) end || _ <- lists:seq(1, ?COLLECTORS)],
+    [
+        receive
+            {all_have, Last} -> ok
+        after 10 * weir_test_wait:patience() -> ct:fail({not_heard_by_all, Last})
+        end
+     || _ <- lists:seq(1, ?COLLECTORS)
+    ],
     say(Server, Last + 1).
 
 %% Readers -------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ init_per_suite(Config) ->
     case weir_pubsub_nchan:find() of
         {ok, _} ->
             {ok, _} = application:ensure_all_started(weir_pubsub),
+            %% A channel that is empty is there until it was idle for some seconds: a script may take longer.
+            Stays = #{idle_timeout => 3600000},
             ok = weir_pubsub:configure(#{channels => [
-                {<<"two-*">>, #{max_messages => 2}}, {<<"none-*">>, #{max_messages => 0}}, {<<"brief-*">>, #{max_age => 1000}},
-                {<<"single-*">>, #{max_subscribers => 1}}
+                {<<"two-*">>, Stays#{max_messages => 2}}, {<<"none-*">>, Stays#{max_messages => 0}},
+                {<<"brief-*">>, Stays#{max_age => 1000}}, {<<"single-*">>, Stays#{max_subscribers => 1}}, {<<"*">>, Stays}
             ]}),
             Ports = maps:from_list([{Path, start(Path, Options)} || {Path, Options} <- listeners()]),
             [{ports, Ports} | Config];

@@ -31,7 +31,8 @@ start() ->
         "pid ", Directory, "/pid; error_log ", Directory, "/error;\nevents { worker_connections 1024; }\n",
         "http { access_log off; client_body_temp_path ", Directory, "/body; proxy_temp_path ", Directory, "/proxy;\n",
         " fastcgi_temp_path ", Directory, "/fastcgi; uwsgi_temp_path ", Directory, "/uwsgi; scgi_temp_path ", Directory, "/scgi;\n",
-        " server { listen 127.0.0.1:", integer_to_list(Port), "; nchan_channel_id_split_delimiter \",\";\n",
+        " server { listen 127.0.0.1:", integer_to_list(Port), ";\n",
+        "  nchan_channel_id_split_delimiter \",\"; nchan_channel_timeout 1h;\n",
         [
             ["  location ~ ", Path, "/(single-.+)$ { nchan_subscriber; nchan_channel_id $1; ", Timeout, " nchan_channel_group t;",
                 " nchan_max_channel_subscribers 1; }\n"]

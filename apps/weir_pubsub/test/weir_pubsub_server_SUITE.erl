@@ -198,30 +198,9 @@ stream(Test, Port, Count) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     ok = gen_tcp:send(Socket, "GET /sub/load HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n"),
     Test ! {ready, self()},
-    Test ! {got, self(), events(Socket, <<>>, Count)}.
-
-events(Socket, Text, Count) ->
-    case re:run(Text, "data: ([0-9]+)\n", [global, {capture, [1], binary}]) of
-        {match, Found} when length(Found) >= Count ->
-            [binary_to_integer(Number) || [Number] <- Found];
-        {match, Found} ->
-            %% What is behind the last of them.
-            Rest = lists:last(binary:split(Text, <<"data: ">>, [global])),
-            [binary_to_integer(Number) || [Number] <- Found] ++ events(Socket, more(Socket, behind_line(Rest)), Count - length(Found));
-        nomatch ->
-            events(Socket, more(Socket, Text), Count)
-    end.
-
-%% The number of a message that has not come in whole is kept.
-behind_line(Rest) ->
-    case binary:split(Rest, <<"\n">>) of
-        [_, Behind] -> Behind;
-        [Part] -> <<"data: ", Part/binary>>
-    end.
-
-more(Socket, Text) ->
-    {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
-    <<Text/binary, More/binary>>.
+    Text = weir_pubsub_http_test:read_until(Socket, <<"data: ", (integer_to_binary(Count))/binary, "\n">>),
+    {match, Found} = re:run(Text, "data: ([0-9]+)\n", [global, {capture, [1], binary}]),
+    Test ! {got, self(), [binary_to_integer(Number) || [Number] <- Found]}.
 
 %% One connection for all polls.
 poll(Test, Port, Count) ->
