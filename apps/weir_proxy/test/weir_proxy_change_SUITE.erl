@@ -232,9 +232,16 @@ an_address_that_was_left_may_be_taken(_Config) ->
     ok = weir_proxy:start(proxy, Config([0, Port])),
     ok = weir_proxy:change(proxy, Config([0])),
     {ok, Taken} = gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}, {reuseaddr, true}]),
+    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    1 = erlang:trace(Proxy, true, [procs]),
     ?assertMatch({error, {listen, _, eaddrinuse}}, weir_proxy:change(proxy, Config([0, Port]))),
     ok = gen_tcp:close(Taken),
     ok = weir_proxy:change(proxy, Config([0, Port])),
+    %% What the change that failed has begun is over.
+    1 = erlang:trace(Proxy, false, [procs]),
+    Delivered = erlang:trace_delivered(Proxy),
+    receive {trace_delivered, Proxy, Delivered} -> ok end,
+    _ = [weir_test_wait:wait_for_end(Pid) || {trace, Of, spawn, Pid, _} <- weir_test_wait:messages(), Of =:= Proxy],
     ?assertEqual(<<"a">>, name(connect(Port))).
 
 %% A timer of a leaving before would cut short what connections have at the next one.
