@@ -46,29 +46,28 @@ nginx() ->
 
 start_nginx(Nginx, Config) ->
     Directory = ?config(priv_dir, Config),
-    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listener),
-    ok = gen_tcp:close(Listener),
+    Port = weir_test_port:claim(),
     _ = rand:seed(exsss, 1),
     Word = fun() -> ["word", integer_to_list(rand:uniform(9999)), " "] end,
     ok = file:write_file(filename:join(Directory, "page.txt"), [Word() || _ <- lists:seq(1, 10_000)]),
     ok = file:write_file(filename:join(Directory, "small.html"), binary:copy(<<"x">>, 612)),
     File = filename:join(Directory, "nginx.conf"),
     ok = file:write_file(File, configuration(Directory, Port)),
-    Program = open_port({spawn_executable, os:find_executable("taskset")}, [
-        {args, ["-c", "1", Nginx, "-p", Directory, "-c", File, "-e", "error.log"]}, exit_status, stderr_to_stdout, binary
+    %% It ends with this node, too.
+    Program = open_port({spawn_executable, os:find_executable("setpriv")}, [
+        {args, ["--pdeathsig", "TERM", "taskset", "-c", "1", Nginx, "-p", Directory, "-c", File, "-e", "error.log"]}, exit_status, stderr_to_stdout, binary
     ]),
     {os_pid, Pid} = erlang:port_info(Program, os_pid),
-    await(Port, Program, 100),
+    weir_test_wait:wait_until(fun() -> is_served(Port, Program) end),
     [{nginx, Pid}, {port, Port} | Config].
 
-await(Port, Program, Tries) ->
+is_served(Port, Program) ->
     receive
         {Program, Message} -> ct:fail(Message)
-    after 50 ->
+    after 0 ->
         case gen_tcp:connect({127, 0, 0, 1}, Port, []) of
-            {ok, Socket} -> gen_tcp:close(Socket);
-            {error, econnrefused} when Tries > 0 -> await(Port, Program, Tries - 1)
+            {ok, Socket} -> ok =:= gen_tcp:close(Socket);
+            {error, econnrefused} = Refused -> Refused
         end
     end.
 
@@ -145,7 +144,7 @@ weir(Path, Config) ->
         max_lag_ns => Duration, started => <<>>, promises => []
     },
     #{total := #{error_count := 0, achieved_rate := Rate, response_us := #{p50 := Median}}} =
-        peer:call(?config(peer, Config), ?MODULE, load, [Plan, About], 60_000),
+        peer:call(?config(peer, Config), ?MODULE, load, [Plan, About], weir_test_wait:patience()),
     #{rate => Rate, median => Median}.
 
 %% @private

@@ -297,10 +297,15 @@ drain(Now, #driver{timetable = #{window := {_, To}}, profile = Profile} = Driver
     case Driver of
         #driver{} when Now < To -> Driver;
         #driver{next = done, pending = 0} -> finish(Driver);
-        #driver{} when Now > Longest -> finish(Driver);
+        #driver{} when Now > Longest -> finish(expire_all(Now, Driver));
         #driver{next = done} -> asks_no_longer(Driver#driver{phase = draining});
         #driver{} -> asks_no_longer(Driver)
     end.
+
+%% A generator that is late may come here before it has looked for what has waited too long.
+expire_all(Now, Driver) ->
+    Expire = fun(Key, Expiring) -> weir_load_connections:expire(Key, Now, Expiring) end,
+    lists:foldl(Expire, Driver, weir_load_connections:keys()).
 
 asks_no_longer(#driver{asks = false} = Driver) ->
     Driver;

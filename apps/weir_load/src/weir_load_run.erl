@@ -339,7 +339,8 @@ offered(Since, Until, #run{schedule = Schedule, start = Start, from = From, to =
 outcome(#run{from = From, to = To, last_answer = LastAnswer, interrupted = Interrupted} = Run) ->
     {End, IsInterrupted} =
         case Interrupted of
-            {true, At} -> {max(From + 1, min(At, To)), true};
+            %% A driver may have gone on for a moment: what was answered was offered.
+            {true, At} -> {max(From + 1, min(max(At, LastAnswer), To)), true};
             false -> {To, false}
         end,
     #{

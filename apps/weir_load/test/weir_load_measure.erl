@@ -6,6 +6,7 @@
 -export([measure/2]).
 -export([run/2]).
 -export([run_until_answered/3]).
+-export([start/1]).
 -export([document/1]).
 -export([plan/2]).
 
@@ -28,11 +29,9 @@ run(Server, Plan) ->
     {ok, Outcome} = weir_load_run:run(plan(Server, Plan), fun(_News) -> ok end),
     document([Outcome]).
 
-%% A run that is stopped at the end of the second in which so many were answered, however many seconds that takes.
+%% A run that is stopped at the end of the second in which so many were answered or have failed, however many seconds that takes.
 run_until_answered(Count, Server, Plan) ->
-    Test = self(),
-    Long = plan(Server, Plan#{duration => 3600 * ?SECOND}),
-    {Pid, Monitor} = spawn_monitor(fun() -> exit(weir_load_run:run(Long, fun(News) -> Test ! {self(), News}, ok end)) end),
+    {Pid, Monitor} = start(plan(Server, Plan#{duration => 3600 * ?SECOND})),
     ok = until_answered(Count, Pid),
     Pid ! stop,
     receive
@@ -40,11 +39,19 @@ run_until_answered(Count, Server, Plan) ->
     after weir_test_wait:patience() -> error(not_stopped)
     end.
 
+%% Starts a run, which tells its news to the caller and does not outlive it by more than a second.
+start(Plan) ->
+    Test = self(),
+    spawn_monitor(fun() ->
+        Show = fun(News) -> true = is_process_alive(Test), Test ! {self(), News}, ok end,
+        exit(weir_load_run:run(Plan, Show))
+    end).
+
 until_answered(Count, _Pid) when Count =< 0 ->
     ok;
 until_answered(Count, Pid) ->
     receive
-        {Pid, {second, #{answered := Answered}}} -> until_answered(Count - Answered, Pid)
+        {Pid, {second, #{answered := Answered, error_count := Failed}}} -> until_answered(Count - Answered - Failed, Pid)
     after weir_test_wait:patience() -> error({missing, Count})
     end.
 

@@ -2,7 +2,7 @@
 %% message, counted over all connections from 1, says. It ends with the process that has started it.
 -module(weir_load_server).
 
--export([start/1, start/2, stop/1, stalled/1]).
+-export([start/1, start/2, stop/1, messages/1, stalled/1]).
 
 -export_type([behaviour/0, stall/0]).
 
@@ -39,6 +39,9 @@ stop(#{server := Server}) ->
     exit(Server, kill),
     _ = weir_test_wait:wait_for_end(Server),
     ok.
+
+%% How many messages have come.
+messages(#{counters := Counters}) -> atomics:get(Counters, ?MESSAGES).
 
 %% How many messages came in the stall.
 stalled(#{counters := Counters}) -> atomics:get(Counters, ?STALLED).

@@ -150,7 +150,7 @@ toxics_of(Toxiproxy) ->
     {ok, Listen} = gen_tcp:listen(0, options()),
     {ok, ServerPort} = inet:port(Listen),
     wait_until(fun() -> is_tuple(post(Api, "/proxies", #{name => <<"x">>, listen => local(Between), upstream => local(ServerPort), enabled => true})) end),
-    Port = proxy(#{idle_timeout => 1000}, #{servers => [local(Between)]}),
+    Port = proxy(#{}, #{servers => [local(Between)]}),
     Toxic = fun(Type, Stream, Attributes) ->
         {200, _} = post(Api, "/proxies/x/toxics", #{name => Type, type => Type, stream => Stream, attributes => Attributes})
     end,
@@ -177,6 +177,7 @@ toxics_of(Toxiproxy) ->
     ?assertMatch({error, _}, gen_tcp:recv(Cut, 0, patience())),
     _ = Clean(<<"limit_data">>),
     %% A server that is gone without a word: the idle timeout ends it.
+    ok = weir_proxy:change(?MODULE, config(#{idle_timeout => 1000}, #{servers => [local(Between)]})),
     _ = Toxic(<<"timeout">>, <<"downstream">>, #{timeout => 0}),
     {Silent, SilentServer} = pair(Port, Listen),
     _ = gen_tcp:send(SilentServer, Data),
@@ -245,11 +246,12 @@ idle(Count) ->
 options() -> [binary, {active, false}, {nodelay, true}, {exit_on_close, false}, {ip, {127, 0, 0, 1}}].
 
 proxy(Frontend, Backend) ->
-    ok = weir_proxy:start(?MODULE, #{
-        frontends => #{front => Frontend#{listen => "127.0.0.1:0", backend => web}}, backends => #{web => Backend}
-    }),
+    ok = weir_proxy:start(?MODULE, config(Frontend, Backend)),
     {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(?MODULE),
     binary_to_integer(Port).
+
+config(Frontend, Backend) ->
+    #{frontends => #{front => Frontend#{listen => "127.0.0.1:0", backend => web}}, backends => #{web => Backend}}.
 
 address(Listen) ->
     {ok, Port} = inet:port(Listen),

@@ -28,7 +28,7 @@
 
 %% How often it is looked for the successor of a backend's process, and how many times.
 -define(SUCCESSOR_MS, 20).
--define(SUCCESSOR_TIMES, 50).
+-define(SUCCESSOR_TIMES, 500).
 
 %% Between two attempts at the same server.
 -define(RETRY_MS, 1000).
@@ -277,9 +277,12 @@ wait(Way = #way{queued = Before}, Backend = #backend{process = Process}, Key) ->
         {error, Why} -> Why
     end.
 
-%% At the end of the queue of its successor.
-wait_on(Way, Before = #backend{process = Process}, Key, Left) ->
-    case current(Way, Before) of
+%% At the end of the queue of its successor, which may take its time on a busy machine.
+wait_on(Way = #way{frontend = #frontend{proxy = Proxy}}, #backend{name = Name, process = Process} = Before, Key, Left) ->
+    case weir_proxy_memory:backend(Proxy, Name) of
+        %% It was removed.
+        undefined ->
+            no_backend;
         #backend{process = Process} when Left =:= 0 ->
             no_backend;
         #backend{process = Process} ->

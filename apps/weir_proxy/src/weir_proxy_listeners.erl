@@ -67,7 +67,11 @@ change(Proxy, Endpoint, Frontend, Config) ->
 %% @doc Has them refuse new connections. What their backlogs hold is still accepted; connections are not waited for.
 -spec suspend(Proxy :: term(), [endpoint()]) -> ok.
 suspend(Proxy, Endpoints) ->
-    Listeners = [?LISTENER(Proxy, Endpoint) || Endpoint <- Endpoints],
+    %% One that is suspended is left alone: its drain would end with nobody waiting for it, and suspend it behind the next resume.
+    Listeners = [
+        ?LISTENER(Proxy, Endpoint)
+     || Endpoint <- Endpoints, #{status := running} <- [weir:info(?LISTENER(Proxy, Endpoint))]
+    ],
     Drains = [{Listener, spawn_monitor(fun() -> weir:drain_listener(Listener, ?BACKLOG_MS) end)} || Listener <- Listeners],
     lists:foreach(fun({Listener, {_Pid, Monitor}}) -> await_suspended(Listener, Monitor) end, Drains).
 

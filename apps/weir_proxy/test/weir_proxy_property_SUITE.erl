@@ -15,8 +15,8 @@ all() ->
 
 schedule(_Config) -> holds(prop_proxy:prop_schedule(), 100).
 ring_shares(_Config) -> holds(prop_proxy:prop_ring_shares(), 20).
-ring_movement(_Config) -> holds(prop_proxy:prop_ring_movement(), 30).
-ring_slow_start(_Config) -> holds(prop_proxy:prop_ring_slow_start(), 30).
+ring_movement(_Config) -> holds(prop_proxy:prop_ring_movement(), 20).
+ring_slow_start(_Config) -> holds(prop_proxy:prop_ring_slow_start(), 15).
 
 %% However many servers there are, and with which weights: it is made anew at each change of one of them.
 ring_size(_Config) ->
@@ -46,7 +46,7 @@ hellos_of_clients(_Config) ->
     Share = <<16#11ec:16, 1216:16>>,
     ?assertEqual(["chromium", "go", "rustls"], [Client || {Client, Hello} <- prop_proxy:hellos(), binary:match(Hello, Share) =/= nomatch]).
 
-changed_hello(_Config) -> holds(prop_proxy:prop_changed_hello(), 1000).
+changed_hello(_Config) -> holds(prop_proxy:prop_changed_hello(), 500).
 
 holds(Property, Times) ->
     case proper:quickcheck(Property, [{numtests, Times}, long_result, quiet, {on_output, fun ct:log/2}]) of

@@ -215,10 +215,12 @@ long(Size) ->
     Message = <<Front/binary, (byte_size(All)):16, All/binary>>,
     <<1, (byte_size(Message)):24, Message/binary>>.
 
-in_records(Message, Size) ->
+in_records(Message, Size) -> iolist_to_binary(records(Message, Size)).
+
+records(Message, Size) ->
     case Message of
-        <<Piece:Size/binary, Rest/binary>> when Rest =/= <<>> -> <<22, 3, 1, Size:16, Piece/binary, (in_records(Rest, Size))/binary>>;
-        _ -> <<22, 3, 1, (byte_size(Message)):16, Message/binary>>
+        <<Piece:Size/binary, Rest/binary>> when Rest =/= <<>> -> [<<22, 3, 1, Size:16, Piece/binary>> | records(Rest, Size)];
+        _ -> [<<22, 3, 1, (byte_size(Message)):16, Message/binary>>]
     end.
 
 extensions_size(<<3, 3, _:32/binary, 0, Ciphers:16, _:Ciphers/binary, 1, 0, Size:16, _/binary>>) -> Size.

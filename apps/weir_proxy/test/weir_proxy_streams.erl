@@ -69,7 +69,7 @@ block(Seed) ->
 %% @doc A server that takes its part in each plan. Returns its address.
 start_server() ->
     Self = self(),
-    Pid = spawn(fun() ->
+    Pid = spawn_link(fun() ->
         {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}, {exit_on_close, false}, {nodelay, true}]),
         {ok, Port} = inet:port(Listen),
         Self ! {self(), Port},
@@ -77,7 +77,9 @@ start_server() ->
     end),
     receive {Pid, Port} -> {Pid, iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)])} end.
 
-stop_server({Pid, _}) -> exit(Pid, kill).
+stop_server({Pid, _}) ->
+    true = unlink(Pid),
+    exit(Pid, kill).
 
 accept(Listen, Tester) ->
     {ok, Socket} = gen_tcp:accept(Listen),

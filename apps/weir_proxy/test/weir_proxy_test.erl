@@ -6,6 +6,7 @@
 -export([begin_suite/2, end_suite/1, end_case/0]).
 -export([start/2, start/3, proxy/1, proxy/2, proxy/3, change/1, port/0, state/1, numbers/0, queued/0, path/1]).
 -export([wait_for_sessions/1, wait_for_state/2, wait_for_queue/1, wait_for_more/2]).
+-export([with_all_that_it_spawns/2]).
 -export([busy_server/0, busy_address/1, refuse/1, connect/1, name/1, echo/2, until/2]).
 
 -import(weir_test_wait, [patience/0]).
@@ -90,6 +91,16 @@ path(Name) ->
     iolist_to_binary(Path).
 
 directory() -> "/tmp/weir-proxy-" ++ os:getpid().
+
+%% Calls the function, and returns when all processes have ended that a process has spawned meanwhile.
+with_all_that_it_spawns(Pid, Function) ->
+    1 = erlang:trace(Pid, true, [procs]),
+    _ = Function(),
+    1 = erlang:trace(Pid, false, [procs]),
+    Delivered = erlang:trace_delivered(Pid),
+    receive {trace_delivered, Pid, Delivered} -> ok end,
+    _ = [weir_test_wait:wait_for_end(Spawned) || {trace, By, spawn, Spawned, _} <- weir_test_wait:messages(), By =:= Pid],
+    ok.
 
 %% A server whose kernel answers no more, while the caller lives.
 busy_server() ->
