@@ -30,7 +30,7 @@ on_node(Suite, Case, Command, Arguments) ->
 run_case(Suite, Case) ->
     Config = weir_test_peer:init_case(weir_test_peer:init_group(weir, [])),
     %% The case may use up the descriptors by which it would be loaded.
-    {module, _} = code:ensure_loaded(weir_test_wait),
+    ok = code:ensure_modules_loaded([weir_test_wait, weir_test_process]),
     _ = Suite:Case(Config),
     weir_test_peer:end_case(Config).
 

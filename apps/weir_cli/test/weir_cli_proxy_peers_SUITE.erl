@@ -35,7 +35,7 @@ both_pass(Config) ->
     Ran = some_at_a_time(fun({Case, Peer, Macros}) -> {{Case, Peer}, run(Case, Macros, Config)} end, Runs),
     Results = [{Case, [{Peer, proplists:get_value({Case, Peer}, Ran)} || {Peer, _} <- Peers]} || Case <- Cases],
     Table = table(Results),
-    ct:pal("~ts", [Table]),
+    ct:log("~ts", [Table]),
     case os:getenv("WEIR_WRITE_RESULTS") of
         "1" -> ok = file:write_file(results_file(Config), Table);
         _ -> ok

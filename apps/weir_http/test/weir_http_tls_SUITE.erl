@@ -69,7 +69,7 @@ run_parallel(Suite, Cases, Config) ->
     ?assertEqual([], lists:append([ended(Each) || Each <- Started])).
 
 started(Suite, Case, Config) ->
-    ct:pal("~p:~p", [Suite, Case]),
+    ct:log("~p:~p", [Suite, Case]),
     {_, Monitor} = spawn_monitor(fun() ->
         ok = weir_http_client:with_tls(),
         CaseConfig =

@@ -127,9 +127,12 @@ wait_for_subscribers(Port, Channel, Count) ->
     ?waitEqual(Count, subscribers(request(Port, <<"GET">>, ["/pub/", Channel], []))),
     ok.
 
-%% A channel that nobody uses may be gone.
+%% A channel without users may be gone.
 subscribers({404, _, _}) ->
     0;
+%% Its shard has been killed and is not back.
+subscribers({503, _, _}) ->
+    unavailable;
 subscribers({200, _, Body}) ->
     {match, [Count]} = re:run(Body, "active subscribers: ([0-9]+)", [{capture, all_but_first, binary}]),
     binary_to_integer(Count).

@@ -45,9 +45,11 @@ read(Ask, Sources) -> read(Ask, Sources, #{weir => none}).
 %% @doc A reading after another one.
 -spec read(weir_scope_facts:ask(), sources(), Before :: reading()) -> reading().
 read(Ask, #{schedulers := Schedulers, memory := Memory, machine := Machine}, #{weir := Engine}) ->
+    Ns = Ask(erlang, monotonic_time, [nanosecond]),
     #{
-        ns => Ask(erlang, monotonic_time, [nanosecond]),
-        at => Ask(erlang, system_time, [millisecond]),
+        ns => Ns,
+        %% The same moment. Asked for by itself it would be later, and more so the farther and busier the node is.
+        at => (Ns + Ask(erlang, time_offset, [nanosecond])) div 1_000_000,
         node => Ask(erlang, node, []),
         schedulers => weir_scope_schedulers:read(Ask, Schedulers),
         activity => weir_scope_activity:read(Ask),
