@@ -125,7 +125,7 @@ top(#view{visit = Visit}, What, Options) ->
             Error
     end.
 
-%% @doc What the VM's threads do for so many milliseconds, 60,000 at most: see {@link weir_scope_sampler:microstates/2}. Meanwhile
+%% @doc What the VM's threads do for so many milliseconds, 60,000 at most: see {@link weir_scope_sampler:microstates/3}. Meanwhile
 %% the VM counts it, which costs it a few percent.
 -spec microstates(view(), 1..60_000) -> {ok, weir_scope_sampler:microstates()} | {error, reason()}.
 microstates(#view{sampler = Sampler} = View, Milliseconds) when is_integer(Milliseconds), Milliseconds >= 1, Milliseconds =< 60_000 ->
