@@ -26,6 +26,8 @@ node(Arguments, Options) ->
     {ok, Peer, Node} = peer:start(maps:merge(
         #{
             name => peer:random_name(), wait_boot => weir_test_wait:patience(), host => "127.0.0.1", longnames => true, connection => standard_io,
+            %% What the node has is known, whatever the tests were started with.
+            env => [{Flags, ""} || Flags <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
             args => ["-setcookie", atom_to_list(erlang:get_cookie()) | Arguments]
         },
         Options
