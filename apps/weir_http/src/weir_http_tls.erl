@@ -20,8 +20,8 @@
 %% Bytes that are read at once. Of a client that is not read ssl takes a hundred times as much.
 -define(BUFFER, 4096).
 
-%% Bytes of a response that a client has to take within `send_timeout'.
--define(PIECE, 65536).
+%% Bytes of a response that a client has to take within `send_timeout': a record of TLS.
+-define(PIECE, 16384).
 
 -record(tls, {
     socket :: weir_http_socket:socket(),
