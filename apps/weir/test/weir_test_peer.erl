@@ -98,11 +98,12 @@ acquire_pollsets() ->
         Self ! {acquired, self()},
         receive stop -> ok end
     end,
-    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, 16)],
+    %% A listener has a reactor for each scheduler, and those that die have successors before their pollsets are free.
+    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, max(16, 4 * erlang:system_info(schedulers)))],
     [receive {acquired, Pid} -> ok end || {Pid, _} <- Holders],
     [Pid ! stop || {Pid, _} <- Holders],
     [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Holders],
-    ok.
+    weir_test_wait:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
 -spec init_case(config()) -> config().
 init_case(Config) ->
