@@ -9,17 +9,17 @@
 #[inline(always)]
 pub fn between() {
     #[cfg(feature = "chaos")]
-    chaos::hold_up(&chaos::BETWEEN);
+    odds::hold_up(&odds::BETWEEN);
 }
 
 /// Before a lock and after an unlock.
 #[cfg(feature = "chaos")]
 pub fn at_lock() {
-    chaos::hold_up(&chaos::AT_LOCK);
+    odds::hold_up(&odds::AT_LOCK);
 }
 
 #[cfg(feature = "chaos")]
-mod chaos {
+mod odds {
     use std::cell::Cell;
     use std::hash::{DefaultHasher, Hash, Hasher};
     use std::sync::OnceLock;
