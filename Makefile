@@ -41,10 +41,11 @@ bench: build ## every scenario, into bench/results, in an hour; BENCH="--only se
 bench-quick: ## the most telling part of the bench, in five minutes
 	@$(MAKE) --no-print-directory bench BENCH="--only quick --quick"
 
-soak: build ## ten minutes of random mixtures, every byte checked; 100,000 connections; the load generator beside wrk
+soak: build ## random mixtures, every byte checked; 100,000 connections; the load generator beside wrk; half an hour of the chaos build
 	@scripts/setup test soak
 	rebar3 ct --dir apps/weir/soak,apps/weir_load/soak,apps/weir_http/soak,apps/weir_proxy/soak,apps/weir_pubsub/soak
 	rebar3 ct --suite compatibility/test/weir_http_clients_SUITE --case go_net_http
+	scripts/chaos
 
 conformance: build ## OTP's own TCP suites on stock and on Weir (OTP=27 or 29: in a root with that OTP), and Autobahn's cases
 	@scripts/setup build conformance

@@ -2,15 +2,17 @@
 -module(weir_test_plan).
 
 -export([parts/2]).
+-export([chaos/2]).
 -export([modules/1]).
 
 -export_type([part/0, wanted/0]).
 
 %% A part is run by one worker. `units' are modules of EUnit, `suites' are suites of Common Test in one directory of compiled
-%% tests, `cargo' is a Rust crate.
+%% tests, `cargo' is a Rust crate. With `chaos' it runs on the chaos build in that directory, with that seed.
 -type part() ::
     #{kind := units, name := string(), modules := [module()]}
-    | #{kind := suites, name := string(), directory := file:filename(), suites := [module()], group => atom(), testcase => atom()}
+    | #{kind := suites, name := string(), directory := file:filename(), suites := [module()], group => atom(), testcase => atom(),
+        chaos => {file:filename(), Seed :: pos_integer()}}
     | #{kind := cargo, name := string(), crate := file:filename()}.
 %% What was asked for: all, or less.
 -type wanted() :: #{application => string(), suite => string(), group => atom(), testcase => atom()}.
@@ -28,6 +30,16 @@ parts(Lib, Wanted) ->
         [] -> error({nothing_to_run, Wanted});
         Parts -> units_together(Parts)
     end.
+
+%% @doc The scenarios of the tree once more, for the chaos build in the directory `Chaos': those suites that do random things and
+%% see to what must hold whatever happens.
+-spec chaos(file:filename(), file:filename()) -> [part()].
+chaos(Lib, Chaos) ->
+    [
+        #{kind => suites, name => Name ++ "-chaos", directory => filename:join([Lib, Name, "test"]), suites => Suites,
+            chaos => {Chaos, rand:uniform(1000000)}}
+     || {Name, Source, _} <- applications(Lib), Suites <- [sources(Source, "_scenario_SUITE", #{})], Suites =/= []
+    ].
 
 %% @doc The modules of tests in these parts, and the crates: each must have had a result when all have run.
 -spec modules([part()]) -> [module()].

@@ -37,8 +37,8 @@
 -define(LOOK, 5_000).
 
 %% @doc Runs what the arguments of the command line name and halts, with 0 if all has passed: `lib=DIRECTORY' where rebar3 has compiled
-%% the applications, `logs=DIRECTORY', `app=NAME', `suite=MODULE', `group=NAME', `case=NAME', `workers=NUMBER', and `cargo=CRATE' for
-%% each Rust crate. Returns at once.
+%% the applications, `logs=DIRECTORY', `app=NAME', `suite=MODULE', `group=NAME', `case=NAME', `workers=NUMBER', `cargo=CRATE' for
+%% each Rust crate, and `chaos=DIRECTORY' where the chaos build is, for the scenarios to run on it too. Returns at once.
 -spec main() -> ok.
 main() ->
     ok = io:setopts(standard_io, [{encoding, unicode}]),
@@ -65,7 +65,8 @@ run(Options) ->
     Lib = filename:absname(proplists:get_value(lib, Options)),
     Logs = filename:absname(proplists:get_value(logs, Options)),
     Wanted = wanted(Options),
-    Parts = crates(Options) ++ weir_test_plan:parts(Lib, Wanted),
+    Chaos = [Part || {chaos, Directory} <- Options, Part <- weir_test_plan:chaos(Lib, filename:absname(Directory))],
+    Parts = crates(Options) ++ weir_test_plan:parts(Lib, Wanted) ++ Chaos,
     {ok, Listen} = gen_tcp:listen(0, [binary, {packet, 4}, {ip, {127, 0, 0, 1}}, {active, true}, {nodelay, true}]),
     Run = #run{
         id = lists:concat([os:getpid(), "-", erlang:system_time()]),
@@ -131,16 +132,31 @@ start({Number, #{name := Name} = Part}, #run{id = Id, logs = Logs, listen = List
     ok = filelib:ensure_dir(File),
     {ok, Log} = file:open(File, [write, raw, delayed_write]),
     Port = open_port({spawn_executable, filename:join([code:root_dir(), "bin", "erl"])}, [
-        {args, arguments(Number, Listen)}, {env, [{"WEIR_TEST_RUN", mark(Id, Number)}]}, stderr_to_stdout, exit_status, binary
+        {args, arguments(Number, Part, Listen)}, {env, [{"WEIR_TEST_RUN", mark(Id, Number)} | environment(Part)]},
+        stderr_to_stdout, exit_status, binary
     ]),
     {os_pid, OsPid} = erlang:port_info(Port, os_pid),
     #worker{number = Number, part = Part, port = Port, log = Log, os_pid = OsPid, heard = now_ms()}.
 
-arguments(Number, Listen) ->
+arguments(Number, Part, Listen) ->
     {ok, Port} = inet:port(Listen),
     Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
-    ["-noinput", "-pa" | Paths] ++
+    flags(Part) ++
+        ["-noinput", "-pa" | paths(Paths, Part)] ++
         ["-s", "weir_test_worker", "main", "-extra", integer_to_list(Port), integer_to_list(Number)].
+
+%% More schedulers than processors: threads of the chaos build are held up, and others run.
+flags(#{chaos := _}) -> ["+S", "8:8"];
+flags(_Part) -> [].
+
+%% The chaos build of `weir' stands in the place of the other.
+paths(Paths, #{chaos := {Directory, _Seed}}) ->
+    [filename:join([Directory, "weir", "ebin"]) | [Path || Path <- Paths, not lists:suffix("/lib/weir/ebin", Path)]];
+paths(Paths, _Part) ->
+    Paths.
+
+environment(#{chaos := {_Directory, Seed}}) -> [{"WEIR_CHAOS", integer_to_list(Seed)}];
+environment(_Part) -> [].
 
 mark(Id, Number) -> lists:concat([Id, "-", Number]).
 
@@ -183,12 +199,12 @@ event({planned, Count}, #worker{planned = Planned} = Worker, Run) ->
     put_worker(Worker#worker{planned = Planned + Count}, Run);
 event({started, Suite, Groups, Name}, Worker, Run) ->
     put_worker(Worker#worker{running = {Suite, Groups, Name}}, Run);
-event({result, Suite, Groups, Name, Time, Outcome}, #worker{part = #{name := Part}} = Worker0, Run) ->
-    Result = #{part => Part, suite => Suite, groups => Groups, name => Name, time => Time, outcome => Outcome},
+event({result, Suite, Groups, Case, Time, Outcome}, #worker{part = #{name := Name} = Part} = Worker0, Run) ->
+    Result = #{part => Name, suite => Suite, groups => Groups, name => Case, time => Time, outcome => outcome(Outcome, Part)},
     Worker = next_suite(Suite, Worker0),
     put_worker(
         Worker#worker{
-            reported = Worker#worker.reported + counted(Name),
+            reported = Worker#worker.reported + counted(Case),
             results = [Result | Worker#worker.results]
         },
         add(Result, Run)
@@ -199,6 +215,10 @@ event(finished, #worker{connection = Connection} = Worker0, Run) ->
     Worker = next_suite(none, Worker0),
     ok = gen_tcp:close(Connection),
     put_worker(Worker#worker{finished = true}, Run).
+
+%% What failed on the chaos build may pass on any other.
+outcome({failed, Reason}, #{chaos := {_Directory, Seed}}) -> {failed, {{'WEIR_CHAOS', Seed}, Reason}};
+outcome(Outcome, _Part) -> Outcome.
 
 %% Common Test does not plan its configuration functions.
 counted(Name) when Name =:= init_per_suite; Name =:= end_per_suite; Name =:= init_per_group; Name =:= end_per_group -> 0;

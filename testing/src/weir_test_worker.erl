@@ -13,6 +13,7 @@ main() ->
 work() ->
     [Port, Number] = [list_to_integer(Argument) || Argument <- init:get_plain_arguments()],
     {Part, Logs} = weir_test_connection:open(Port, Number),
+    ok = weir_test_chaos:start(),
     try
         run(Part, Logs)
     catch

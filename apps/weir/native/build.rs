@@ -22,7 +22,7 @@ fn main() {
     fs::read_to_string("Cargo.lock").unwrap_or_default().hash(&mut hasher);
     let compiler = Command::new(env::var_os("RUSTC").expect("cargo says which")).arg("-vV").output();
     compiler.expect("the compiler runs").stdout.hash(&mut hasher);
-    for flag in ["TARGET", "PROFILE"] {
+    for flag in ["TARGET", "PROFILE", "CARGO_FEATURE_CHAOS"] {
         env::var(flag).unwrap_or_default().hash(&mut hasher);
     }
     // Where the source lies is no matter of types, and would make another library in each directory.

@@ -17,6 +17,8 @@ start_node(Command, Arguments) ->
         connection => standard_io,
         wait_boot => weir_test_wait:patience(),
         exec => {"/bin/sh", ["-c", Command ++ " exec \"$0\" \"$@\"", erl()]},
+        %% It has the schedulers that the case asks for, not those of the run.
+        env => [{"ERL_FLAGS", ""}],
         args => Arguments ++ ["-pa" | paths()]
     }),
     Peer.
@@ -59,7 +61,7 @@ start_vm(Suite, Arguments, Function, Values) ->
     All = ["-noshell", "-pa" | paths()] ++ Arguments ++ ["-eval", Call],
     %% A VM without a shell does not see the end of its standard input.
     Leashed = ["-c", "exec setpriv --pdeathsig KILL \"$0\" \"$@\"", erl() | All],
-    open_port({spawn_executable, "/bin/sh"}, [exit_status, stderr_to_stdout, binary, {args, Leashed}]).
+    open_port({spawn_executable, "/bin/sh"}, [exit_status, stderr_to_stdout, binary, {env, [{"ERL_FLAGS", false}]}, {args, Leashed}]).
 
 %% Waits for its end, and returns what it has said.
 -spec ended(port(), timeout()) -> binary().

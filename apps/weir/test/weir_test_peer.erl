@@ -98,16 +98,17 @@ acquire_pollsets() ->
         Self ! {acquired, self()},
         receive stop -> ok end
     end,
-    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, 16)],
+    %% A listener has a reactor for each scheduler, and those that die have successors before their pollsets are free.
+    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, max(16, 4 * erlang:system_info(schedulers)))],
     [receive {acquired, Pid} -> ok end || {Pid, _} <- Holders],
     [Pid ! stop || {Pid, _} <- Holders],
     [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Holders],
-    ok.
+    weir_test_wait:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
 -spec init_case(config()) -> config().
 init_case(Config) ->
     put(?MODULE, []),
-    [{descriptors, descriptors()}, {sockets, weir_sockets(Config)} | Config].
+    [{descriptors, descriptors()}, {opened, opened()}, {sockets, weir_sockets(Config)} | Config].
 
 %% Closes what the case has left open and fails it if a descriptor or a socket
 %% of Weir survives. Peers are reset first, so that no close waits for output
@@ -135,7 +136,7 @@ end_case(Config) ->
         false ->
             {fail,
                 {left_behind,
-                    {descriptors, proplists:get_value(descriptors, Config), descriptors()},
+                    {descriptors, proplists:get_value(descriptors, Config), descriptors(), opened() -- proplists:get_value(opened, Config)},
                     {sockets, proplists:get_value(sockets, Config), weir_sockets(Config)},
                     {counted_sockets, counted_sockets(Config)}}}
     end.
@@ -161,6 +162,11 @@ counted_sockets(Config) ->
 descriptors() ->
     {ok, Names} = file:list_dir("/proc/self/fd"),
     length(Names).
+
+%% Each descriptor, and what it is of.
+opened() ->
+    {ok, Names} = file:list_dir("/proc/self/fd"),
+    [{Name, file:read_link_all("/proc/self/fd/" ++ Name)} || Name <- Names].
 
 %% Sockets --------------------------------------------------------------------
 

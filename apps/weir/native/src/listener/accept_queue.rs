@@ -1,7 +1,6 @@
 //! Where connections wait for a process: the accept queues of a listener.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustler::{Env, LocalPid};
@@ -10,6 +9,7 @@ use crate::listener::permit::Arrival;
 use crate::listener::{Listener, lock};
 use crate::pollset;
 use crate::term::atoms;
+use crate::value::sync::Mutex;
 
 /// Descriptors that wait in one queue at most; those beyond wait in the backlog.
 pub const MAX_WAITING: usize = 1024;

@@ -14,7 +14,7 @@ pub mod permit;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -31,6 +31,7 @@ use crate::value::counters::add;
 use crate::value::handle::{Handle, Target};
 use crate::value::latency::Latency;
 use crate::value::options::Options;
+use crate::value::sync::{Mutex, MutexGuard};
 
 /// What a listener is made with, and what may change later.
 pub struct Settings {

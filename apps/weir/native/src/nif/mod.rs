@@ -27,8 +27,6 @@ mod schedules;
 mod sendfile;
 mod traffic;
 
-use std::sync::MutexGuard;
-
 use rustix::io::Errno;
 use rustler::{Decoder, Encoder, Env, Error, NifResult, Term};
 
@@ -39,6 +37,7 @@ use crate::term::atoms;
 use crate::term::errno;
 use crate::value::handle::Handle;
 use crate::value::slots::Lookup;
+use crate::value::sync::MutexGuard;
 
 /// The number of a pollset that there is.
 struct PollsetIndex(u16);

@@ -24,6 +24,7 @@ use crate::reactor::Batch;
 use crate::relay;
 use crate::socket::table;
 use crate::term::atoms;
+use crate::value::chaos;
 use crate::value::counters::{Tally, add};
 use crate::value::handle::Target;
 use crate::value::ready::Taken;
@@ -97,6 +98,7 @@ fn poll_into<'a>(
     // Where the list alone takes the whole time, some come from the kernel nevertheless: it may be a socket's only chance.
     let room = limit.saturating_sub(list.len()).max(FEWEST_EVENTS);
     let events = pollset.epoll.take(&mut space[..room]);
+    chaos::between();
     let Served { count, bulk, gather } = serve(env, index, (list, events), now, work, batch);
     let end = if count == 0 { now } else { Instant::now() };
     pollset.polled(end, gather);

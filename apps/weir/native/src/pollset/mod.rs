@@ -7,8 +7,8 @@
 pub mod private;
 pub mod sleeper;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use rustler::{Env, LocalPid};
@@ -21,6 +21,7 @@ use crate::term::resource::ResourceArc;
 use crate::value::counters::{Counters, add};
 use crate::value::ready::{Ready, Taken};
 use crate::value::shared::Shared;
+use crate::value::sync::Mutex;
 
 /// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
 pub const SCHEDULERS: usize = 1025;

@@ -1,9 +1,9 @@
 //! Pollsets of processes that poll for themselves: reactors, and pollers that were given one of their own.
 
 use std::ffi::CStr;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU16, AtomicUsize};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustler::{Env, Monitor};
@@ -12,6 +12,7 @@ use crate::pollset::{Pollset, SCHEDULERS, get, make};
 use crate::term::atoms;
 use crate::term::resource::{Kind, Resource, ResourceArc};
 use crate::value::shared::Shared;
+use crate::value::sync::Mutex;
 
 /// Pollsets of processes that poll for themselves are numbered from there on.
 pub const PRIVATE: usize = 1024;

@@ -14,7 +14,7 @@ pub mod start;
 mod statistics;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
@@ -36,7 +36,7 @@ use crate::value::handle::{Handle, SLOTS, Side, Target};
 use crate::value::latency::Latency;
 use crate::value::shared::Shared;
 use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
-use crate::value::sync::Mutex;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::work::Work;
 
 const CHUNK: usize = 1024;

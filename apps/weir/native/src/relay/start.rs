@@ -1,7 +1,6 @@
 //! How relays begin.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::MutexGuard;
 
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
@@ -21,6 +20,7 @@ use crate::term::resource::ResourceArc;
 use crate::value::counters::Tally;
 use crate::value::handle::{Handle, Side, Target};
 use crate::value::slots::Occupant;
+use crate::value::sync::MutexGuard;
 use crate::value::work::Work;
 use crate::verb::connect;
 use crate::verb::lifecycle::moving::Surrendered;

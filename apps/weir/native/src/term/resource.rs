@@ -10,8 +10,8 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use rustler::sys::{
     self, ErlNifEnv, ErlNifMonitor, ErlNifPid, ErlNifResourceDown, ErlNifResourceDtor, ErlNifResourceFlags,
@@ -20,6 +20,7 @@ use rustler::sys::{
 use rustler::{Binary, Decoder, Encoder, Env, Error, LocalPid, Monitor, NifResult, Term};
 
 use crate::value::shared::Shared;
+use crate::value::sync::Mutex;
 
 /// What can be such an object.
 pub trait Resource: Sized + Send + Sync + 'static {

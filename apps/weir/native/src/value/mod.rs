@@ -6,6 +6,7 @@
 
 pub mod active;
 pub mod admission;
+pub mod chaos;
 pub mod counters;
 pub mod division;
 pub mod handle;

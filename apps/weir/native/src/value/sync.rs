@@ -1,8 +1,13 @@
-//! The locks of what several schedulers share: [`ready`](super::ready) and [`slots`](crate::value::slots) take them from here, so
-//! that `concurrency/` can give them loom's instead and try every interleaving of the same code.
+//! The locks of what several schedulers share. They are the standard library's; [`chaos`](super::chaos) holds threads up at them,
+//! and `concurrency/` has loom's in their place, so that the modules that it includes are tried in every interleaving.
 
-pub use std::sync::{Mutex, MutexGuard};
 use std::sync::{PoisonError, TryLockError};
+
+#[cfg(not(feature = "chaos"))]
+pub use std::sync::{Mutex, MutexGuard};
+
+#[cfg(feature = "chaos")]
+pub use self::held_up::{Mutex, MutexGuard};
 
 /// Takes a lock; `waits` is called before if somebody else has it. A panic while it was held has been reported to its caller as
 /// an exception; what it guards is whole enough to go on with, or to be closed.
@@ -13,6 +18,74 @@ pub fn lock<T>(mutex: &Mutex<T>, waits: impl FnOnce()) -> MutexGuard<'_, T> {
         Err(TryLockError::WouldBlock) => {
             waits();
             mutex.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}
+
+/// The standard library's lock, at which threads are held up.
+#[cfg(feature = "chaos")]
+mod held_up {
+    use std::mem::ManuallyDrop;
+    use std::ops::{Deref, DerefMut};
+    use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+
+    use super::super::chaos;
+
+    #[derive(Default)]
+    pub struct Mutex<T>(std::sync::Mutex<T>);
+
+    pub struct MutexGuard<'a, T>(ManuallyDrop<std::sync::MutexGuard<'a, T>>);
+
+    impl<T> Mutex<T> {
+        pub const fn new(value: T) -> Mutex<T> {
+            Mutex(std::sync::Mutex::new(value))
+        }
+
+        pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+            chaos::at_lock();
+            match self.0.lock() {
+                Ok(guard) => Ok(MutexGuard::new(guard)),
+                Err(poisoned) => Err(PoisonError::new(MutexGuard::new(poisoned.into_inner()))),
+            }
+        }
+
+        pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+            chaos::at_lock();
+            match self.0.try_lock() {
+                Ok(guard) => Ok(MutexGuard::new(guard)),
+                Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+                Err(TryLockError::Poisoned(poisoned)) => {
+                    Err(TryLockError::Poisoned(PoisonError::new(MutexGuard::new(poisoned.into_inner()))))
+                }
+            }
+        }
+    }
+
+    impl<'a, T> MutexGuard<'a, T> {
+        fn new(guard: std::sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            MutexGuard(ManuallyDrop::new(guard))
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.0
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.0
+        }
+    }
+
+    impl<T> Drop for MutexGuard<'_, T> {
+        fn drop(&mut self) {
+            // SAFETY: the guard is dropped here and nowhere else, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+            chaos::at_lock();
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::socket::{Acceptor, Listening, Socket, State, Waiter};
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::admission::Address;
+use crate::value::chaos;
 use crate::value::counters::add;
 use crate::value::handle::Handle;
 use crate::value::options::Options;
@@ -274,6 +275,7 @@ pub fn take_arrival(
     let Some(arrival) = listener.pop(env, queue) else {
         return Ok(None);
     };
+    chaos::between();
     let (Some(template), Some(mut accepted)) = (listener.template(), table::allocate()) else {
         listener.discard(env, arrival);
         return Err(Errno::MFILE);

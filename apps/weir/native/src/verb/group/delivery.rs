@@ -13,6 +13,7 @@ use crate::socket::{Ended, Output, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::held::Held;
 use crate::term::message::{Message, Rest};
+use crate::value::chaos;
 use crate::value::counters::Tally;
 use crate::value::handle::Handle;
 use crate::value::work::Work;
@@ -49,6 +50,7 @@ pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut 
         division.serving = next.is_some();
         division.scheduled = next.is_some();
         drop(group);
+        chaos::between();
         tell(env, handle, finished.drain(..));
         let Some(broadcast) = next else { return false };
         for (at, &member) in slice.iter().enumerate() {

@@ -7,7 +7,7 @@
 pub mod broadcast;
 pub mod delivery;
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use rustler::{Encoder, Env, LocalPid, Term};
 
@@ -22,7 +22,7 @@ use crate::value::handle::{Handle, Target};
 use crate::value::membership::Membership;
 use crate::value::shared::Shared;
 use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
-use crate::value::sync::Mutex;
+use crate::value::sync::{Mutex, MutexGuard};
 
 /// Groups that there can be.
 const GROUPS: usize = 65_536;

@@ -12,6 +12,7 @@ use crate::socket::{Ended, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::held::Held;
 use crate::value::active::Active;
+use crate::value::chaos;
 use crate::value::input_buffer::InputBuffer;
 use crate::value::options::Linger;
 use crate::value::send_queue::SendQueue;
@@ -78,6 +79,7 @@ impl Socket {
     pub fn move_to(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
         let from = self.pollset;
         let moved = self.relocate(env, target);
+        chaos::between();
         if self.pollset != from && !self.groups.is_empty() {
             delivery::moved(env, self, from);
         }

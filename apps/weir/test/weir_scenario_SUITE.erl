@@ -1,0 +1,42 @@
+%% Random operations side by side, and what must hold whatever happens: every byte once and in order, every message once or a gap
+%% that is told, and nothing left at the end. Short here; `weir_scenario_soak_SUITE' goes on for as long as one likes.
+%%
+%% The seed is in the log and in the failure. What happens between the random numbers is up to the schedulers: WEIR_CHAOS widens
+%% the gaps.
+-module(weir_scenario_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-include("engine_suite.hrl").
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() -> [{group, alone}, {group, disturbed}].
+
+%% Those of the second group have pollers killed and schedulers taken offline beside them.
+groups() ->
+    Cases = [streams, groups],
+    [{alone, [], Cases}, {disturbed, [], Cases}].
+
+init_per_suite(Config) ->
+    ok = logger:add_primary_filter(?MODULE, {fun without_pollers/2, []}),
+    Config.
+
+end_per_suite(_Config) ->
+    logger:remove_primary_filter(?MODULE).
+
+%% Pollers die by the dozen here, and Weir says so each time.
+without_pollers(#{msg := {report, #{what := "a poller died" ++ _}}}, _) -> stop;
+without_pollers(_Event, _) -> ignore.
+
+streams(Config) -> scenario(Config, fun(Seed) -> weir_scenario_streams:run(Seed, 5) end).
+
+groups(Config) -> scenario(Config, fun(Seed) -> weir_scenario_groups:run(Seed, 5) end).
+
+scenario(Config, Run) ->
+    Seed = rand:uniform(1 bsl 30),
+    ct:log("seed ~b", [Seed]),
+    case proplists:get_value(name, proplists:get_value(tc_group_properties, Config)) of
+        alone -> Run(Seed);
+        disturbed -> weir_scenario:disturbed(Seed, fun() -> Run(Seed) end)
+    end.
