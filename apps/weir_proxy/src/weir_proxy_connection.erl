@@ -30,10 +30,6 @@
 %% IP_BIND_ADDRESS_NO_PORT of ip(7): a port is chosen when it is known for which server. A port taken by bind(2) would be taken for all.
 -define(PORT_AT_CONNECT, {raw, 0, 24, <<1:32/native>>}).
 
-%% How often it is looked for the successor of a backend's process, and how many times.
--define(SUCCESSOR_MS, 20).
--define(SUCCESSOR_TIMES, 500).
-
 %% Between two attempts at the same server.
 -define(RETRY_MS, 1000).
 
@@ -210,9 +206,10 @@ to_one_of(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{co
     ok = weir_proxy_pending:balanced(Proxy, Backend),
     try_servers(Way, Backend, Key, Retries, []).
 
-try_servers(Way, Backend, Key, Retries, Tried) ->
-    case place(Way, Backend, Key, Tried) of
-        {ok, Server, Placed} ->
+try_servers(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend, Key, Retries, Tried) ->
+    case weir_proxy_place:take(Proxy, Backend, Key, Tried) of
+        {ok, Server, Waited} ->
+            Placed = waited(Waited, Way),
             %% Connections that came together go to their servers one right after the other: to wake a process that waits for a packet costs
             %% the sender more than the packet, and a server that is still at work with the one before need not be woken.
             true = erlang:yield(),
@@ -233,10 +230,12 @@ try_servers(Way, Backend, Key, Retries, Tried) ->
         none ->
             {failed, none, Way};
         {another, Waited} ->
-            balance_again(Waited);
-        {failed, _, _} = Failed ->
-            Failed
+            balance_again(waited(Waited, Way));
+        {error, Why, Waited} ->
+            {failed, Why, waited(Waited, Way)}
     end.
+
+waited(Milliseconds, Way = #way{queued = Before}) -> Way#way{queued = Before + Milliseconds}.
 
 %% The client has left already, or nothing is left for a relay. Anything else is a fault of the proxy, and should not look as if the client had left.
 unrelayed({Client, _}, #way{client = Client}) ->
@@ -273,70 +272,6 @@ go_on(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{name =
 
 pause(#backend{config = #{connect_timeout := Timeout}}) ->
     timer:sleep(min(?RETRY_MS, Timeout)).
-
-%% A place at a server, with those behind that have waited longer.
-place(Way, Backend = #backend{numbers = Numbers}, Key, Tried) ->
-    case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso Tried =:= [] of
-        false -> take_known(Way, Backend, Key, Tried);
-        true -> wait(Way, Backend, Key)
-    end.
-
-%% The server that the client had, if that takes one more.
-take_known(Way, Backend = #backend{numbers = Numbers, balancer = Balancer, config = #{stick := Expire}}, Key, []) when Expire =/= off ->
-    Found =
-        case weir_proxy_sticks:server(Numbers, Key, erlang:monotonic_time(millisecond)) of
-            {ok, Name} -> weir_proxy_balancer:find(Balancer, Name);
-            none -> none
-        end,
-    case Found of
-        {ok, Server = #server{numbers = Places, max_connections = Most}} ->
-            case weir_proxy_numbers:take(Places, Most) of
-                true -> placed(Server, Way);
-                false -> take(Way, Backend, Key, [])
-            end;
-        none ->
-            take(Way, Backend, Key, [])
-    end;
-take_known(Way, Backend, Key, Tried) ->
-    take(Way, Backend, Key, Tried).
-
-take(Way, Backend = #backend{balancer = Balancer}, Key, Tried) ->
-    case weir_proxy_balancer:take(Balancer, Key, Tried) of
-        {ok, Server} -> placed(Server, Way);
-        full -> wait(Way, Backend, Key);
-        none -> none
-    end.
-
-placed(Server = #server{numbers = Numbers}, Way) ->
-    true = weir_proxy_pending:placed(self(), Numbers),
-    {ok, Server, Way}.
-
-wait(Way = #way{queued = Before}, Backend = #backend{process = Process}, Key) ->
-    Start = erlang:monotonic_time(millisecond),
-    Result = weir_proxy_backend:wait(Process, Key),
-    Waited = Way#way{queued = Before + erlang:monotonic_time(millisecond) - Start},
-    case Result of
-        {ok, Server} -> {ok, Server, Waited};
-        {error, ended} -> wait_on(Waited, Backend, Key, ?SUCCESSOR_TIMES);
-        {error, Why} -> {failed, Why, Waited}
-    end.
-
-%% At the end of the queue of its successor, which may take its time on a busy machine.
-wait_on(Way = #way{frontend = #frontend{proxy = Proxy}}, #backend{name = Name, process = Process, numbers = Numbers} = Before, Key, Left) ->
-    case weir_proxy_memory:backend(Proxy, Name) of
-        #backend{process = Process} when Left =:= 0 ->
-            {failed, no_backend, Way};
-        #backend{process = Process} ->
-            timer:sleep(?SUCCESSOR_MS),
-            wait_on(Way, Before, Key, Left - 1);
-        Successor = #backend{numbers = Numbers} ->
-            %% It may have died behind giving a place and before telling of it.
-            ok = weir_proxy_pending:displaced(),
-            wait(Way, Successor, Key);
-        %% It was removed, and may be there again since.
-        _Another ->
-            {another, Way}
-    end.
 
 %%% The server, and the relay.
 
