@@ -331,15 +331,21 @@ refused(#server{name = Name, numbers = Numbers}, #backend{process = Process, con
 
 began(Way, Backend, {Server, Key}, Took, Relay, Keeper) ->
     ok = weir_proxy_numbers:clear(Server#server.numbers, failures),
-    ok = stick(Backend, Key, Server),
+    ok = stick(Way, Backend, Key, Server),
     weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper)).
 
 measured(#server{latency = none}, Options) -> Options;
 measured(#server{latency = Latency}, Options) -> Options#{latency => Latency}.
 
-stick(#backend{config = #{stick := off}}, _Key, _Server) -> ok;
-stick(#backend{numbers = Numbers, config = #{stick := Expire}}, Key, #server{name = Name}) ->
-    weir_proxy_sticks:remember(Numbers, Key, Name, erlang:monotonic_time(millisecond) + Expire).
+stick(_Way, #backend{config = #{stick := off}}, _Key, _Server) ->
+    ok;
+stick(#way{frontend = #frontend{proxy = Proxy}}, #backend{name = Name, numbers = Numbers, config = #{stick := Expire}}, Key, Server) ->
+    ok = weir_proxy_sticks:remember(Numbers, Key, Server#server.name, erlang:monotonic_time(millisecond) + Expire),
+    case weir_proxy_memory:backend(Proxy, Name) of
+        #backend{numbers = Numbers} -> ok;
+        %% It was removed, perhaps just before: what it had was forgotten then, and nobody would look for this.
+        _ -> weir_proxy_sticks:forget(Numbers, all)
+    end.
 
 session(Way, Backend, Server, Took, Relay, Keeper) ->
     Frontend = Way#way.frontend,

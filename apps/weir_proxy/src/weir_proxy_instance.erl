@@ -291,11 +291,13 @@ stop_backend(Proxy, Backend) ->
     case weir_proxy_memory:backend(Proxy, Backend) of
         #backend{process = Pid, numbers = Numbers} ->
             ok = weir_proxy_sup:stop_child(weir_proxy_backends, Pid),
+            ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
+            %% Those that have waited go elsewhere. Its sessions go on, and would tell of the places that they leave.
+            ok = weir_proxy_numbers:clear(Numbers, queue_current),
             weir_proxy_sticks:forget(Numbers, all);
         undefined ->
             ok
     end,
-    ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
     weir_proxy_memory:forget({backend, Proxy, Backend}).
 
 %% What is as it was is left alone: a change should cost what it changes.

@@ -13,6 +13,7 @@
 -export([moved/1]).
 -export([relayed/1]).
 -export([ended/1]).
+-export([lost/1]).
 -export([relaying/0]).
 -export([remaining/1]).
 -export([killed/0]).
@@ -81,6 +82,18 @@ ended(Pid) ->
         [Row] -> give_back(Row);
         %% Done already.
         [] -> ok
+    end.
+
+%% @doc It was killed. False if it had ended, or its session has.
+-spec lost(pid()) -> boolean().
+lost(Pid) ->
+    case ets:take(?TABLE, Pid) of
+        [Row = {_, Frontend, _, _}] ->
+            _ = weir_proxy_numbers:add(Frontend, connection_errors, 1),
+            ok = give_back(Row),
+            true;
+        [] ->
+            false
     end.
 
 -spec give_back(row()) -> ok.

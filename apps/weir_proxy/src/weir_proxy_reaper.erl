@@ -1,5 +1,6 @@
 %% @private
-%% @doc Gives back what killed processes of connections counted for, by a look every second.
+%% @doc Gives back what killed processes of connections counted for, by a look every second. Their clients are counted among
+%% `connection_errors', and told in the log of the node together: who they were is not known any more.
 -module(weir_proxy_reaper).
 -behaviour(gen_server).
 
@@ -27,7 +28,7 @@ handle_cast(_Message, State) -> {noreply, State}.
 
 -spec handle_info(term(), []) -> {noreply, []}.
 handle_info(look, State) ->
-    lists:foreach(fun killed/1, weir_proxy_pending:killed()),
+    ok = report([Pid || Killed = {Pid, _} <- weir_proxy_pending:killed(), is_lost(Killed)]),
     look_later(),
     {noreply, State};
 handle_info(_Message, State) ->
@@ -37,15 +38,22 @@ look_later() ->
     _ = erlang:send_after(?LOOK_MS, self(), look),
     ok.
 
-killed({Pid, unplaced}) ->
-    weir_proxy_pending:ended(Pid);
-killed({Pid, placed}) ->
+report([]) ->
+    ok;
+report(Lost) ->
+    weir_reports:log(warning, #{what => "processes of connections were killed, and their clients have had no server", connections => length(Lost)}).
+
+%% False where its session goes on, or another process has given back what it counted for.
+is_lost({Pid, unplaced}) ->
+    weir_proxy_pending:lost(Pid);
+is_lost({Pid, placed}) ->
     case weir_proxy_sessions:is_of(Pid) of
         %% It was killed when its session had begun, which counts from there on.
         true ->
-            weir_proxy_pending:relayed(Pid);
+            ok = weir_proxy_pending:relayed(Pid),
+            false;
         %% One that had begun has ended, and its row is gone, too. A relay that is left is no session, and would count for nothing.
         false ->
             ok = weir_proxy_listeners:stop_relays(Pid),
-            weir_proxy_pending:ended(Pid)
+            weir_proxy_pending:lost(Pid)
     end.
