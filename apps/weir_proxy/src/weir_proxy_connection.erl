@@ -165,7 +165,9 @@ route_again(#way{is_asked = true}) ->
     unchanged;
 route_again(Way = #way{frontend = Before = #frontend{proxy = Proxy}, endpoint = Endpoint}) ->
     case weir_proxy_memory:entrance(Proxy, Endpoint) of
-        Same when Same =:= Before; Same =:= undefined ->
+        undefined ->
+            unchanged;
+        #frontend{version = Same} when Same =:= Before#frontend.version ->
             unchanged;
         Frontend = #frontend{numbers = Numbers} ->
             ok = weir_proxy_pending:moved(Numbers),

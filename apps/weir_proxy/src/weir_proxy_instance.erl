@@ -131,9 +131,20 @@ left(What = {leave, Endpoint}, State = #state{name = Name, listeners = Listeners
         _ ->
             State#state{leaving = maps:merge(Leaving, leave_later([What]))}
     end;
-left({withdraw, Frontend}, State = #state{name = Name}) ->
-    ok = weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)),
-    State.
+left(What = {withdraw, Frontend}, State = #state{name = Name, leaving = Leaving}) ->
+    case weir_proxy_memory:frontend(Name, Frontend) of
+        #frontend{numbers = Numbers} ->
+            case weir_proxy_pending:is_used(Numbers) of
+                true ->
+                    State#state{leaving = maps:merge(Leaving, leave_later([What]))};
+                false ->
+                    ok = weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)),
+                    ok = stop_others(Name, State#state.listeners, State#state.config),
+                    State
+            end;
+        undefined ->
+            State
+    end.
 
 report(Report) -> weir_reports:say(fun() -> weir_reports:log(error, Report) end).
 
@@ -212,8 +223,8 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             ],
             ok = publish(Name, other(Frontends, OldFrontends)),
             Kept = adjust(Wanted, Config, State),
-            lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name) -- maps:keys(Backends)),
             Listeners = maps:merge(Kept, Wanted),
+            ok = stop_others(Name, Listeners, Config),
             {ok, save(State#state{config = Config, listeners = Listeners, leaving = leaving(Listeners, Config, OldFrontends, State)})}
     end.
 
@@ -282,10 +293,32 @@ publish(Name, Frontends) ->
                     undefined -> weir_proxy_numbers:new();
                     #frontend{numbers = Known} -> Known
                 end,
-            weir_proxy_memory:publish(Name, #frontend{proxy = Name, name = Frontend, numbers = Numbers, route = Route, config = Config})
+            Version = erlang:unique_integer(),
+            weir_proxy_memory:publish(Name, #frontend{
+                proxy = Name, name = Frontend, numbers = Numbers, route = Route, config = Config, version = Version
+            })
         end,
         maps:to_list(Frontends)
     ).
+
+%% Stops the backends that nothing goes to any more. Clients of an address that was left, with its frontend, have no other.
+stop_others(Name, Listeners, #{frontends := Frontends, backends := Backends}) ->
+    Left = [
+        Frontend
+     || {Endpoint, none} <- maps:to_list(Listeners),
+        Frontend <- [weir_proxy_memory:entrance(Name, Endpoint)],
+        Frontend =/= undefined,
+        not is_map_key(Frontend#frontend.name, Frontends)
+    ],
+    Needed = lists:append([needed(Name, Config) || #frontend{config = Config} <- Left]),
+    lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name) -- (Needed ++ maps:keys(Backends))).
+
+%% A module may name any of them.
+needed(Name, #{rules := Rules, backend := Backend}) ->
+    case lists:any(fun weir_proxy_rules:has_module/1, Rules) of
+        true -> weir_proxy_memory:backends(Name);
+        false -> [Backend | lists:append([weir_proxy_rules:backends(Rule) || Rule <- Rules])]
+    end.
 
 stop_backend(Proxy, Backend) ->
     case weir_proxy_memory:backend(Proxy, Backend) of

@@ -17,6 +17,7 @@
 -export([relaying/0]).
 -export([remaining/1]).
 -export([killed/0]).
+-export([is_used/1]).
 
 -define(TABLE, ?MODULE).
 
@@ -128,3 +129,7 @@ killed() ->
         {Pid, case Server of none -> unplaced; _ -> placed end}
      || {Pid, Server} <- ets:select(?TABLE, [{{'$1', '_', '_', '$2'}, [], [{{'$1', '$2'}}]}]), not is_process_alive(Pid)
     ].
+
+%% @doc Whether a connection counts for a frontend with these numbers.
+-spec is_used(numbers()) -> boolean().
+is_used(Frontend) -> ets:select_count(?TABLE, [{{'_', Frontend, '_', '_'}, [], [true]}]) > 0.
