@@ -26,7 +26,7 @@
 
 -type leaving() :: {leave, weir_proxy_address:endpoint()} | {withdraw, Frontend :: binary()}.
 
-%% Connections that were accepted have found their server by then.
+%% Most connections that were accepted have found their server by then. It is looked for the others as often.
 -define(LEAVING_MS, 60_000).
 
 %% Until the disk takes the access log again, or the path of the control socket is free.
@@ -189,7 +189,10 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
     Opening = maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)),
     Paths = [Path || IsShared, {{local, Path}, _} <- Opening],
     Resuming = [{Endpoint, Frontend} || {Endpoint, none} <- maps:to_list(State#state.listeners), #{Endpoint := Frontend} <- [Wanted]],
-    Entrances = [{Entrance, Was} || {Endpoint, _} <- Resuming, Entrance <- [{entrance, Name, Endpoint}], {ok, Was} <- [weir_proxy_memory:saved(Entrance)]],
+    Entrances = [
+        {Entrance, Was}
+     || {Endpoint, _} <- Resuming, Entrance <- [{entrance, Name, Endpoint}], {ok, Was} <- [weir_proxy_memory:saved(Entrance)]
+    ],
     case
         in_turn([
             fun() -> weir_proxy_log:adjust(Name, Log) end,

@@ -108,7 +108,8 @@ stop(Proxy, Endpoints) ->
 %% @doc Ends the relays of connections that a process was to serve.
 -spec stop_relays(pid()) -> ok.
 stop_relays(Pid) ->
-    lists:foreach(fun(Listener) -> stop_relays(Pid, weir_listener:relays(Listener)) end, [Listener || Listener = ?LISTENER(_, _) <- weir:listeners()]).
+    Listeners = [Listener || Listener = ?LISTENER(_, _) <- weir:listeners()],
+    lists:foreach(fun(Listener) -> stop_relays(Pid, weir_listener:relays(Listener)) end, Listeners).
 
 stop_relays(_Pid, {error, _}) -> ok;
 stop_relays(Pid, Relays) -> lists:foreach(fun weir:stop_relay/1, [Relay || {Relay, Of} <- Relays, Of =:= Pid]).

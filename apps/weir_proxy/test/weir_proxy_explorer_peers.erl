@@ -64,7 +64,8 @@ client(Number, Seed = {Salt, _, Count}, Run = #run{stop = Stop, ports = Ports}) 
             ok;
         _ ->
             Port = lists:nth(1 + Count rem length(Ports), Ports),
-            case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {exit_on_close, false}, {show_econnreset, true}, {nodelay, true}], patience()) of
+            Options = [binary, {active, false}, {exit_on_close, false}, {show_econnreset, true}, {nodelay, true}],
+            case gen_tcp:connect({127, 0, 0, 1}, Port, Options, patience()) of
                 {ok, Socket} ->
                     {ok, Here} = inet:sockname(Socket),
                     ok = meet(Run#run.seen, Here, 1),
@@ -138,7 +139,8 @@ server(Name, Port, Run) ->
     Test = self(),
     Pid = spawn(fun() ->
         Owner = monitor(process, Test),
-        {ok, Listen} = gen_tcp:listen(Port, [binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}, {exit_on_close, false}, {reuseaddr, true}]),
+        Options = [binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}, {exit_on_close, false}, {reuseaddr, true}],
+        {ok, Listen} = gen_tcp:listen(Port, Options),
         {ok, Bound} = inet:port(Listen),
         Me = self(),
         _ = spawn_link(fun() -> accept(Me, Listen, Run) end),

@@ -20,7 +20,8 @@ groups() ->
         {sessions, [], [
             a_session_whose_process_is_late_is_counted_to_its_end, a_connection_killed_behind_the_start_of_its_relay_counts_for_nothing,
             a_connection_killed_when_its_session_had_begun_is_counted_once, a_life_that_is_over_while_there_is_no_keeper_ends,
-            a_drain_that_is_due_while_there_is_no_keeper_is_done, connections_wait_for_a_keeper, sessions_that_end_without_a_keeper_are_told_in_the_log
+            a_drain_that_is_due_while_there_is_no_keeper_is_done, connections_wait_for_a_keeper,
+            sessions_that_end_without_a_keeper_are_told_in_the_log
         ]},
         {numbers, [], [the_most_sessions_are_those_of_the_moment_with_the_most, a_place_that_is_refused_is_not_taken_for_a_moment]},
         {processes, [], [
@@ -227,8 +228,11 @@ the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
         end)
      || _ <- [1, 2]
     ],
-    [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) after patience() -> ct:fail(timeout) end || {Pid, Monitor} <- Workers],
+    [ended(Worker) || Worker <- Workers],
     ?assertEqual([], [Seen || Of <- Numbers, Seen <- [weir_proxy_numbers:get(Of, max_sessions)], Seen =/= 2]).
+
+ended({Pid, Monitor}) ->
+    receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) after patience() -> ct:fail(timeout) end.
 
 spin(Go, Round) ->
     case atomics:get(Go, Round) of
@@ -243,7 +247,7 @@ a_place_that_is_refused_is_not_taken_for_a_moment(_Config) ->
     Takers = [spawn_monitor(fun() -> refused(Numbers, Stop) end) || _ <- [1, 2]],
     Most = lists:max([weir_proxy_numbers:get(Numbers, current_sessions) || _ <- lists:seq(1, 50_000)]),
     ok = atomics:put(Stop, 1, 1),
-    [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) after patience() -> ct:fail(timeout) end || {Pid, Monitor} <- Takers],
+    [ended(Taker) || Taker <- Takers],
     ?assertEqual(1, Most).
 
 refused(Numbers, Stop) ->
@@ -277,7 +281,9 @@ a_failing_server_comes_back_behind_a_killed_backend(_Config) ->
     ok = weir_proxy_backend:failing(Backend, <<"a">>),
     wait_for_state(a, failing),
     ok = kill_backend(),
+    %% Its state is one of the clock's, and connections are told of it a moment later.
     wait_for_state(a, up),
+    ?waitMatch({ok, _}, weir_proxy_balancer:find(element(5, weir_proxy_memory:backend(proxy, <<"web">>)), <<"a">>)),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
 a_proxy_is_asked_while_its_backends_are_killed(_Config) ->

@@ -173,7 +173,8 @@ who_waits_is_served_by_a_server_that_is_added(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     Port = weir_test_port:claim(),
     Config = fun(Servers) ->
-        named(Port, f, b, #{}, #{servers => [#{address => ?SERVER:address(Each), max_connections => 1} || Each <- Servers], queue_timeout => 10 * patience()})
+        Each = [#{address => ?SERVER:address(Server), max_connections => 1} || Server <- Servers],
+        named(Port, f, b, #{}, #{servers => Each, queue_timeout => 10 * patience()})
     end,
     ok = weir_proxy:start(proxy, Config([A])),
     First = connect(Port),
@@ -190,7 +191,8 @@ limits_that_are_lowered_close_nobody(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
     Config = fun(AtServer, InQueue, AtFrontend) ->
-        Backend = #{servers => [#{address => ?SERVER:address(Server), max_connections => AtServer}], max_queue => InQueue, queue_timeout => 10 * patience()},
+        Servers = [#{address => ?SERVER:address(Server), max_connections => AtServer}],
+        Backend = #{servers => Servers, max_queue => InQueue, queue_timeout => 10 * patience()},
         named(Port, f, b, #{max_connections => AtFrontend}, Backend)
     end,
     ok = weir_proxy:start(proxy, Config(4, 10, 10)),
@@ -284,7 +286,8 @@ numbers_of_a_renamed_frontend_are_those_of_its_sessions(_Config) ->
     ?waitMatch(#{queue_current := 1}, backend()),
     ok = weir_proxy:change(proxy, Config({g, c})),
     ?assertEqual(<<"a">>, name(Second)),
-    ?waitMatch([#{frontend := <<"f">>, backend := <<"b">>}, #{frontend := <<"g">>, backend := <<"c">>}], lists:sort(fun(A, B) -> map_get(frontend, A) =< map_get(frontend, B) end, weir_proxy:sessions(proxy))),
+    Sessions = fun() -> lists:sort([{Frontend, Backend} || #{frontend := Frontend, backend := Backend} <- weir_proxy:sessions(proxy)]) end,
+    ?waitEqual([{<<"f">>, <<"b">>}, {<<"g">>, <<"c">>}], Sessions()),
     ?waitMatch(#{current_sessions := 1, sessions_total := 1}, frontend()),
     ?waitMatch(#{current_sessions := 1, sessions_total := 1}, backend()),
     wait_for_end([First, Second]).
