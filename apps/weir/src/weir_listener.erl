@@ -22,6 +22,7 @@
 -export([info/1]).
 -export([latency/1]).
 -export([connections/1]).
+-export([relays/1]).
 -export([set_options/2]).
 -export([port/1]).
 
@@ -288,6 +289,15 @@ latency(Name) ->
 connections(Name) ->
     case weir_listener_names:call(Name, listener) of
         {ok, Listener} -> [{?SOCKET(Handle), Pid} || {Handle, Pid, _} <- weir_listener_process:connections(Listener)];
+        {error, _} = Error -> Error
+    end.
+
+%% @private
+%% The same of those that are relayed.
+-spec relays(name()) -> [{weir_relay:relay(), pid()}] | {error, no_listener()}.
+relays(Name) ->
+    case weir_listener_names:call(Name, listener) of
+        {ok, Listener} -> weir_relay:of_listener(Listener);
         {error, _} = Error -> Error
     end.
 

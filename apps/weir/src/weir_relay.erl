@@ -7,6 +7,7 @@
 -export([stop/1]).
 -export([info/1]).
 -export([list/0]).
+-export([of_listener/1]).
 -export([new_latency/0]).
 -export([latency/1]).
 
@@ -262,6 +263,17 @@ allowed(detached, Detached) ->
     is_boolean(Detached) orelse "true or false";
 allowed(Timeout, Time) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout ->
     weir_checked_options:time(1, Time).
+
+%% @private
+%% @doc The relays of connections that came through a listener, each with the process that its connection was accepted for.
+-spec of_listener(weir_nif:listener()) -> [{relay(), pid()}].
+of_listener(Listener) -> of_listener(Listener, 0).
+
+of_listener(Listener, Piece) ->
+    case weir_nif:listener_relays(Listener, Piece) of
+        {ok, Relays} -> [{{weir_relay, Relay}, Pid} || {Relay, Pid} <- Relays] ++ of_listener(Listener, Piece + 1);
+        done -> []
+    end.
 
 %% @doc New times of replies, for the option `latency' of relays: all relays that are started with them add to them, such as those to one
 %% server. They take 110 KiB at most, and are gone when nobody has them any more.

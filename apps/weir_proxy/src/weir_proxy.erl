@@ -33,7 +33,6 @@
 
 -export_type([name/0, error/0, info/0, session/0]).
 
--include("weir_proxy.hrl").
 -include("weir_proxy_session.hrl").
 
 -type name() :: term().
@@ -153,7 +152,10 @@ info(Name) -> weir_proxy_memory:call(Name, info).
 %% (disabled), `unresolved' (its name has no address).
 -spec servers(name(), Backend :: atom() | iodata()) -> {ok, [map()]} | {error, {no_backend, binary()}}.
 servers(Name, Backend) ->
-    with_backend(Name, Backend, fun(Pid) -> {ok, weir_proxy_backend:servers(Pid)} end).
+    case weir_proxy_backend:servers(Name, text(Backend)) of
+        {error, _} = Error -> Error;
+        Servers -> {ok, Servers}
+    end.
 
 %% @doc How long the servers of a proxy took to reply, of backends with the option `measure': for each server from the time on at which that
 %% was set. What happened in a second is the difference of two calls; `weir_scope' makes the table of tcprstat of them. Cheap; no process
@@ -224,14 +226,7 @@ set_weight(_Name, Backend, Server, Weight) ->
 -spec close_sessions(name(), atom() | iodata(), atom() | iodata()) -> non_neg_integer().
 close_sessions(Name, Backend, Server) -> weir_proxy_sessions:close(Name, {server, text(Backend), text(Server)}, operator).
 
-set(Name, Backend, Server, What) ->
-    with_backend(Name, Backend, fun(Pid) -> weir_proxy_backend:set(Pid, text(Server), What) end).
-
-with_backend(Name, Backend, Do) ->
-    case weir_proxy_memory:backend(Name, text(Backend)) of
-        #backend{process = Pid} -> Do(Pid);
-        undefined -> {error, {no_backend, text(Backend)}}
-    end.
+set(Name, Backend, Server, What) -> weir_proxy_backend:set(Name, text(Backend), text(Server), What).
 
 text(Name) when is_atom(Name) -> atom_to_binary(Name);
 text(Name) -> iolist_to_binary(Name).

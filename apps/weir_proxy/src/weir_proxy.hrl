@@ -30,7 +30,9 @@
     name :: binary(),
     numbers :: atomics:atomics_ref(),
     route :: {backend, binary()} | {rules, weir_proxy_rules:rules()},
-    config :: weir_proxy_config:frontend()
+    config :: weir_proxy_config:frontend(),
+    %% Tells it from one before it or after it that is the same otherwise.
+    version :: integer()
 }).
 
 -define(FRONTEND(Proxy, Name), {weir_proxy, Proxy, frontend, Name}).

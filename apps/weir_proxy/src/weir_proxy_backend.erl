@@ -7,11 +7,11 @@
 -include("weir_proxy.hrl").
 
 -export([start_link/2]).
--export([change/2]).
+-export([change/3]).
 -export([wait/2]).
 -export([failing/2]).
--export([set/3]).
--export([servers/1]).
+-export([set/4]).
+-export([servers/2]).
 
 -export([init/1]).
 -export([handle_call/3]).
@@ -48,8 +48,8 @@
 start_link(Proxy, Backend) -> gen_server:start_link(?MODULE, {Proxy, Backend}, []).
 
 %% @doc Another configuration.
--spec change(pid(), weir_proxy_config:backend()) -> ok.
-change(Pid, Config) -> gen_server:call(Pid, {change, Config}, infinity).
+-spec change(Proxy :: term(), binary(), weir_proxy_config:backend()) -> ok | {error, {no_backend, binary()}}.
+change(Proxy, Name, Config) -> ask(Proxy, Name, {change, Config}).
 
 %% @doc Waits for a place at a server, which is taken then, as long as the configuration says. `ended': the process was killed, or the backend
 %% was removed.
@@ -68,12 +68,25 @@ failing(Pid, Server) ->
     ok.
 
 %% @doc Sets what an operator wants of a server.
--spec set(pid(), binary(), {admin, weir_proxy_server:admin()} | {weight, 0..256}) -> ok | {error, {no_server, binary()}}.
-set(Pid, Server, What) -> gen_server:call(Pid, {set, Server, What}, infinity).
+-spec set(Proxy :: term(), binary(), binary(), {admin, weir_proxy_server:admin()} | {weight, 0..256}) ->
+    ok | {error, {no_backend | no_server, binary()}}.
+set(Proxy, Name, Server, What) -> ask(Proxy, Name, {set, Server, What}).
 
 %% @doc The servers with their states and numbers.
--spec servers(pid()) -> [map()].
-servers(Pid) -> gen_server:call(Pid, servers, infinity).
+-spec servers(Proxy :: term(), binary()) -> [map()] | {error, {no_backend, binary()}}.
+servers(Proxy, Name) -> ask(Proxy, Name, servers).
+
+ask(Proxy, Name, Request) ->
+    Process = fun() ->
+        case weir_proxy_memory:backend(Proxy, Name) of
+            #backend{process = Pid} -> {ok, Pid};
+            undefined -> none
+        end
+    end,
+    case weir_proxy_memory:ask(Process, Request) of
+        {ok, Answer} -> Answer;
+        none -> {error, {no_backend, Name}}
+    end.
 
 %%% The process.
 
@@ -92,6 +105,9 @@ init({Proxy, {Name, Given}}) ->
                 #state{proxy = Proxy, name = Name, config = Given, numbers = Numbers, members = Members, balancer = none}
         end,
     _ = erlang:send_after(?FORGET_MS, self(), forget),
+    %% The timers of servers that failed have ended with the process before.
+    Now = now_ms(),
+    _ = [erlang:send_after(Left, self(), publish) || Member <- State#state.members, Left <- [weir_proxy_server:fails_for(Now, Member)], Left > 0],
     {ok, publish(check_all(resolve(State)))}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.

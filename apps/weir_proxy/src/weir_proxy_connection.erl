@@ -11,6 +11,8 @@
 %% What is known of a connection on its way.
 -record(way, {
     client :: weir_tcp:socket(),
+    %% Where it came in.
+    endpoint :: weir_proxy_address:endpoint(),
     frontend :: #frontend{},
     %% Whose connection it is, also behind a proxy in front of us. Unknown of one that has left before it was asked.
     address = undefined :: weir_tcp:name() | undefined,
@@ -18,6 +20,8 @@
     facts = #{} :: weir_proxy_rules:facts(),
     key = none :: term(),
     backend = none :: binary() | none,
+    %% A module has said where it goes.
+    is_asked = false :: boolean(),
     prefix = <<>> :: binary(),
     queued = 0 :: non_neg_integer(),
     retries = 0 :: non_neg_integer()
@@ -26,23 +30,26 @@
 %% IP_BIND_ADDRESS_NO_PORT of ip(7): a port is chosen when it is known for which server. A port taken by bind(2) would be taken for all.
 -define(PORT_AT_CONNECT, {raw, 0, 24, <<1:32/native>>}).
 
-%% How often it is looked for the successor of a backend's process, and how many times.
--define(SUCCESSOR_MS, 20).
--define(SUCCESSOR_TIMES, 500).
-
 %% Between two attempts at the same server.
 -define(RETRY_MS, 1000).
 
 %% @doc Serves a connection of a listener: its handler.
--spec serve(weir_tcp:socket(), {Proxy :: term(), Frontend :: binary()}) -> ok.
-serve(Client, {Proxy, Name}) ->
-    case weir_proxy_memory:frontend(Proxy, Name) of
+-spec serve(weir_tcp:socket(), {Proxy :: term(), Frontend :: binary(), weir_proxy_address:endpoint()}) -> ok.
+serve(Client, {Proxy, Name, Endpoint}) ->
+    case frontend(Proxy, Name, Endpoint) of
         Frontend = #frontend{numbers = Numbers} ->
             ok = weir_proxy_pending:begun(Numbers),
-            serve(#way{client = Client, frontend = Frontend, accepted = erlang:system_time(millisecond)});
-        %% The frontend was removed.
+            serve(#way{client = Client, endpoint = Endpoint, frontend = Frontend, accepted = erlang:system_time(millisecond)});
+        %% It was removed, with the address.
         undefined ->
             gen_tcp:close(Client)
+    end.
+
+%% The frontend that it was accepted for, or the one that has its address now.
+frontend(Proxy, Name, Endpoint) ->
+    case weir_proxy_memory:frontend(Proxy, Name) of
+        undefined -> weir_proxy_memory:entrance(Proxy, Endpoint);
+        Frontend -> Frontend
     end.
 
 serve(Way = #way{client = Client}) ->
@@ -101,8 +108,8 @@ unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
 
 route(Way = #way{frontend = #frontend{route = {backend, Backend}}}) ->
     balance(Way, Backend);
-route(Way = #way{frontend = #frontend{route = {rules, Rules}}}) ->
-    Facts = weir_proxy_facts:of_connection(Way#way.client, Way#way.address, weir_proxy_rules:wants_port(Rules)),
+route(Way = #way{frontend = #frontend{route = {rules, Rules}}, facts = Known}) ->
+    Facts = maps:merge(Known, weir_proxy_facts:of_connection(Way#way.client, Way#way.address, weir_proxy_rules:wants_port(Rules))),
     decide(weir_proxy_rules:decide(Facts, Rules), Rules, Way#way{facts = Facts}).
 
 decide({backend, Backend}, _Rules, Way) -> balance(Way, Backend);
@@ -123,13 +130,14 @@ ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend
     Self = self(),
     Ended = fun(Why) -> unserved(Self, Way, Why) end,
     Asked = fun() -> Module:route(Client, Facts, Args) end,
+    Told = Way#way{is_asked = true},
     case weir_proxy_facts:in_time(Asked, first_bytes_timeout(Frontend), Ended) of
-        {backend, Backend} -> balance(Way, name(Backend));
+        {backend, Backend} -> balance(Told, name(Backend));
         {backend, Backend, Options} ->
             Key = maps:get(key, Options, none),
             %% What is no iodata is the module's fault, and should not look as if the client had left.
-            balance(Way#way{key = Key, prefix = iolist_to_binary(maps:get(prefix, Options, <<>>))}, name(Backend));
-        reject -> {failed, reject, Way}
+            balance(Told#way{key = Key, prefix = iolist_to_binary(maps:get(prefix, Options, <<>>))}, name(Backend));
+        reject -> {failed, reject, Told}
     end.
 
 name(Backend) when is_atom(Backend) -> atom_to_binary(Backend);
@@ -140,13 +148,36 @@ name(Backend) -> iolist_to_binary(Backend).
 balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
     case weir_proxy_memory:backend(Proxy, Name) of
         undefined ->
-            {failed, no_backend, Way#way{backend = Name}};
+            case route_again(Way) of
+                unchanged -> {failed, no_backend, Way#way{backend = Name}};
+                Routed -> Routed
+            end;
         Backend ->
             case with_name(Way#way{backend = Name}, Backend) of
                 {ok, Known} -> to_one_of(Known, Backend, key(Known, Backend));
                 {failed, _, _} = Failed -> Failed
             end
     end.
+
+%% Its backend was removed since its frontend was read: the frontend that has the address now may have another one. What a module has said
+%% stays: it may have talked to the client.
+route_again(#way{is_asked = true}) ->
+    unchanged;
+route_again(Way = #way{frontend = Before = #frontend{proxy = Proxy}, endpoint = Endpoint}) ->
+    case weir_proxy_memory:entrance(Proxy, Endpoint) of
+        undefined ->
+            unchanged;
+        #frontend{version = Same} when Same =:= Before#frontend.version ->
+            unchanged;
+        Frontend = #frontend{numbers = Numbers} ->
+            ok = weir_proxy_pending:moved(Numbers),
+            route(Way#way{frontend = Frontend})
+    end.
+
+%% The backend of that name is not the one that it was.
+balance_again(Way = #way{frontend = #frontend{numbers = Numbers}, backend = Name}) ->
+    ok = weir_proxy_pending:moved(Numbers),
+    balance(Way, Name).
 
 %% The name that a key is made of, where no rule has asked for it.
 with_name(Way = #way{client = Client, facts = Facts, frontend = Frontend}, Backend = #backend{config = #{hash_key := sni}}) when
@@ -177,9 +208,10 @@ to_one_of(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{co
     ok = weir_proxy_pending:balanced(Proxy, Backend),
     try_servers(Way, Backend, Key, Retries, []).
 
-try_servers(Way, Backend, Key, Retries, Tried) ->
-    case place(Way, Backend, Key, Tried) of
-        {ok, Server, Placed} ->
+try_servers(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend, Key, Retries, Tried) ->
+    case weir_proxy_place:take(Proxy, Backend, Key, Tried) of
+        {ok, Server, Waited} ->
+            Placed = waited(Waited, Way),
             %% Connections that came together go to their servers one right after the other: to wake a process that waits for a packet costs
             %% the sender more than the packet, and a server that is still at work with the one before need not be woken.
             true = erlang:yield(),
@@ -196,10 +228,16 @@ try_servers(Way, Backend, Key, Retries, Tried) ->
         none when Tried =/= [] ->
             %% All have been tried: begin anew, but not at once.
             ok = pause(Backend),
-            try_servers(Way, current(Way, Backend), Key, Retries, []);
-        Why ->
-            {failed, Why, Way}
+            go_on(Way, Backend, Key, Retries, []);
+        none ->
+            {failed, none, Way};
+        {another, Waited} ->
+            balance_again(waited(Waited, Way));
+        {error, Why, Waited} ->
+            {failed, Why, waited(Waited, Way)}
     end.
+
+waited(Milliseconds, Way = #way{queued = Before}) -> Way#way{queued = Before + Milliseconds}.
 
 %% The client has left already, or nothing is left for a relay. Anything else is a fault of the proxy, and should not look as if the client had left.
 unrelayed({Client, _}, #way{client = Client}) ->
@@ -218,81 +256,24 @@ again(Way, _Backend, _Key, 0, _Tried, Reason) ->
 again(Way = #way{retries = Before}, Backend = #backend{numbers = Numbers}, Key, Retries, Tried, _Reason) ->
     _ = weir_proxy_numbers:add(Numbers, retries, 1),
     _ = weir_proxy_numbers:add(Numbers, redispatches, 1),
-    try_servers(Way#way{retries = Before + 1}, current(Way, Backend), Key, Retries - 1, Tried).
+    go_on(Way#way{retries = Before + 1}, Backend, Key, Retries - 1, Tried).
 
-%% Servers may have changed meanwhile.
-current(#way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{name = Name}) ->
+%% Servers may have changed meanwhile. Those of a backend that was removed are as good as ever to a connection that has no other.
+go_on(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{name = Name, numbers = Numbers}, Key, Retries, Tried) ->
     case weir_proxy_memory:backend(Proxy, Name) of
-        undefined -> Backend;
-        Current -> Current
+        Current = #backend{numbers = Numbers} ->
+            try_servers(Way, Current, Key, Retries, Tried);
+        undefined ->
+            case route_again(Way) of
+                unchanged -> try_servers(Way, Backend, Key, Retries, Tried);
+                Routed -> Routed
+            end;
+        _Another ->
+            balance_again(Way)
     end.
 
 pause(#backend{config = #{connect_timeout := Timeout}}) ->
     timer:sleep(min(?RETRY_MS, Timeout)).
-
-%% A place at a server, with those behind that have waited longer.
-place(Way, Backend = #backend{numbers = Numbers}, Key, Tried) ->
-    case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso Tried =:= [] of
-        false -> take_known(Way, Backend, Key, Tried);
-        true -> wait(Way, Backend, Key)
-    end.
-
-%% The server that the client had, if that takes one more.
-take_known(Way, Backend = #backend{numbers = Numbers, balancer = Balancer, config = #{stick := Expire}}, Key, []) when Expire =/= off ->
-    Found =
-        case weir_proxy_sticks:server(Numbers, Key, erlang:monotonic_time(millisecond)) of
-            {ok, Name} -> weir_proxy_balancer:find(Balancer, Name);
-            none -> none
-        end,
-    case Found of
-        {ok, Server = #server{numbers = Places, max_connections = Most}} ->
-            case weir_proxy_numbers:take(Places, Most) of
-                true -> placed(Server, Way);
-                false -> take(Way, Backend, Key, [])
-            end;
-        none ->
-            take(Way, Backend, Key, [])
-    end;
-take_known(Way, Backend, Key, Tried) ->
-    take(Way, Backend, Key, Tried).
-
-take(Way, Backend = #backend{balancer = Balancer}, Key, Tried) ->
-    case weir_proxy_balancer:take(Balancer, Key, Tried) of
-        {ok, Server} -> placed(Server, Way);
-        full -> wait(Way, Backend, Key);
-        none -> none
-    end.
-
-placed(Server = #server{numbers = Numbers}, Way) ->
-    true = weir_proxy_pending:placed(self(), Numbers),
-    {ok, Server, Way}.
-
-wait(Way = #way{queued = Before}, Backend = #backend{process = Process}, Key) ->
-    Start = erlang:monotonic_time(millisecond),
-    Result = weir_proxy_backend:wait(Process, Key),
-    Waited = Way#way{queued = Before + erlang:monotonic_time(millisecond) - Start},
-    case Result of
-        {ok, Server} -> {ok, Server, Waited};
-        {error, ended} -> wait_on(Waited, Backend, Key, ?SUCCESSOR_TIMES);
-        {error, Why} -> Why
-    end.
-
-%% At the end of the queue of its successor, which may take its time on a busy machine.
-wait_on(Way = #way{frontend = #frontend{proxy = Proxy}}, #backend{name = Name, process = Process} = Before, Key, Left) ->
-    case weir_proxy_memory:backend(Proxy, Name) of
-        %% It was removed.
-        undefined ->
-            no_backend;
-        #backend{process = Process} when Left =:= 0 ->
-            no_backend;
-        #backend{process = Process} ->
-            timer:sleep(?SUCCESSOR_MS),
-            wait_on(Way, Before, Key, Left - 1);
-        Successor ->
-            %% It may have died behind giving a place and before telling of it.
-            ok = weir_proxy_pending:displaced(),
-            wait(Way, Successor, Key)
-    end.
 
 %%% The server, and the relay.
 
@@ -352,19 +333,25 @@ refused(#server{name = Name, numbers = Numbers}, #backend{process = Process, con
 
 began(Way, Backend, {Server, Key}, Took, Relay, Keeper) ->
     ok = weir_proxy_numbers:clear(Server#server.numbers, failures),
-    ok = stick(Backend, Key, Server),
-    ok = weir_proxy_pending:relayed(),
+    ok = stick(Way, Backend, Key, Server),
     weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper)).
 
 measured(#server{latency = none}, Options) -> Options;
 measured(#server{latency = Latency}, Options) -> Options#{latency => Latency}.
 
-stick(#backend{config = #{stick := off}}, _Key, _Server) -> ok;
-stick(#backend{numbers = Numbers, config = #{stick := Expire}}, Key, #server{name = Name}) ->
-    weir_proxy_sticks:remember(Numbers, Key, Name, erlang:monotonic_time(millisecond) + Expire).
+stick(_Way, #backend{config = #{stick := off}}, _Key, _Server) ->
+    ok;
+stick(#way{frontend = #frontend{proxy = Proxy}}, #backend{name = Name, numbers = Numbers, config = #{stick := Expire}}, Key, Server) ->
+    ok = weir_proxy_sticks:remember(Numbers, Key, Server#server.name, erlang:monotonic_time(millisecond) + Expire),
+    case weir_proxy_memory:backend(Proxy, Name) of
+        #backend{numbers = Numbers} -> ok;
+        %% It was removed, perhaps just before: what it had was forgotten then, and nobody would look for this.
+        _ -> weir_proxy_sticks:forget(Numbers, all)
+    end.
 
 session(Way, Backend, Server, Took, Relay, Keeper) ->
     Frontend = Way#way.frontend,
+    {Due, Timer} = life(Frontend, Relay),
     #session{
         relay = Relay,
         proxy = Frontend#frontend.proxy,
@@ -378,12 +365,14 @@ session(Way, Backend, Server, Took, Relay, Keeper) ->
         connected = Took,
         retries = Way#way.retries,
         keeper = Keeper,
+        process = self(),
         numbers = {Frontend#frontend.numbers, Backend#backend.numbers, Server#server.numbers},
-        timer = life(Frontend, Relay)
+        due = Due,
+        timer = Timer
     }.
 
 life(#frontend{config = #{longest_life := infinity}}, _Relay) ->
-    none;
+    {{infinity, none}, none};
 life(#frontend{config = #{longest_life := Life, life_jitter := Percent}}, Relay) ->
     %% Connections that came together should not all end together.
     Less = round(Life * Percent / 100 * rand:uniform()),

@@ -26,7 +26,7 @@
 
 -type leaving() :: {leave, weir_proxy_address:endpoint()} | {withdraw, Frontend :: binary()}.
 
-%% Connections that were accepted have found their server by then.
+%% Most connections that were accepted have found their server by then. It is looked for the others as often.
 -define(LEAVING_MS, 60_000).
 
 %% Until the disk takes the access log again, or the path of the control socket is free.
@@ -41,17 +41,22 @@ start_link(Name, Given) -> gen_server:start_link(?MODULE, {Name, Given}, []).
 -spec init({term(), {start | take_over, weir_proxy_config:config()}}) -> {ok, #state{}} | {stop, term()}.
 init({Name, {Given, Wanted}}) ->
     process_flag(trap_exit, true),
-    {How, Config, There} =
+    {How, Config, Begin} =
         case weir_proxy_memory:saved({proxy, Name}) of
-            %% A successor goes on with what there is.
+            %% A successor goes on with what there is. That may be more than what was saved, by a change that was cut short.
             {ok, {_Pid, Saved = #{frontends := Frontends}, Known}} ->
-                Left = [{leave, Endpoint} || {Endpoint, none} <- maps:to_list(Known)] ++
+                Opened = maps:from_list([{Endpoint, none} || Endpoint <- weir_proxy_listeners:all(Name)]),
+                ok = weir_proxy_listeners:suspend(Name, maps:keys(maps:without(maps:keys(Known), Opened))),
+                There = maps:merge(Opened, Known),
+                Left = [{leave, Endpoint} || {Endpoint, none} <- maps:to_list(There)] ++
                     [{withdraw, Frontend} || Frontend <- weir_proxy_memory:frontends(Name), not is_map_key(Frontend, Frontends)],
-                {start, Saved, #state{name = Name, config = none, listeners = Known, leaving = leave_later(Left)}};
+                {start, Saved, #state{name = Name, config = none, listeners = There, leaving = leave_later(Left)}};
             none ->
+                %% A start may have been cut short.
+                ok = clear(Name),
                 {Given, Wanted, #state{name = Name, config = none}}
         end,
-    case apply_config(How, Config, There) of
+    case apply_config(How, Config, Begin) of
         {ok, State} -> {ok, State};
         {error, Reason} -> {stop, {shutdown, Reason}}
     end.
@@ -117,12 +122,29 @@ handle_info(control_again, State = #state{name = Name, config = #{control := Con
 handle_info(_Message, State) ->
     {noreply, State}.
 
-left({leave, Endpoint}, State = #state{name = Name, listeners = Listeners}) ->
-    ok = weir_proxy_listeners:stop(Name, [Endpoint]),
-    save(State#state{listeners = maps:remove(Endpoint, Listeners)});
-left({withdraw, Frontend}, State = #state{name = Name}) ->
-    ok = weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)),
-    State.
+left(What = {leave, Endpoint}, State = #state{name = Name, listeners = Listeners, leaving = Leaving}) ->
+    case weir_proxy_listeners:connections(Name, Endpoint) of
+        0 ->
+            ok = weir_proxy_listeners:stop(Name, [Endpoint]),
+            save(State#state{listeners = maps:remove(Endpoint, Listeners)});
+        %% They would end with the listener: sessions, and clients that may say nothing for long.
+        _ ->
+            State#state{leaving = maps:merge(Leaving, leave_later([What]))}
+    end;
+left(What = {withdraw, Frontend}, State = #state{name = Name, leaving = Leaving}) ->
+    case weir_proxy_memory:frontend(Name, Frontend) of
+        #frontend{numbers = Numbers} ->
+            case weir_proxy_pending:is_used(Numbers) of
+                true ->
+                    State#state{leaving = maps:merge(Leaving, leave_later([What]))};
+                false ->
+                    ok = weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)),
+                    ok = stop_others(Name, State#state.listeners, State#state.config),
+                    State
+            end;
+        undefined ->
+            State
+    end.
 
 report(Report) -> weir_reports:say(fun() -> weir_reports:log(error, Report) end).
 
@@ -133,10 +155,8 @@ terminate(_Reason, _State) -> ok.
 
 close(#state{config = none}) ->
     ok;
-close(State = #state{name = Name, config = #{backends := Backends}, listeners = Listeners}) ->
-    ok = weir_proxy_listeners:stop(Name, maps:keys(Listeners)),
-    lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, weir_proxy_memory:frontends(Name)),
-    lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(Backends)),
+close(State = #state{name = Name}) ->
+    ok = clear(Name),
     _ = weir_proxy_sessions:close(Name, all, operator),
     #{control := Control, statistics := Page} = State#state.config,
     _ = weir_proxy_control:adjust(Name, Control, off),
@@ -144,6 +164,11 @@ close(State = #state{name = Name, config = #{backends := Backends}, listeners = 
     _ = weir_proxy_log:adjust(Name, off),
     ok = weir_proxy_memory:forget({file, Name}),
     weir_proxy_memory:forget({proxy, Name}).
+
+clear(Name) ->
+    ok = weir_proxy_listeners:stop(Name, weir_proxy_listeners:all(Name)),
+    lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, weir_proxy_memory:frontends(Name)),
+    lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name)).
 
 %%% From one configuration to the next. What may fail comes first, and is undone if it does.
 
@@ -164,6 +189,10 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
     Opening = maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)),
     Paths = [Path || IsShared, {{local, Path}, _} <- Opening],
     Resuming = [{Endpoint, Frontend} || {Endpoint, none} <- maps:to_list(State#state.listeners), #{Endpoint := Frontend} <- [Wanted]],
+    Entrances = [
+        {Entrance, Was}
+     || {Endpoint, _} <- Resuming, Entrance <- [{entrance, Name, Endpoint}], {ok, Was} <- [weir_proxy_memory:saved(Entrance)]
+    ],
     case
         in_turn([
             fun() -> weir_proxy_log:adjust(Name, Log) end,
@@ -183,19 +212,22 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             _ = weir_proxy_page:adjust(Name, Page, OldPage, IsShared),
             ok = weir_proxy_listeners:stop(Name, [Endpoint || {Endpoint, _} <- Opening]),
             ok = weir_proxy_listeners:suspend(Name, [Endpoint || {Endpoint, _} <- Resuming]),
+            lists:foreach(fun({Entrance, Was}) -> weir_proxy_memory:save(Entrance, Was) end, Entrances),
             lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, New),
             Error;
         ok ->
             ok = weir_proxy_paths:forget(Paths),
+            %% Who is killed from here on has a successor that does the rest.
+            _ = save(State#state{config = Config, listeners = maps:merge(Wanted, State#state.listeners)}),
             _ = [
-                ok = weir_proxy_backend:change((weir_proxy_memory:backend(Name, Backend))#backend.process, BackendConfig)
+                ok = weir_proxy_backend:change(Name, Backend, BackendConfig)
              || {Backend, BackendConfig} <- maps:to_list(maps:without(New, other(Backends, Old)))
             ],
             ok = publish(Name, other(Frontends, OldFrontends)),
             Kept = adjust(Wanted, Config, State),
-            lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(maps:without(maps:keys(Backends), Old))),
             Listeners = maps:merge(Kept, Wanted),
+            ok = stop_others(Name, Listeners, Config),
             {ok, save(State#state{config = Config, listeners = Listeners, leaving = leaving(Listeners, Config, OldFrontends, State)})}
     end.
 
@@ -264,20 +296,44 @@ publish(Name, Frontends) ->
                     undefined -> weir_proxy_numbers:new();
                     #frontend{numbers = Known} -> Known
                 end,
-            weir_proxy_memory:publish(Name, #frontend{proxy = Name, name = Frontend, numbers = Numbers, route = Route, config = Config})
+            Version = erlang:unique_integer(),
+            weir_proxy_memory:publish(Name, #frontend{
+                proxy = Name, name = Frontend, numbers = Numbers, route = Route, config = Config, version = Version
+            })
         end,
         maps:to_list(Frontends)
     ).
+
+%% Stops the backends that nothing goes to any more. Clients of an address that was left, with its frontend, have no other.
+stop_others(Name, Listeners, #{frontends := Frontends, backends := Backends}) ->
+    Left = [
+        Frontend
+     || {Endpoint, none} <- maps:to_list(Listeners),
+        Frontend <- [weir_proxy_memory:entrance(Name, Endpoint)],
+        Frontend =/= undefined,
+        not is_map_key(Frontend#frontend.name, Frontends)
+    ],
+    Needed = lists:append([needed(Name, Config) || #frontend{config = Config} <- Left]),
+    lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name) -- (Needed ++ maps:keys(Backends))).
+
+%% A module may name any of them.
+needed(Name, #{rules := Rules, backend := Backend}) ->
+    case lists:any(fun weir_proxy_rules:has_module/1, Rules) of
+        true -> weir_proxy_memory:backends(Name);
+        false -> [Backend | lists:append([weir_proxy_rules:backends(Rule) || Rule <- Rules])]
+    end.
 
 stop_backend(Proxy, Backend) ->
     case weir_proxy_memory:backend(Proxy, Backend) of
         #backend{process = Pid, numbers = Numbers} ->
             ok = weir_proxy_sup:stop_child(weir_proxy_backends, Pid),
+            ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
+            %% Those that have waited go elsewhere. Its sessions go on, and would tell of the places that they leave.
+            ok = weir_proxy_numbers:clear(Numbers, queue_current),
             weir_proxy_sticks:forget(Numbers, all);
         undefined ->
             ok
     end,
-    ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
     weir_proxy_memory:forget({backend, Proxy, Backend}).
 
 %% What is as it was is left alone: a change should cost what it changes.
@@ -296,12 +352,11 @@ adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listen
     maps:map(
         fun(Endpoint, Was) ->
             case Wanted of
-                #{Endpoint := Frontend} when Before =/= none ->
-                    Config = maps:get(Frontend, Frontends),
-                    _ = Was =:= Frontend andalso is_same(Config, Frontend, maps:get(frontends, Before)) orelse
-                        weir_proxy_listeners:change(Name, Endpoint, Frontend, Config),
-                    Frontend;
                 #{Endpoint := Frontend} ->
+                    Config = maps:get(Frontend, Frontends),
+                    %% A successor does not know which one a listener has.
+                    _ = Before =/= none andalso Was =:= Frontend andalso is_same(Config, Frontend, maps:get(frontends, Before)) orelse
+                        weir_proxy_listeners:change(Name, Endpoint, Frontend, Config),
                     Frontend;
                 #{} ->
                     none
@@ -315,7 +370,7 @@ adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listen
 info(#state{name = Name, config = #{frontends := Frontends, backends := Backends}, listeners = Listeners}) ->
     #{
         frontends => maps:map(fun(Frontend, _) -> frontend_info(Name, Frontend, Listeners) end, Frontends),
-        backends => maps:map(fun(Backend, _) -> backend_info(weir_proxy_memory:backend(Name, Backend)) end, Backends),
+        backends => maps:map(fun(Backend, _) -> backend_info(Name, Backend) end, Backends),
         sessions => weir_proxy_sessions:count(Name),
         log_dropped => weir_proxy_log:dropped(Name)
     }.
@@ -326,5 +381,6 @@ frontend_info(Name, Frontend, Listeners) ->
     Counted = maps:merge(weir_proxy_numbers:to_map(Numbers), weir_proxy_listeners:refused(Name, Endpoints)),
     Counted#{listen => lists:sort([weir_proxy_listeners:bound(Name, Endpoint) || Endpoint <- Endpoints])}.
 
-backend_info(#backend{process = Pid, numbers = Numbers}) ->
-    (weir_proxy_numbers:to_map(Numbers))#{servers => weir_proxy_backend:servers(Pid)}.
+backend_info(Name, Backend) ->
+    #backend{numbers = Numbers} = weir_proxy_memory:backend(Name, Backend),
+    (weir_proxy_numbers:to_map(Numbers))#{servers => weir_proxy_backend:servers(Name, Backend)}.

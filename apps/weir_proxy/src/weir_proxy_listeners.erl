@@ -1,5 +1,6 @@
 %% @private
-%% @doc The listeners of a proxy: one for each address of its frontends. Each is named after its address, and knows its frontend by name.
+%% @doc The listeners of a proxy: one for each address of its frontends. Each is named after its address, and knows its frontend by name. Which
+%% frontend has an address is in weir_proxy_memory, too, for connections that were accepted before it changed.
 -module(weir_proxy_listeners).
 
 -export([open/4]).
@@ -7,7 +8,10 @@
 -export([change/4]).
 -export([suspend/2]).
 -export([stop/2]).
+-export([stop_relays/1]).
 -export([is_there/2]).
+-export([connections/2]).
+-export([all/1]).
 -export([bound/2]).
 -export([refused/2]).
 -export([await_end/2]).
@@ -32,7 +36,8 @@ open(_Proxy, [], _IsShared, _Frontends) ->
     ok;
 open(Proxy, [{Endpoint, Frontend} | Others], IsShared, Frontends) ->
     Options = where(Endpoint, (options(maps:get(Frontend, Frontends)))#{shared => IsShared}),
-    case weir:start_listener(?LISTENER(Proxy, Endpoint), Options, fun weir_proxy_connection:serve/2, {Proxy, Frontend}) of
+    ok = weir_proxy_memory:save({entrance, Proxy, Endpoint}, Frontend),
+    case weir:start_listener(?LISTENER(Proxy, Endpoint), Options, fun weir_proxy_connection:serve/2, {Proxy, Frontend, Endpoint}) of
         {ok, _} -> open(Proxy, Others, IsShared, Frontends);
         {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
     end.
@@ -62,7 +67,8 @@ resume(Proxy, [{Endpoint, Frontend} | Others], Frontends) ->
 -spec change(Proxy :: term(), endpoint(), Frontend :: binary(), weir_proxy_config:frontend()) -> ok.
 change(Proxy, Endpoint, Frontend, Config) ->
     Options = maps:remove(socket_opts, options(Config)),
-    ok = weir:set_options(?LISTENER(Proxy, Endpoint), Options#{args => {Proxy, Frontend}}).
+    ok = weir_proxy_memory:save({entrance, Proxy, Endpoint}, Frontend),
+    ok = weir:set_options(?LISTENER(Proxy, Endpoint), Options#{args => {Proxy, Frontend, Endpoint}}).
 
 %% @doc Has them refuse new connections. What their backlogs hold is still accepted; connections are not waited for.
 -spec suspend(Proxy :: term(), [endpoint()]) -> ok.
@@ -91,7 +97,34 @@ await_suspended(Listener, Drain) ->
 %% @doc Closes them, those that are there.
 -spec stop(Proxy :: term(), [endpoint()]) -> ok.
 stop(Proxy, Endpoints) ->
-    lists:foreach(fun(Endpoint) -> weir:stop_listener(?LISTENER(Proxy, Endpoint)) end, Endpoints).
+    lists:foreach(
+        fun(Endpoint) ->
+            _ = weir:stop_listener(?LISTENER(Proxy, Endpoint)),
+            weir_proxy_memory:forget({entrance, Proxy, Endpoint})
+        end,
+        Endpoints
+    ).
+
+%% @doc Ends the relays of connections that a process was to serve.
+-spec stop_relays(pid()) -> ok.
+stop_relays(Pid) ->
+    Listeners = [Listener || Listener = ?LISTENER(_, _) <- weir:listeners()],
+    lists:foreach(fun(Listener) -> stop_relays(Pid, weir_listener:relays(Listener)) end, Listeners).
+
+stop_relays(_Pid, {error, _}) -> ok;
+stop_relays(Pid, Relays) -> lists:foreach(fun weir:stop_relay/1, [Relay || {Relay, Of} <- Relays, Of =:= Pid]).
+
+%% @doc How many connections there are that came to an address, those of sessions too.
+-spec connections(Proxy :: term(), endpoint()) -> non_neg_integer().
+connections(Proxy, Endpoint) ->
+    case weir:info(?LISTENER(Proxy, Endpoint)) of
+        #{connections := Count} -> Count;
+        {error, _} -> 0
+    end.
+
+%% @doc The addresses that have a listener.
+-spec all(Proxy :: term()) -> [endpoint()].
+all(Proxy) -> [Endpoint || ?LISTENER(Of, Endpoint) <- weir:listeners(), Of =:= Proxy].
 
 -spec is_there(Proxy :: term(), endpoint()) -> boolean().
 is_there(Proxy, Endpoint) -> is_map(weir:info(?LISTENER(Proxy, Endpoint))).
@@ -118,7 +151,7 @@ refused(Proxy, Endpoints) ->
 -spec await_end(Proxy :: term(), Deadline :: integer() | infinity) -> non_neg_integer().
 await_end(Proxy, Deadline) ->
     %% A session may have outlived its listener.
-    Now = max(weir_proxy_sessions:count(Proxy), connections(Proxy)),
+    Now = max(weir_proxy_sessions:count(Proxy), lists:sum([connections(Proxy, Endpoint) || Endpoint <- all(Proxy)])),
     case {Now, Deadline =/= infinity andalso erlang:monotonic_time(millisecond) >= Deadline} of
         {0, _} -> 0;
         {Left, true} -> Left;
@@ -126,6 +159,3 @@ await_end(Proxy, Deadline) ->
             timer:sleep(?LAST_MS),
             await_end(Proxy, Deadline)
     end.
-
-connections(Proxy) ->
-    lists:sum([Count || Listener = ?LISTENER(Of, _) <- weir:listeners(), Of =:= Proxy, #{connections := Count} <- [weir:info(Listener)]]).

@@ -75,28 +75,40 @@ adjust(Proxy, Wanted) ->
             try
                 gen_server:call(Pid, {reopen, Wanted}, ?PATIENCE_MS)
             catch
-                exit:{timeout, _} -> {error, {log, where(Wanted), timeout}}
+                exit:{timeout, _} -> {error, {log, where(Wanted), timeout}};
+                %% It was killed just now.
+                exit:_ -> open(Proxy, Wanted)
             end;
         {none, off} ->
             ok;
         {{ok, {Pid, _, _}}, off} ->
             ok = weir_proxy_memory:forget({log, Proxy}),
             stop(Pid);
-        {Before, _} ->
-            Waiting = counters:new(2, [write_concurrency]),
-            case gen_server:start_link(?MODULE, {Wanted, Waiting}, [{timeout, ?PATIENCE_MS}]) of
-                {ok, Pid} ->
-                    ok = weir_proxy_memory:save({log, Proxy}, {Pid, Waiting, Wanted}),
-                    case Before of
-                        {ok, {Old, _, _}} -> stop(Old);
-                        none -> ok
-                    end;
-                {error, timeout} ->
-                    {error, {log, where(Wanted), timeout}};
-                {error, {shutdown, Reason}} ->
-                    {error, Reason}
-            end
+        {_, _} ->
+            open(Proxy, Wanted)
     end.
+
+open(Proxy, Wanted) ->
+    Waiting = counters:new(2, [write_concurrency]),
+    Before = weir_proxy_memory:saved({log, Proxy}),
+    case gen_server:start_link(?MODULE, {Wanted, Waiting}, [{timeout, ?PATIENCE_MS}]) of
+        {ok, Pid} ->
+            ok = weir_proxy_memory:save({log, Proxy}, {Pid, Waiting, Wanted}),
+            in_place_of(Before, Wanted, Waiting);
+        {error, timeout} ->
+            {error, {log, where(Wanted), timeout}};
+        {error, {shutdown, Reason}} ->
+            {error, Reason}
+    end.
+
+in_place_of(none, _Wanted, _Waiting) ->
+    ok;
+in_place_of({ok, {Old, Lost, Wanted}}, Wanted, Waiting) ->
+    ok = stop(Old),
+    %% It was killed, and what it had not written is lost.
+    counters:add(Waiting, 2, counters:get(Lost, 1) + counters:get(Lost, 2));
+in_place_of({ok, {Old, _, _}}, _Wanted, _Waiting) ->
+    stop(Old).
 
 %% With the lines that it has, if the disk takes them.
 stop(Pid) ->
@@ -202,11 +214,11 @@ handle_call({reopen, _Options}, _From, State) ->
 
 -spec handle_cast({line, iodata()}, #state{}) -> {noreply, #state{}}.
 handle_cast({line, Line}, State = #state{to = To, waiting = Waiting}) ->
-    ok = counters:sub(Waiting, 1, 1),
     case To of
         {file, _} ->
             {noreply, gather(Line, State)};
         {syslog, _, _, _} ->
+            ok = counters:sub(Waiting, 1, 1),
             _ = send(To, Line) =:= ok orelse counters:add(Waiting, 2, 1),
             {noreply, State}
     end.
@@ -226,6 +238,7 @@ write_file(State = #state{to = {file, Device}, lines = Lines, waiting = Waiting}
         %% A disk that is full.
         {error, _} -> counters:add(Waiting, 2, length(Lines))
     end,
+    ok = counters:sub(Waiting, 1, length(Lines)),
     State#state{lines = [], bytes = 0}.
 
 send({syslog, Socket, {Where, Port}, Pid}, Line) ->

@@ -11,9 +11,12 @@
 -export([saved/1]).
 -export([forget/1]).
 -export([call/2]).
+-export([ask/2]).
 -export([frontend/2]).
+-export([entrance/2]).
 -export([frontends/1]).
 -export([backend/2]).
+-export([backends/1]).
 -export([members/1]).
 -export([started/1]).
 -export([publish/2]).
@@ -24,7 +27,14 @@
 
 -define(TABLE, ?MODULE).
 
--type key() :: {proxy | file | log, Name :: term()} | {backend, Proxy :: term(), Name :: binary()}.
+%% How long, and how often, the successor of a process is waited for, which may take its time on a busy machine.
+-define(SUCCESSOR_MS, 20).
+-define(SUCCESSOR_TIMES, 500).
+
+-type key() ::
+    {proxy | file | log, Name :: term()}
+    | {backend, Proxy :: term(), Name :: binary()}
+    | {entrance, Proxy :: term(), weir_proxy_address:endpoint()}.
 
 %% @doc Makes the table; the caller, a supervisor, owns it.
 -spec init() -> ok.
@@ -65,15 +75,36 @@ forget(Key) ->
 %% @doc Asks the process of a proxy.
 -spec call(Proxy :: term(), term()) -> term().
 call(Proxy, Request) ->
-    case saved({proxy, Proxy}) of
-        {ok, {Pid, _Config, _Listeners}} ->
+    Process = fun() ->
+        case saved({proxy, Proxy}) of
+            {ok, {Pid, _Config, _Listeners}} -> {ok, Pid};
+            none -> none
+        end
+    end,
+    case ask(Process, Request) of
+        {ok, Answer} -> Answer;
+        none -> {error, {no_proxy, Proxy}}
+    end.
+
+%% @doc Asks a process, or its successor if it was killed; `none' when there is no such process, or none any more. A request may have been done
+%% before the process was killed, and is made again then.
+-spec ask(fun(() -> {ok, pid()} | none), term()) -> {ok, term()} | none.
+ask(Process, Request) -> ask(Process, Request, ?SUCCESSOR_TIMES).
+
+ask(Process, Request, Left) ->
+    case Process() of
+        {ok, Pid} ->
             try
-                gen_server:call(Pid, Request, infinity)
+                {ok, gen_server:call(Pid, Request, infinity)}
             catch
-                exit:{Reason, _} when Reason =:= noproc; Reason =:= normal; Reason =:= shutdown -> {error, {no_proxy, Proxy}}
+                exit:{Reason, _} when Reason =:= normal; Reason =:= shutdown -> none;
+                exit:{Reason, _} when Left > 0, Reason =:= noproc orelse Reason =:= killed ->
+                    timer:sleep(?SUCCESSOR_MS),
+                    ask(Process, Request, Left - 1);
+                exit:{noproc, _} -> none
             end;
         none ->
-            {error, {no_proxy, Proxy}}
+            none
     end.
 
 %% @doc The names of the proxies that were started.
@@ -91,8 +122,20 @@ started(backend) -> ets:select(?TABLE, [{{{backend, '$1', '$2'}, {'$3', '_', '_'
 -spec frontend(term(), binary()) -> #frontend{} | undefined.
 frontend(Proxy, Name) -> persistent_term:get(?FRONTEND(Proxy, Name), undefined).
 
+%% @doc The frontend that an address belongs to now, or belonged to when it was left.
+-spec entrance(term(), weir_proxy_address:endpoint()) -> #frontend{} | undefined.
+entrance(Proxy, Endpoint) ->
+    case saved({entrance, Proxy, Endpoint}) of
+        {ok, Name} -> frontend(Proxy, Name);
+        none -> undefined
+    end.
+
 -spec backend(term(), binary()) -> #backend{} | undefined.
 backend(Proxy, Name) -> persistent_term:get(?BACKEND(Proxy, Name), undefined).
+
+%% @doc The names of all backends of a proxy that there are.
+-spec backends(term()) -> [binary()].
+backends(Proxy) -> ets:select(?TABLE, [{{{backend, '$1', '$2'}, '_'}, [{'=:=', '$1', {const, Proxy}}], ['$2']}]).
 
 %% @doc The servers of all backends of a proxy. No process is asked.
 -spec members(term()) -> [{Backend :: binary(), [weir_proxy_server:member()]}].

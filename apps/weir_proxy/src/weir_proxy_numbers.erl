@@ -77,21 +77,36 @@ begun(Numbers) ->
 
 count(Numbers, Current) ->
     ok = atomics:add(Numbers, ?TOTAL, 1),
-    Current > atomics:get(Numbers, ?MAX) andalso atomics:put(Numbers, ?MAX, Current),
+    raise(Numbers, Current, atomics:get(Numbers, ?MAX)).
+
+%% Another process may raise it at the same time, and to more.
+raise(Numbers, Current, Most) when Current > Most ->
+    case atomics:compare_exchange(Numbers, ?MAX, Most, Current) of
+        ok -> ok;
+        More -> raise(Numbers, Current, More)
+    end;
+raise(_Numbers, _Current, _Most) ->
     ok.
 
-%% @doc Takes a place of at most so many. It is taken before the connection is opened, so that the limit is never passed.
+%% @doc Takes a place of at most so many. It is taken before the connection is opened, so that the limit is never passed. A place that cannot
+%% be taken is not taken for a moment either: whoever looks meanwhile would see a server as full that is not, and nobody would tell it.
 -spec take(atomics:atomics_ref(), pos_integer() | infinity) -> boolean().
+take(Numbers, infinity) ->
+    ok = begun(Numbers),
+    true;
 take(Numbers, Limit) ->
-    case atomics:add_get(Numbers, ?CURRENT, 1) of
-        %% Any number is less than an atom.
-        Current when Current =< Limit ->
-            ok = count(Numbers, Current),
+    take(Numbers, Limit, atomics:get(Numbers, ?CURRENT)).
+
+take(Numbers, Limit, Current) when Current < Limit ->
+    case atomics:compare_exchange(Numbers, ?CURRENT, Current, Current + 1) of
+        ok ->
+            ok = count(Numbers, Current + 1),
             true;
-        _ ->
-            ok = atomics:sub(Numbers, ?CURRENT, 1),
-            false
-    end.
+        Now ->
+            take(Numbers, Limit, Now)
+    end;
+take(_Numbers, _Limit, _Current) ->
+    false.
 
 %% @doc A session has ended, with the bytes of the client and those of the server.
 -spec ended(atomics:atomics_ref(), non_neg_integer(), non_neg_integer()) -> ok.

@@ -1,8 +1,7 @@
 %% @private
 %% @doc Connections that have no relay yet, and what each of them counts for: its frontend, its backend, its place at a server. All of that is
-%% given back once: by the connection's process, or, if that was killed, by a look at the processes that are left, every second.
+%% given back once: by the connection's process, or, if that was killed, by {@link weir_proxy_reaper}.
 -module(weir_proxy_pending).
--behaviour(gen_server).
 
 -include("weir_proxy.hrl").
 
@@ -11,17 +10,16 @@
 -export([balanced/2]).
 -export([placed/2]).
 -export([displaced/0]).
--export([relayed/0]).
+-export([moved/1]).
+-export([relayed/1]).
 -export([ended/1]).
-
--export([start_link/0]).
--export([init/1]).
--export([handle_call/3]).
--export([handle_cast/2]).
--export([handle_info/2]).
+-export([lost/1]).
+-export([relaying/0]).
+-export([remaining/1]).
+-export([killed/0]).
+-export([is_used/1]).
 
 -define(TABLE, ?MODULE).
--define(LOOK_MS, 1000).
 
 %% Places in a row.
 -define(BACKEND, 3).
@@ -63,10 +61,19 @@ displaced() ->
     true = ets:update_element(?TABLE, self(), {?SERVER, none}),
     free(Server, Backend).
 
-%% @doc Its connection has a relay, and what it counts for is a session's from here on.
--spec relayed() -> ok.
-relayed() ->
-    true = ets:delete(?TABLE, self()),
+%% @doc Its connection goes its way again from the start, in a frontend with these numbers, which may be the same one.
+-spec moved(numbers()) -> ok.
+moved(Frontend) ->
+    [{_, Before, Backend, Server}] = ets:lookup(?TABLE, self()),
+    ok = case Before of Frontend -> ok; _ -> weir_proxy_numbers:begun(Frontend) end,
+    true = ets:insert(?TABLE, {self(), Frontend, none, none}),
+    ok = leave(Server, Backend),
+    case Before of Frontend -> ok; _ -> weir_proxy_numbers:ended(Before, 0, 0) end.
+
+%% @doc The connection of a process has a relay, and what it counts for is a session's from here on.
+-spec relayed(pid()) -> ok.
+relayed(Pid) ->
+    true = ets:delete(?TABLE, Pid),
     ok.
 
 %% @doc A connection ends without a relay.
@@ -78,14 +85,28 @@ ended(Pid) ->
         [] -> ok
     end.
 
+%% @doc It was killed. False if it had ended, or its session has.
+-spec lost(pid()) -> boolean().
+lost(Pid) ->
+    case ets:take(?TABLE, Pid) of
+        [Row = {_, Frontend, _, _}] ->
+            _ = weir_proxy_numbers:add(Frontend, connection_errors, 1),
+            ok = give_back(Row),
+            true;
+        [] ->
+            false
+    end.
+
 -spec give_back(row()) -> ok.
 give_back({_, Frontend, Backend, Server}) ->
-    ok = free(Server, Backend),
-    _ = case Backend of
-        none -> ok;
-        {_, _, Numbers} -> weir_proxy_numbers:ended(Numbers, 0, 0)
-    end,
+    ok = leave(Server, Backend),
     weir_proxy_numbers:ended(Frontend, 0, 0).
+
+leave(_Server, none) ->
+    ok;
+leave(Server, Backend = {_, _, Numbers}) ->
+    ok = free(Server, Backend),
+    weir_proxy_numbers:ended(Numbers, 0, 0).
 
 free(none, _Backend) ->
     ok;
@@ -93,31 +114,22 @@ free(Server, {Proxy, Name, Numbers}) ->
     ok = weir_proxy_numbers:ended(Server, 0, 0),
     weir_proxy_memory:freed(Proxy, Name, Numbers).
 
-%%% The process.
+%% @doc The processes whose connections have a place at a server: each may have a relay that is no session yet.
+-spec relaying() -> [pid()].
+relaying() -> ets:select(?TABLE, [{{'$1', '_', '_', '$2'}, [{'=/=', '$2', none}], ['$1']}]).
 
--spec start_link() -> {ok, pid()} | {error, term()}.
-start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+%% @doc Those of some processes whose connections have no relay yet, or one that is no session yet.
+-spec remaining([pid()]) -> [pid()].
+remaining(Pids) -> [Pid || Pid <- Pids, ets:member(?TABLE, Pid)].
 
--spec init([]) -> {ok, []}.
-init([]) ->
-    look_later(),
-    {ok, []}.
+%% @doc The processes that were killed, and what they count for. `placed': at a server too.
+-spec killed() -> [{pid(), placed | unplaced}].
+killed() ->
+    [
+        {Pid, case Server of none -> unplaced; _ -> placed end}
+     || {Pid, Server} <- ets:select(?TABLE, [{{'$1', '_', '_', '$2'}, [], [{{'$1', '$2'}}]}]), not is_process_alive(Pid)
+    ].
 
--spec handle_call(term(), gen_server:from(), []) -> {reply, {error, unknown}, []}.
-handle_call(_Request, _From, State) -> {reply, {error, unknown}, State}.
-
--spec handle_cast(term(), []) -> {noreply, []}.
-handle_cast(_Message, State) -> {noreply, State}.
-
--spec handle_info(term(), []) -> {noreply, []}.
-handle_info(look, State) ->
-    Pids = ets:select(?TABLE, [{{'$1', '_', '_', '_'}, [], ['$1']}]),
-    lists:foreach(fun(Pid) -> is_process_alive(Pid) orelse ended(Pid) end, Pids),
-    look_later(),
-    {noreply, State};
-handle_info(_Message, State) ->
-    {noreply, State}.
-
-look_later() ->
-    _ = erlang:send_after(?LOOK_MS, self(), look),
-    ok.
+%% @doc Whether a connection counts for a frontend with these numbers.
+-spec is_used(numbers()) -> boolean().
+is_used(Frontend) -> ets:select_count(?TABLE, [{{'_', Frontend, '_', '_'}, [], [true]}]) > 0.

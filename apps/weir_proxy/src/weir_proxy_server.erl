@@ -15,6 +15,7 @@
 -export([checked/4]).
 -export([advised/3]).
 -export([failing/2]).
+-export([fails_for/2]).
 -export([eligible/2]).
 -export([slow_starting/2]).
 -export([state/2]).
@@ -164,6 +165,11 @@ is_down(#member{is_up = IsUp, agent = Agent}) -> not IsUp orelse maps:get(is_up,
 -spec failing(Until :: now(), member()) -> member().
 failing(Until, Member) ->
     changed(Member#member{failing_until = Until}).
+
+%% @doc For how many milliseconds it gets none any more for that reason.
+-spec fails_for(now(), member()) -> non_neg_integer().
+fails_for(_Now, #member{failing_until = none}) -> 0;
+fails_for(Now, #member{failing_until = Until}) -> max(0, Until - Now).
 
 %% @doc What a balancer sees of it, with its priority; nothing if it takes no connections.
 -spec eligible(now(), member()) -> {Priority :: 0..255, #server{}} | none.

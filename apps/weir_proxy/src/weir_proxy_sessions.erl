@@ -15,6 +15,7 @@
 -export([close_within/3]).
 -export([count/1]).
 -export([end_later/2]).
+-export([is_of/1]).
 
 -export([start_link/1]).
 -export([init/1]).
@@ -24,9 +25,12 @@
 
 -define(TABLE, ?MODULE).
 
-%% A relay may end before its session is in the table.
+%% A relay may end before its session is in the table. It is looked for again as long as there is a process that may put it there.
 -define(AGAIN_MS, 20).
--define(AGAIN_TIMES, 100).
+
+%% How often a connection looks for a keeper while there is none, and how many times.
+-define(SUCCESSOR_MS, 20).
+-define(SUCCESSOR_TIMES, 100).
 
 %% A server that closes later, and has heard nothing, may have waited for its client long enough.
 -define(EARLY_US, 1_000_000).
@@ -52,19 +56,50 @@ name(Number) ->
         weir_proxy_sessions_5, weir_proxy_sessions_6, weir_proxy_sessions_7, weir_proxy_sessions_8
     }).
 
-%% @doc The process that is to own the relay of the caller.
+%% @doc The process that is to own the relay of the caller: `undefined' if there has been none for two seconds.
 -spec keeper() -> pid() | undefined.
-keeper() -> whereis(nearest()).
+keeper() ->
+    case whereis(nearest()) of
+        undefined -> any_keeper(?SUCCESSOR_TIMES);
+        Keeper -> Keeper
+    end.
+
+%% The nearest was killed, and has no successor yet.
+any_keeper(Left) ->
+    case living() of
+        [Keeper | _] ->
+            Keeper;
+        [] when Left > 0 ->
+            timer:sleep(?SUCCESSOR_MS),
+            any_keeper(Left - 1);
+        [] ->
+            undefined
+    end.
+
+living() -> [Pid || Number <- lists:seq(1, keepers()), Pid <- [whereis(name(Number))], is_pid(Pid)].
 
 nearest() -> name((erlang:system_info(scheduler_id) - 1) rem keepers() + 1).
 
-%% @doc A session has begun.
+%% @doc A session has begun, and counts for what its connection did.
 -spec begun(#session{}) -> ok.
-begun(Session = #session{keeper = Keeper}) ->
+begun(Session = #session{relay = Relay, keeper = Keeper, process = Process, due = Due}) ->
     true = ets:insert(?TABLE, Session),
+    ok = weir_proxy_pending:relayed(Process),
     %% A keeper that has died since it was chosen has a successor, which may have looked before this session was there.
     _ = is_process_alive(Keeper) orelse gen_server:cast(name(1), orphans),
-    ok.
+    case is_over(Due) of
+        true -> end_now(Relay, life);
+        false -> ok
+    end.
+
+is_over({infinity, _}) -> false;
+is_over({At, _}) -> At =< now_ms().
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+%% @doc Whether there is a session whose connection was served by a process. It looks at all sessions.
+-spec is_of(pid()) -> boolean().
+is_of(Pid) -> ets:select_count(?TABLE, [{#session{process = Pid, _ = '_'}, [], [true]}]) > 0.
 
 %% @doc The sessions of a proxy, at this moment.
 -spec list(Proxy :: term()) -> [#session{}].
@@ -85,20 +120,26 @@ end_now(Relay, Why) ->
     _ = ets:update_element(?TABLE, Relay, {#session.ended_by, Why}),
     weir:stop_relay(Relay).
 
-%% @doc Ends the session of a relay after so many milliseconds: its longest life. Not by a message to one process: that may die before.
--spec end_later(weir_relay:relay(), pos_integer()) -> Timer :: reference().
-end_later(Relay, Milliseconds) -> erlang:send_after(Milliseconds, nearest(), {over, Relay, life}).
+%% @doc What is to be in a session that ends after so many milliseconds: its longest life. The message goes to a name, whose process may die
+%% before. If it is lost because there is no such process, or with its mailbox, the successor finds the session by its time.
+-spec end_later(weir_relay:relay(), pos_integer()) -> {Due :: {integer(), life}, Timer :: reference()}.
+end_later(Relay, Milliseconds) ->
+    {{now_ms() + Milliseconds, life}, erlang:send_after(Milliseconds, nearest(), {over, Relay, life})}.
 
 %% @doc The same, one after the other within so many milliseconds.
 -spec close_within(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, non_neg_integer()) -> non_neg_integer().
 close_within(Proxy, Which, Within) ->
     Sessions = which(Proxy, Which),
     Count = length(Sessions),
-    Due = fun({Number, #session{relay = Relay}}) ->
+    Start = now_ms(),
+    Later = fun({Number, #session{relay = Relay, due = {Due, _}}}) ->
+        After = Number * Within div Count,
+        %% False if it has just ended by itself.
+        _ = Start + After < Due andalso ets:update_element(?TABLE, Relay, {#session.due, {Start + After, operator}}),
         %% Any of them ends any relay.
-        erlang:send_after(Number * Within div Count, name(Number rem keepers() + 1), {over, Relay, operator})
+        erlang:send_after(After, name(Number rem keepers() + 1), {over, Relay, operator})
     end,
-    lists:foreach(Due, lists:zip(lists:seq(1, Count), Sessions)),
+    lists:foreach(Later, lists:zip(lists:seq(1, Count), Sessions)),
     Count.
 
 which(Proxy, {server, Backend, Server}) -> ets:match_object(?TABLE, #session{proxy = Proxy, backend = Backend, server = Server, _ = '_'});
@@ -111,8 +152,14 @@ start_link(Number) -> gen_server:start_link({local, name(Number)}, ?MODULE, Numb
 
 -spec init(pos_integer()) -> {ok, Look :: reference() | none}.
 init(_Number) ->
+    ok = end_overdue(),
     %% Relays of a keeper before this one would tell that one.
     {ok, look_later(none)}.
+
+%% Sessions whose messages were lost with a keeper before this one. Those of the living keepers may be on their way: to end twice does no harm.
+end_overdue() ->
+    Overdue = ets:select(?TABLE, [{#session{relay = '$3', due = {'$1', '$2'}, _ = '_'}, [{'=<', '$1', now_ms()}], [{{'$3', '$2'}}]}]),
+    lists:foreach(fun({Relay, Why}) -> end_now(Relay, Why) end, Overdue).
 
 -spec handle_call(term(), gen_server:from(), State) -> {reply, {error, unknown}, State}.
 handle_call(_Request, _From, State) -> {reply, {error, unknown}, State}.
@@ -122,17 +169,17 @@ handle_cast(orphans, Look) -> {noreply, look_later(Look)}.
 
 -spec handle_info(term(), Look :: reference() | none) -> {noreply, reference() | none}.
 handle_info({weir_relay, Relay, Result, Statistics}, State) ->
-    ok = ended(Relay, Result, Statistics, ?AGAIN_TIMES),
+    _ = ended(Relay, Result, Statistics) orelse look_again(Relay, Result, Statistics, weir_proxy_pending:relaying()),
     {noreply, State};
-handle_info({again, Relay, Result, Statistics, Times}, State) ->
-    ok = ended(Relay, Result, Statistics, Times),
+handle_info({again, Relay, Result, Statistics, Pids}, State) ->
+    ok = look_again(Relay, Result, Statistics, weir_proxy_pending:remaining(Pids)),
     {noreply, State};
 handle_info({over, Relay, Why}, State) ->
     ok = end_now(Relay, Why),
     {noreply, State};
 handle_info({timeout, Look, orphans}, Look) ->
     Orphans = orphans(),
-    _ = [ended(Relay, closed, none, 0) || #session{relay = Relay} <- Orphans, weir:relay_info(Relay) =:= {error, closed}],
+    ok = report([Relay || Relay <- Orphans, weir:relay_info(Relay) =:= {error, closed}, ended(Relay, closed, none)]),
     {noreply, case Orphans of [] -> none; _ -> look_later(none) end};
 handle_info(_Message, State) ->
     {noreply, State}.
@@ -140,32 +187,59 @@ handle_info(_Message, State) ->
 look_later(none) -> erlang:start_timer(?ORPHANS_MS, self(), orphans);
 look_later(Look) -> Look.
 
-%% Sessions whose keeper is dead. They are found without a copy of all others.
+%% The relays of sessions whose keeper is dead. They are found without a copy of all others.
 orphans() ->
-    Living = [Pid || Number <- lists:seq(1, keepers()), Pid <- [whereis(name(Number))], is_pid(Pid)],
-    ets:select(?TABLE, [{#session{keeper = '$1', _ = '_'}, [{'=/=', '$1', Pid} || Pid <- Living], ['$_']}]).
+    ets:select(?TABLE, [{#session{relay = '$2', keeper = '$1', _ = '_'}, [{'=/=', '$1', Pid} || Pid <- living()], ['$2']}]).
 
-ended(Relay, Result, Statistics, Times) ->
+report([]) ->
+    ok;
+report(Ended) ->
+    weir_reports:log(warning, #{
+        what => "a process that keeps sessions was killed: sessions have ended meanwhile without a line in the log, and their bytes are not counted",
+        sessions => length(Ended)
+    }).
+
+%% Each of these has begun a relay, or may have: one of them puts the session there, unless it is killed. Then the reaper gives back what that one
+%% counted for. A process puts its session there before it is none of these any more, so they were looked for first.
+look_again(Relay, Result, Statistics, Pids) ->
+    case ended(Relay, Result, Statistics) of
+        false when Pids =/= [] ->
+            _ = erlang:send_after(?AGAIN_MS, self(), {again, Relay, Result, Statistics, Pids}),
+            ok;
+        _ ->
+            ok
+    end.
+
+%% False where there is no such session, or not yet.
+ended(Relay, Result, Statistics) ->
+    %% In this order: the reaper takes a killed process for one without a session if it finds the row of its connection alone.
+    _ = [ok = weir_proxy_pending:relayed(Process) || Process <- process(Relay)],
     case ets:take(?TABLE, Relay) of
         [Session] ->
-            finish(Session, Result, Statistics);
-        [] when Times > 0 ->
-            _ = erlang:send_after(?AGAIN_MS, self(), {again, Relay, Result, Statistics, Times - 1}),
-            ok;
+            ok = finish(Session, Result, Statistics),
+            true;
         [] ->
-            ok
+            false
+    end.
+
+process(Relay) ->
+    try
+        [ets:lookup_element(?TABLE, Relay, #session.process)]
+    catch
+        error:badarg -> []
     end.
 
 finish(Session, Relayed, Statistics) ->
     #session{proxy = Proxy, backend = Name, numbers = {Frontend, Backend, Server}, timer = Timer, ended_by = EndedBy} = Session,
     Result = case EndedBy of none -> Relayed; _ -> {ended, EndedBy} end,
-    _ = Timer =/= none andalso erlang:cancel_timer(Timer, [{async, true}, {info, false}]),
-    ok = judge(Session, Result, Statistics),
     {In, Out} = bytes(Statistics),
+    ok = judge(Session, Result, Statistics),
+    %% Together, and before what may take long: a keeper that is killed ends between two messages, or when it has run for long.
     ok = weir_proxy_numbers:ended(Frontend, In, Out),
     ok = weir_proxy_numbers:ended(Backend, In, Out),
     ok = weir_proxy_numbers:ended(Server, In, Out),
     ok = weir_proxy_memory:freed(Proxy, Name, Backend),
+    _ = Timer =/= none andalso erlang:cancel_timer(Timer, [{async, true}, {info, false}]),
     ok = weir_proxy_event:session(Session, Result, Statistics),
     weir_proxy_log:session(Session, Result, Statistics).
 

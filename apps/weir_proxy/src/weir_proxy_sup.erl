@@ -55,8 +55,8 @@ init(all) ->
         #{id => Name, start => {?MODULE, start_children, [Name, Module]}, type => supervisor, shutdown => infinity}
      || {Name, Module} <- [{weir_proxy_backends, weir_proxy_backend}, {weir_proxy_instances, weir_proxy_instance}]
     ],
-    Pending = #{id => weir_proxy_pending, start => {weir_proxy_pending, start_link, []}},
-    {ok, {#{strategy => one_for_one, intensity => 20, period => 10}, [Pending | Keepers] ++ Children}};
+    Reaper = #{id => weir_proxy_reaper, start => {weir_proxy_reaper, start_link, []}},
+    {ok, {#{strategy => one_for_one, intensity => 20, period => 10}, [Reaper | Keepers] ++ Children}};
 init({children, Module}) ->
     Child = #{id => Module, start => {Module, start_link, []}, restart => transient, shutdown => 5000},
     {ok, {#{strategy => simple_one_for_one, intensity => 20, period => 10}, [Child]}}.

@@ -19,7 +19,7 @@ all() ->
         keepers_look_at_no_living_session,
         a_killed_keeper_loses_no_session, a_killed_keeper_forgets_no_end, a_killed_backend_keeps_its_state,
         a_killed_supervisor_has_a_successor_with_the_same_children, a_place_is_given_on_behind_a_killed_backend,
-        who_waits_waits_on_behind_a_killed_backend, who_waits_is_told_of_a_removed_backend,
+        who_waits_waits_on_behind_a_killed_backend, who_waits_waits_on_when_address_and_backend_are_removed,
         a_killed_proxy_keeps_its_listeners, a_backend_that_is_busy_is_waited_for
     ].
 
@@ -197,14 +197,22 @@ who_waits_waits_on_behind_a_killed_backend(_Config) ->
     ?assertEqual(<<"a">>, name(Second)),
     wait_for_sessions(1).
 
-who_waits_is_told_of_a_removed_backend(_Config) ->
+who_waits_waits_on_when_address_and_backend_are_removed(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
-    <<"a">> = name(connect(Port)),
+    First = connect(Port),
+    <<"a">> = name(First),
     Second = connect(Port),
     wait_for_queue(1),
     ok = weir_proxy:change(proxy, #{frontends => #{}, backends => #{}}),
-    ?assertEqual({error, closed}, gen_tcp:recv(Second, 0, patience())).
+    ok = gen_tcp:close(First),
+    ?assertEqual(<<"a">>, name(Second)),
+    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    %% The minute is over: nobody goes there any more.
+    [Leaving] = [Value || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))],
+    maps:foreach(fun(What, Timer) -> Proxy ! {timeout, Timer, What} end, Leaving),
+    ?waitEqual([], weir_proxy_memory:backends(proxy)),
+    ?assertEqual([], weir_proxy_memory:frontends(proxy)).
 
 %% Returns when there is another one.
 kill_backend() ->

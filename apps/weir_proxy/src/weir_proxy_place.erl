@@ -1,0 +1,84 @@
+%% @private
+%% @doc A place for a connection at a server of its backend: at once, or when it has waited for its turn. Called in the connection's process,
+%% which counts for that place from then on ({@link weir_proxy_pending}).
+-module(weir_proxy_place).
+
+-include("weir_proxy.hrl").
+
+-export([take/4]).
+
+%% How often it is looked for the successor of a backend's process, and how many times.
+-define(SUCCESSOR_MS, 20).
+-define(SUCCESSOR_TIMES, 500).
+
+%% @doc A place at a server for a connection with a key, but at none that was tried already. Behind those that have waited longer, unless it has
+%% had its turn. All but `none', no server takes connections, say how many milliseconds it has waited. `another': the backend was removed
+%% meanwhile; there may be another one of that name.
+-spec take(Proxy :: term(), #backend{}, Key :: term(), Tried :: [binary()]) ->
+    {ok, #server{}, Waited :: non_neg_integer()}
+    | none
+    | {another, Waited :: non_neg_integer()}
+    | {error, queue_full | queue_timeout | no_backend, Waited :: non_neg_integer()}.
+take(Proxy, Backend = #backend{numbers = Numbers}, Key, Tried) ->
+    case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso Tried =:= [] of
+        false -> take_known(Proxy, Backend, Key, Tried);
+        true -> wait(Proxy, Backend, Key)
+    end.
+
+%% The server that the client had, if that takes one more.
+take_known(Proxy, Backend = #backend{numbers = Numbers, balancer = Balancer, config = #{stick := Expire}}, Key, []) when Expire =/= off ->
+    Found =
+        case weir_proxy_sticks:server(Numbers, Key, now_ms()) of
+            {ok, Name} -> weir_proxy_balancer:find(Balancer, Name);
+            none -> none
+        end,
+    case Found of
+        {ok, Server = #server{numbers = Places, max_connections = Most}} ->
+            case weir_proxy_numbers:take(Places, Most) of
+                true -> placed(Server);
+                false -> take_any(Proxy, Backend, Key, [])
+            end;
+        none ->
+            take_any(Proxy, Backend, Key, [])
+    end;
+take_known(Proxy, Backend, Key, Tried) ->
+    take_any(Proxy, Backend, Key, Tried).
+
+take_any(Proxy, Backend = #backend{balancer = Balancer}, Key, Tried) ->
+    case weir_proxy_balancer:take(Balancer, Key, Tried) of
+        {ok, Server} -> placed(Server);
+        full -> wait(Proxy, Backend, Key);
+        none -> none
+    end.
+
+placed(Server = #server{numbers = Numbers}) ->
+    true = weir_proxy_pending:placed(self(), Numbers),
+    {ok, Server, 0}.
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+wait(Proxy, Backend, Key) -> wait(Proxy, Backend, Key, now_ms()).
+
+wait(Proxy, Backend = #backend{process = Process}, Key, Since) ->
+    case weir_proxy_backend:wait(Process, Key) of
+        {ok, Server} -> {ok, Server, now_ms() - Since};
+        {error, ended} -> wait_on(Proxy, Backend, Key, Since, ?SUCCESSOR_TIMES);
+        {error, Why} -> {error, Why, now_ms() - Since}
+    end.
+
+%% At the end of the queue of its successor, which may take its time on a busy machine.
+wait_on(Proxy, #backend{name = Name, process = Process, numbers = Numbers} = Before, Key, Since, Left) ->
+    case weir_proxy_memory:backend(Proxy, Name) of
+        #backend{process = Process} when Left =:= 0 ->
+            {error, no_backend, now_ms() - Since};
+        #backend{process = Process} ->
+            timer:sleep(?SUCCESSOR_MS),
+            wait_on(Proxy, Before, Key, Since, Left - 1);
+        Successor = #backend{numbers = Numbers} ->
+            %% It may have died behind giving a place and before telling of it.
+            ok = weir_proxy_pending:displaced(),
+            wait(Proxy, Successor, Key, Since);
+        %% It was removed, and may be there again since.
+        _Another ->
+            {another, now_ms() - Since}
+    end.
