@@ -143,12 +143,7 @@ paced_is_told(Config) ->
     ok = restart(Config, fun() -> ok end),
     {A, B} = nodes_of(Config),
     {_, Next} = publish_id(B, <<"news">>, <<"2">>),
-    ok = wait_until(fun() ->
-        case on(A, weir_pubsub_redis_test, paced, [Paced]) of
-            [{message, {Epoch, 1}}, {gap, unknown, _}, {message, Next}] -> true;
-            _ -> false
-        end
-    end).
+    ?waitMatch([{message, {Epoch, 1}}, {gap, unknown, _}, {message, Next}], on(A, weir_pubsub_redis_test, paced, [Paced])).
 
 %% Other prefixes and other databases are other channels.
 apart(Config) ->
