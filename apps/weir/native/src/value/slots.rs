@@ -1,6 +1,7 @@
 //! A table whose entries have names that are never given twice: a slot, and the generation of what lives in it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,8 +14,10 @@ pub trait Occupant {
     fn vacant(slot: u32, generation: u32) -> Self;
     /// Slot and generation.
     fn handle(&self) -> Handle;
-    /// Whether it is to be found: a slot is empty until its occupant says so.
+    /// Whether it is to be found: a slot is empty until its occupant says so, and again when it does not say so any more.
     fn is_open(&self) -> bool;
+    /// A panic has left it half done, and nobody may go on with it as if nothing had happened.
+    fn abandoned(&mut self) {}
 }
 
 /// `CHUNKS` times `CHUNK` slots, each with a lock of its own.
@@ -23,12 +26,25 @@ pub trait Occupant {
 /// any age may be looked up at any time.
 pub struct Slots<T, const CHUNKS: usize, const CHUNK: usize> {
     chunks: [OnceLock<Box<[Mutex<T>]>>; CHUNKS],
-    vacant: Mutex<Vacant>,
+    vacancies: Vacancies,
     /// The generation of the first occupant of a slot. It is a random number, so that the handle of another VM, or of an
     /// earlier one, does not name what is here.
     origin: OnceLock<u32>,
+}
+
+/// What every lock of a slot leads to.
+struct Vacancies {
+    vacant: Mutex<Vacant>,
     /// How often somebody else had the lock that was wanted.
     contended: AtomicU64,
+}
+
+impl Vacancies {
+    fn lock<'a, L>(&self, mutex: &'a Mutex<L>) -> MutexGuard<'a, L> {
+        sync::lock(mutex, || {
+            self.contended.fetch_add(1, Relaxed);
+        })
+    }
 }
 
 /// Slots without an occupant, and the first that never had one. Touched when one comes or goes, not in between.
@@ -45,13 +61,60 @@ impl Vacant {
 }
 
 /// What a handle names.
-pub enum Lookup<'a, T> {
+pub enum Lookup<'a, T: Occupant> {
     /// The occupant, locked.
-    Open(MutexGuard<'a, T>),
+    Open(Locked<'a, T>),
     /// It is gone.
     Gone,
     /// Nothing ever had this handle.
     Never,
+}
+
+/// A slot, locked. Where the lock is let go of, a slot whose occupant is not open is emptied and given back.
+///
+/// So whoever ends an occupant only has it say that it is not open any more. Those who have called him still have the
+/// occupant, with its handle, and not the slot of another: what they do to it has no effect, and goes with it.
+pub struct Locked<'a, T: Occupant> {
+    occupant: MutexGuard<'a, T>,
+    vacancies: &'a Vacancies,
+}
+
+impl<T: Occupant> Deref for Locked<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.occupant
+    }
+}
+
+impl<T: Occupant> DerefMut for Locked<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.occupant
+    }
+}
+
+impl<T: Occupant> Drop for Locked<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.occupant.is_open() {
+            self.occupant.abandoned();
+        }
+        if !self.occupant.is_open() {
+            self.vacate();
+        }
+    }
+}
+
+impl<T: Occupant> Locked<'_, T> {
+    /// From now on the handle names nothing.
+    #[cold]
+    fn vacate(&mut self) {
+        let handle = self.occupant.handle();
+        *self.occupant = T::vacant(handle.slot(), handle.generation().wrapping_add(1));
+        self.vacancies.lock(&self.vacancies.vacant).slots.push(handle.slot());
+    }
 }
 
 impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUNK> {
@@ -61,21 +124,23 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     pub const fn new(vacant: Mutex<Vacant>) -> Self {
         Slots {
             chunks: [const { OnceLock::new() }; CHUNKS],
-            vacant,
+            vacancies: Vacancies { vacant, contended: AtomicU64::new(0) },
             origin: OnceLock::new(),
-            contended: AtomicU64::new(0),
         }
     }
 
     fn lock<'a, L>(&self, mutex: &'a Mutex<L>) -> MutexGuard<'a, L> {
-        sync::lock(mutex, || {
-            self.contended.fetch_add(1, Relaxed);
-        })
+        self.vacancies.lock(mutex)
+    }
+
+    /// What is handed out of a slot.
+    fn locked<'a>(&'a self, occupant: MutexGuard<'a, T>) -> Locked<'a, T> {
+        Locked { occupant, vacancies: &self.vacancies }
     }
 
     /// How often somebody has waited for a lock of this table.
     pub fn contended(&self) -> u64 {
-        self.contended.load(Relaxed)
+        self.vacancies.contended.load(Relaxed)
     }
 
     fn origin(&self) -> u32 {
@@ -98,7 +163,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         let occupant = self.lock(&chunk[slot % CHUNK]);
         let current = occupant.handle();
         if current == handle && occupant.is_open() {
-            Lookup::Open(occupant)
+            Lookup::Open(self.locked(occupant))
         } else if self.is_gone(handle, current) {
             Lookup::Gone
         } else {
@@ -107,7 +172,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     }
 
     /// Finds what is open; for those who do not care why there is nothing.
-    pub fn find(&self, handle: Handle) -> Option<MutexGuard<'_, T>> {
+    pub fn find(&self, handle: Handle) -> Option<Locked<'_, T>> {
         match self.lookup(handle) {
             Lookup::Open(occupant) => Some(occupant),
             Lookup::Gone | Lookup::Never => None,
@@ -144,10 +209,10 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     }
 
     /// A vacant slot, locked; none when all are taken. It counts as vacant for [`lookup`](Self::lookup) until what is put
-    /// there is open.
-    pub fn allocate(&self) -> Option<MutexGuard<'_, T>> {
+    /// there is open, and is vacant again if that is not so when the lock is let go of.
+    pub fn allocate(&self) -> Option<Locked<'_, T>> {
         let slot = {
-            let mut vacant = self.lock(&self.vacant);
+            let mut vacant = self.lock(&self.vacancies.vacant);
             match vacant.slots.pop() {
                 Some(slot) => slot,
                 None if vacant.fresh == Self::SLOTS => return None,
@@ -162,20 +227,12 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         let chunk = self.chunks[number].get_or_init(|| {
             (first..first + CHUNK as u32).map(|slot| Mutex::new(T::vacant(slot, self.origin()))).collect()
         });
-        Some(self.lock(&chunk[within]))
-    }
-
-    /// Empties the slot of `occupant`, which the caller has locked, and gives it back. From now on the handle names
-    /// nothing.
-    pub fn vacate(&self, occupant: &mut T) {
-        let handle = occupant.handle();
-        *occupant = T::vacant(handle.slot(), handle.generation().wrapping_add(1));
-        self.lock(&self.vacant).slots.push(handle.slot());
+        Some(self.locked(self.lock(&chunk[within])))
     }
 
     /// How many slots have an occupant.
     pub fn occupied(&self) -> usize {
-        let vacant = self.lock(&self.vacant);
+        let vacant = self.lock(&self.vacancies.vacant);
         vacant.fresh as usize - vacant.slots.len()
     }
 
@@ -189,8 +246,8 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     pub fn select<R>(&self, chunk: usize, mut choose: impl FnMut(&mut T) -> Option<R>) -> Option<Vec<R>> {
         let chunk = self.chunks.get(chunk)?.get()?;
         let chosen = chunk.iter().filter_map(|occupant| {
-            let mut occupant = self.lock(occupant);
-            if occupant.is_open() { choose(&mut occupant) } else { None }
+            let occupant = self.lock(occupant);
+            if occupant.is_open() { choose(&mut self.locked(occupant)) } else { None }
         });
         Some(chosen.collect())
     }
@@ -199,10 +256,10 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     pub fn visit_unlocked(&self, chunk: usize, mut visit: impl FnMut(&mut T)) -> bool {
         let Some(chunk) = self.chunks.get(chunk).and_then(|chunk| chunk.get()) else { return false };
         for occupant in chunk {
-            if let Ok(mut occupant) = occupant.try_lock()
+            if let Some(occupant) = sync::try_lock(occupant)
                 && occupant.is_open()
             {
-                visit(&mut occupant);
+                visit(&mut self.locked(occupant));
             }
         }
         true
@@ -229,17 +286,21 @@ mod tests {
     struct Guest {
         handle: Handle,
         open: bool,
+        abandoned: bool,
     }
 
     impl Occupant for Guest {
         fn vacant(slot: u32, generation: u32) -> Guest {
-            Guest { handle: Handle::new(slot, generation), open: false }
+            Guest { handle: Handle::new(slot, generation), open: false, abandoned: false }
         }
         fn handle(&self) -> Handle {
             self.handle
         }
         fn is_open(&self) -> bool {
             self.open
+        }
+        fn abandoned(&mut self) {
+            self.abandoned = true;
         }
     }
 
@@ -258,7 +319,7 @@ mod tests {
 
     fn close(house: &House, handle: Handle) {
         let Lookup::Open(mut guest) = house.lookup(handle) else { panic!("{handle:?} is not open") };
-        house.vacate(&mut guest);
+        guest.open = false;
     }
 
     /// The next that lives in the slot.
@@ -329,6 +390,51 @@ mod tests {
         assert!(matches!(house.lookup_both(old, new), (Lookup::Gone, Lookup::Open(_))));
         assert!(matches!(house.lookup_both(new, old), (Lookup::Open(_), Lookup::Gone)));
         assert!(matches!(house.lookup_both(new, after(new)), (Lookup::Open(_), Lookup::Never)));
+    }
+
+    #[test]
+    fn who_has_the_lock_has_the_one_that_ended_and_no_other() {
+        let house = house();
+        let handle = open(&house).expect("room");
+        let mut guest = house.find(handle).expect("open");
+        guest.open = false;
+        assert_eq!(guest.handle(), handle);
+        // What is done to it now is nobody's.
+        guest.abandoned = true;
+        assert_eq!(house.occupied(), 1);
+        drop(guest);
+        assert_eq!(house.occupied(), 0);
+        let next = open(&house).expect("room");
+        assert_eq!(next, after(handle));
+        assert!(!house.find(next).expect("open").abandoned);
+    }
+
+    #[test]
+    fn a_slot_in_which_nothing_was_opened_is_vacant_again() {
+        let house = house();
+        let handle = house.allocate().expect("room").handle();
+        assert_eq!(house.occupied(), 0);
+        assert_eq!(open(&house), Some(after(handle)));
+    }
+
+    #[test]
+    fn a_panic_leaves_an_occupant_that_knows_it() {
+        let house = house();
+        let handles: Vec<Handle> = (0..3).map_while(|_| open(&house)).collect();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _worked_on = house.find(handles[0]).expect("open");
+            house.find(handles[1]).expect("open").open = false;
+            std::panic::resume_unwind(Box::new(()));
+        }));
+        assert!(panicked.is_err());
+        assert!(house.find(handles[0]).expect("open").abandoned);
+        assert!(house.find(handles[1]).is_none());
+        assert!(!house.find(handles[2]).expect("open").abandoned);
+        // Also for those who do not wait for a lock.
+        let mut seen = Vec::new();
+        assert!(house.visit_unlocked(0, |guest| seen.push(guest.handle())));
+        assert_eq!(seen, [handles[0]]);
+        assert_eq!(house.occupied(), 2);
     }
 
     #[test]
