@@ -124,7 +124,7 @@ counters(_Pollset) -> ?NOT_LOADED.
 -spec contention() -> #{sockets | relays | groups => non_neg_integer()}.
 contention() -> ?NOT_LOADED.
 %% @doc How many panics of the native part there were, and what the last one has said. Each is a fault of Weir.
--spec panics() -> {non_neg_integer(), unicode:chardata()}.
+-spec panics() -> {non_neg_integer(), binary()}.
 panics() -> ?NOT_LOADED.
 
 %%% Sockets
