@@ -68,6 +68,7 @@
     file_waits := non_neg_integer(),
     files_cut := non_neg_integer(),
     accepts := non_neg_integer(),
+    faults := non_neg_integer(),
     moved_in := non_neg_integer(),
     moved_out := non_neg_integer(),
     contended := non_neg_integer()
@@ -76,7 +77,7 @@
 %% `events_max' are the fewest and most of a poll that found any, and the i-th number of `events_log2', counted from 0,
 %% is how many polls found 2^i to 2^(i+1)-1 of them (the last: or more). `asleep_ns' are nanoseconds, as are `polling_ns' in polls that found
 %% something and `between_ns' from the end of the poll before to these, unless the poller slept: a socket waits so long at most. `wakes_by_thread'
-%% and `wakes_by_process' are by whom it was woken. `moved_in' and
+%% and `wakes_by_process' are by whom it was woken. `faults' are sockets that a fault of Weir itself has closed. `moved_in' and
 %% `moved_out' count sockets that came from and went to other pollsets. `contended': how often somebody had to wait for the lock of its list.
 %%
 %% The idea is the first table of Wei Cao's "pollset per scheduler": times, events, min, max, avg for each scheduler.

@@ -54,7 +54,8 @@
 }.
 %% Outcomes of messages, counted once per member. `sent': the kernel took the message at once. `queued': it waits or has
 %% waited for the member. `dropped': it was discarded. `disconnected': members that were closed. A message that was
-%% queued and later dropped counts as both. One for which a member has left is `dropped'.
+%% queued and later dropped counts as both. One for which a member has left is `dropped'. A member that moves to another pollset
+%% meanwhile is counted like any other.
 
 -type info() :: #{
     owner := pid(),
@@ -133,11 +134,14 @@ join(Group, Socket) ->
 %% <dt>`first' (`<<>>')</dt><dd>what the member gets before the messages: history, for example. Nothing comes between. Like a message
 %%   of the group it waits if the kernel does not take it, and the caller does not. For the `once' of a member it does not count</dd>
 %% </dl>
-%% Errors: `closed' is the group or the socket; `enotconn' a socket that is not connected; `emsgsize': `first'
-%% has more than 1048576 bytes; `{bad_option, Name, Value, Allowed}'; `{bad_socket, Term, Needed}' for a term that is no socket of
+%% A socket that cannot get `first' does not become a member, and nothing of it is sent. Errors: `full': as many messages of the group
+%% wait for the socket as may, and the policy makes no room (`drop_newest' and `leave'). They are of an earlier membership: join again
+%% when they are written, see {@link weir:notify_writable/1}. `closed' is the group or the socket, also one that was found closed when
+%% `first' was written; `enotconn' a socket that is not connected; `emsgsize': `first'
+%% has more than 1048576 bytes, or more than the packets of the socket; `{bad_option, Name, Value, Allowed}'; `{bad_socket, Term, Needed}' for a term that is no socket of
 %% Weir, such as a connection with TLS.
 -spec join(group(), weir_tcp:socket(), join_options()) ->
-    ok | {error, closed | enotconn | emsgsize | weir_checked_options:bad_option() | {bad_socket, term(), Needed :: string()}}.
+    ok | {error, closed | enotconn | emsgsize | full | weir_checked_options:bad_option() | {bad_socket, term(), Needed :: string()}}.
 join({weir_group, Group}, ?SOCKET(Handle), Options) when Options =:= #{} ->
     weir_nif:group_join(Group, Handle, false, <<>>);
 %% As thousands do it again and again.

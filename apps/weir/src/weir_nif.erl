@@ -14,7 +14,7 @@
 
 -on_load(load/0).
 
--export([available/0, loaded/0, renew/1, make/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1, contention/0]).
+-export([available/0, loaded/0, renew/1, make/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1, contention/0, panics/0]).
 
 %% Sockets.
 -export([
@@ -123,6 +123,9 @@ counters(_Pollset) -> ?NOT_LOADED.
 %% @doc How often somebody has waited for a lock of each table. Those of pollsets are in {@link counters/1}.
 -spec contention() -> #{sockets | relays | groups => non_neg_integer()}.
 contention() -> ?NOT_LOADED.
+%% @doc How many panics of the native part there were, and what the last one has said. Each is a fault of Weir.
+-spec panics() -> {non_neg_integer(), binary()}.
+panics() -> ?NOT_LOADED.
 
 %%% Sockets
 
@@ -447,9 +450,9 @@ group_count() -> ?NOT_LOADED.
 %% @doc Deletes a group; nothing happens if it is gone.
 -spec group_delete(group()) -> ok.
 group_delete(_Group) -> ?NOT_LOADED.
-%% @doc Makes a connected socket a member, for one message or for all. It gets `First' before them. `closed' is the socket or the
-%% group.
--spec group_join(group(), handle(), Once :: boolean(), First :: binary()) -> ok | {error, closed | enotconn | emsgsize}.
+%% @doc Makes a connected socket a member, for one message or for all. It gets `First' before them; otherwise it is no member. `closed'
+%% is the socket or the group.
+-spec group_join(group(), handle(), Once :: boolean(), First :: binary()) -> ok | {error, closed | enotconn | emsgsize | full}.
 group_join(_Group, _Handle, _Once, _First) -> ?NOT_LOADED.
 %% @doc Ends a membership.
 -spec group_leave(group(), handle()) -> ok | {error, not_member}.

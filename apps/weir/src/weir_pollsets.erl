@@ -52,6 +52,8 @@
     frozen = [] :: [pid()],
     %% Who renews processes, or when that was done.
     renewing = never :: never | integer() | pid(),
+    %% Panics of the native part that the log has been told of.
+    panics = 0 :: non_neg_integer(),
     pollers = #{} :: #{weir_nif:pollset() => #poller{}}
 }).
 
@@ -122,7 +124,7 @@ handle_cast(_Request, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info(look, Before) ->
     look_later(),
-    State = renew(Before),
+    State = renew(tell_of_panics(Before)),
     case erlang:system_info(schedulers_online) of
         Online when Online =:= State#state.online -> {noreply, State};
         Online ->
@@ -175,6 +177,19 @@ handle_info(_Message, State) ->
 -spec terminate(term(), #state{}) -> ok.
 terminate(_Reason, #state{pollers = Pollers, frozen = Frozen}) ->
     weir_shutdown:processes([Pid || #poller{pid = Pid} <- maps:values(Pollers)] ++ Frozen, brutal_kill).
+
+tell_of_panics(State = #state{panics = Told}) ->
+    case weir_nif:panics() of
+        {Told, _Last} ->
+            State;
+        {Count, Last} ->
+            ok = weir_reports:log(error, #{
+                what => "Weir's native part has failed, and has closed what it was serving: please report this fault",
+                count => Count - Told,
+                last => Last
+            }),
+            State#state{panics = Count}
+    end.
 
 %% A process of its own does it: a purge waits for all processes.
 renew(State = #state{renewing = Last}) ->

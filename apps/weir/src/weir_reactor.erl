@@ -30,7 +30,7 @@
 %% For a connection of {@link connect/4} that failed, Reason is `{connect, Posix}', and in place of a state there are the
 %% Args for `init/2', which was not called. Nothing can be sent any more: the only result is `{ok, State}'.</li>
 %% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1}, and
-%% when a connection that was not read because of its send queue is read again.</li>
+%% when a connection that was not read because of its send queue is read again: in that case some output still waits.</li>
 %% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2} and {@link weir_group:join/3}.</li>
 %% <li>`handle_tick(Socket, State)': for every connection, once in `tick' milliseconds. Beside the results below it may return
 %% `{sleep, Ticks, State}': it is not called again for this connection before so many ticks have passed, or {@link tick_soon/1}

@@ -7,8 +7,10 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, async/1, await/1, kill/1, pid/1]).
--import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2]).
--import(weir_group_test, [member/2, member/3, new/0, new/1, numbered/2, rest/2, slow/2, through/2, through_when_not_busy/2]).
+-import(weir_test_wait, [wait_until/1, next_message/0, patience/0, recv_exactly/2]).
+-import(weir_group_test, [
+    info/2, member/2, member/3, new/0, new/1, numbered/2, numbers/2, rest/2, slow/2, through/2, through_when_not_busy/2
+]).
 
 -include("engine_suite.hrl").
 
@@ -36,6 +38,9 @@ groups() ->
             nothing_from_before_joining,
             history_first,
             history_for_one_that_does_not_read,
+            a_first_message_for_which_there_is_no_room,
+            a_first_message_that_makes_room,
+            a_first_message_that_is_too_long,
             nothing_after_leaving,
             all_but_one,
             iodata_of_all_kinds,
@@ -179,25 +184,80 @@ history_first(Config) ->
     through(Group, <<401:32>>),
     [?assertEqual(lists:seq(1, 401), [Number || <<Number:32>> <= rest(Socket, Peer)]) || {Socket, Peer} <- Members].
 
-%% The caller does not wait, and the policy counts.
+%% The caller does not wait, and is told when there is no room.
 history_for_one_that_does_not_read(Config) ->
     Group = new(#{policy => drop_newest, max_messages => 2, max_bytes => 16#400000}),
     {Socket, Peer} = slow(Config, Group),
     ok = weir_group:leave(Group, Socket),
     Part = binary:copy(<<"x">>, 16#100000),
-    [
+    Joined = [
         begin
-            ok = weir_group:join(Group, Socket, #{first => Part}),
-            ok = weir_group:leave(Group, Socket)
+            Result = weir_group:join(Group, Socket, #{first => Part}),
+            _ = weir_group:leave(Group, Socket),
+            Result
         end
      || _ <- lists:seq(1, 5)
     ],
-    {ok, #{queued := Queued, dropped := Dropped}} = weir_group:info(Group),
     %% One has begun to go out, and two wait.
-    ?assertEqual({3, 2}, {Queued, Dropped}),
+    ?assertEqual([ok, ok, ok, {error, full}, {error, full}], Joined),
+    ?assertMatch({ok, #{queued := 3, dropped := 0}}, weir_group:info(Group)),
     ?assertEqual({error, emsgsize}, weir_group:join(Group, Socket, #{first => [Part, "x"]})),
     ?assertEqual(0, weir_group:size(Group)),
     ?assertEqual(3 * 16#100000, byte_size(rest(Socket, Peer))).
+
+%% Who joins again too early is told: it would have a gap.
+a_first_message_for_which_there_is_no_room(Config) ->
+    [
+        begin
+            {Group, Socket, Peer, Sent} = left_with_a_full_queue(Config, Policy),
+            #{dropped := Dropped} = element(2, weir_group:info(Group)),
+            ?assertEqual({error, full}, weir_group:join(Group, Socket, #{first => numbered(Sent + 1, 1000)})),
+            ?assertEqual(0, weir_group:size(Group)),
+            ?assertEqual(Dropped, info(Group, dropped)),
+            ok = weir:notify_writable(Socket),
+            ?assertEqual(lists:seq(1, Sent), numbers(recv_exactly(Peer, Sent * 1000), 1000)),
+            receive {weir_writable, Socket} -> ok after patience() -> error(not_written) end,
+            ok = weir_group:join(Group, Socket, #{first => numbered(Sent + 1, 1000)}),
+            {1, #{sent := 1}} = through(Group, numbered(Sent + 2, 1000)),
+            ?assertEqual([Sent + 1, Sent + 2], numbers(rest(Socket, Peer), 1000))
+        end
+     || Policy <- [drop_newest, leave]
+    ].
+
+a_first_message_that_makes_room(Config) ->
+    Group = new(#{policy => drop_oldest, max_messages => 3}),
+    {Socket, Peer} = slow(Config, Group),
+    Last = fill(Group, fun(Outcomes) -> Outcomes =:= #{sent => 0, queued => 1, dropped => 1, disconnected => 0} end, 1),
+    ok = weir_group:leave(Group, Socket),
+    ok = weir_group:join(Group, Socket, #{first => numbered(Last + 1, 1000)}),
+    ?assertEqual(2, info(Group, dropped)),
+    ?assertEqual([Last - 1, Last, Last + 1], lists:nthtail(Last - 4, numbers(rest(Socket, Peer), 1000))).
+
+%% Broadcasts until one has such outcomes: its number.
+fill(Group, Enough, Number) ->
+    {1, Outcomes} = through(Group, numbered(Number, 1000)),
+    case Enough(Outcomes) of
+        true -> Number;
+        false -> fill(Group, Enough, Number + 1)
+    end.
+
+%% A socket that was a member, for which as many messages wait as may: how many it gets.
+left_with_a_full_queue(Config, Policy) ->
+    Group = new(#{policy => Policy, max_messages => 3}),
+    {Socket, Peer} = slow(Config, Group),
+    Dropped = fill(Group, fun(#{dropped := Count}) -> Count =:= 1 end, 1),
+    case Policy of
+        leave -> receive {weir_group, left, Socket, Group, _} -> ok after patience() -> error(not_told) end;
+        drop_newest -> ok = weir_group:leave(Group, Socket)
+    end,
+    {Group, Socket, Peer, Dropped - 1}.
+
+a_first_message_that_is_too_long(Config) ->
+    Group = new(),
+    {Socket, _} = socket_pair(Config, [binary, {packet, 1}]),
+    ?assertEqual({error, emsgsize}, weir_group:join(Group, Socket, #{first => binary:copy(<<"x">>, 256)})),
+    ?assertEqual(0, weir_group:size(Group)),
+    ok = weir_group:join(Group, Socket, #{first => binary:copy(<<"x">>, 255)}).
 
 nothing_after_leaving(Config) ->
     Group = new(),

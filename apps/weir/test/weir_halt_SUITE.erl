@@ -12,6 +12,7 @@
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(BYTES, 6_000_000).
+-define(SUCCESSORS, 4).
 %% Milliseconds that a peer leaves a VM to begin its end before it reads. A shorter pause can only hide a fault.
 -define(PAUSE, 100).
 
@@ -27,6 +28,7 @@ groups() ->
             halt_sends_what_was_confirmed,
             stop_sends_what_was_confirmed,
             a_server_sends_what_was_confirmed,
+            a_stop_after_members_that_ended_while_they_moved,
             a_halt_does_not_wait_for_ever,
             stops_with_schedulers_offline
         ]}
@@ -79,6 +81,44 @@ serve_and_end(Port) ->
     {ok, _} = weir:start_listener(last, #{port => 0}, Serve, []),
     {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, []),
     ok = gen_tcp:send(Socket, <<(weir:get_port(last)):16>>).
+
+%% The sockets that follow in their slots are looked at like all others.
+a_stop_after_members_that_ended_while_they_moved(_Config) ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    Vm = start_vm(?MODULE, ["+S", "2:2"], end_members_and_stop, [Port]),
+    Sockets = [begin {ok, Socket} = gen_tcp:accept(Listener, patience()), Socket end || _ <- lists:seq(1, ?SUCCESSORS)],
+    Received = [byte_size(element(1, recv_all(Socket))) || Socket <- Sockets],
+    ?assertEqual(lists:duplicate(?SUCCESSORS, ?BYTES), Received),
+    ?assertEqual(<<>>, ended(Vm, patience())).
+
+end_members_and_stop(Port) ->
+    {ok, Group} = weir_group:new(#{}),
+    {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {active, true}, {ip, ?LOOPBACK}]),
+    {ok, Own} = inet:port(Listener),
+    Pairs = [
+        begin
+            {ok, Peer} = gen_tcp:connect(?LOOPBACK, Own, [{linger, {true, 0}}]),
+            {ok, Socket} = gen_tcp:accept(Listener),
+            ok = weir_group:join(Group, Socket),
+            {Socket, Peer}
+        end
+     || _ <- lists:seq(1, ?SUCCESSORS)
+    ],
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
+    [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+    [ok = gen_tcp:close(Peer) || {_, Peer} <- Pairs],
+    {ok, _} = weir_group:broadcast(Group, "hello"),
+    [catch weir:migrate(Socket, Scheduler) || {Socket, _} <- Pairs, Scheduler <- [1, 2]],
+    [true = erlang:resume_process(Poller) || Poller <- Pollers],
+    [
+        begin
+            {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{tcp_module, weir_tcp}, binary]),
+            ok = gen_tcp:send(Socket, binary:copy(<<"x">>, ?BYTES))
+        end
+     || _ <- Pairs
+    ],
+    init:stop().
 
 %% The peer does not read. What is queued is given up, after some seconds.
 a_halt_does_not_wait_for_ever(_Config) ->

@@ -78,7 +78,7 @@ one_for_each_scheduler(_Config) ->
     Counters = [
         sockets, polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers, reads,
         read_bytes, writes, written_bytes, short_writes, accepts, moved_in, moved_out, file_waits, wakes_by_thread,
-        wakes_by_process, polling_ns, between_ns, files_cut, contended
+        wakes_by_process, polling_ns, between_ns, files_cut, faults, contended
     ],
     lists:foreach(
         fun(Pollset = #{poller := Poller, events_log2 := Histogram}) ->

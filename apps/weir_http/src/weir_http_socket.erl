@@ -14,6 +14,7 @@
 -export([notify_writable/1]).
 -export([tick_soon/1]).
 -export([pending/1]).
+-export([is_written/1]).
 -export([sends_files/1]).
 -export([shutdown_write/1]).
 -export([closed/1]).
@@ -108,6 +109,18 @@ pending(Socket) ->
     case inet:getstat(Socket, [send_pend]) of
         {ok, [{send_pend, Bytes}]} -> Bytes;
         {error, _} -> 0
+    end.
+
+%% @doc Whether the client's side has all that was sent, or the kernel. If not, `handle_writable/2' is called when it has: that is also
+%% called when a queue over its high watermark is down at the low one, where the rest still waits.
+-spec is_written(socket()) -> boolean().
+is_written(Socket) ->
+    case pending(Socket) of
+        0 ->
+            true;
+        _ ->
+            ok = notify_writable(Socket),
+            false
     end.
 
 %% @doc Whether its output may contain parts of files.

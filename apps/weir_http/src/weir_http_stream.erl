@@ -144,7 +144,7 @@ writable(Socket, Stream = #stream{state = #opening{state = State, messages = Mes
     Opened = call(open, Socket, Socket, Stream#stream{state = State}, Key),
     lists:foldr(fun(Message, Result) -> then(Result, Message, Socket, Key) end, Opened, Messages);
 writable(Socket, Stream = #stream{handler = Handler}, Key) ->
-    case erlang:function_exported(Handler, written, 2) of
+    case erlang:function_exported(Handler, written, 2) andalso weir_http_socket:is_written(Socket) of
         true -> call(written, Socket, Socket, Stream, Key);
         false -> {ok, Stream}
     end.

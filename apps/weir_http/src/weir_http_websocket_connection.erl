@@ -323,11 +323,17 @@ writable(Socket, WebSocket = #websocket{phase = opening, handler = Handler}, Key
     end;
 writable(Socket, WebSocket = #websocket{phase = paused}, Key) ->
     %% The handler may have asked for that, too: both hear of it at once.
-    go_on(Socket, called(written, Socket, Socket, WebSocket#websocket{phase = open}, Key), Key);
+    go_on(Socket, written(Socket, WebSocket#websocket{phase = open}, Key), Key);
 writable(Socket, WebSocket = #websocket{phase = open}, Key) ->
-    called(written, Socket, Socket, WebSocket, Key);
+    written(Socket, WebSocket, Key);
 writable(_Socket, WebSocket, _Key) ->
     {ok, WebSocket}.
+
+written(Socket, WebSocket = #websocket{handler = Handler}, Key) ->
+    case erlang:function_exported(Handler, written, 2) andalso weir_http_socket:is_written(Socket) of
+        true -> called(written, Socket, Socket, WebSocket, Key);
+        false -> {ok, WebSocket}
+    end.
 
 opened(Socket, WebSocket, Key) -> act(Socket, open, Socket, WebSocket, Key).
 

@@ -38,6 +38,7 @@ groups() ->
             messages_become_events,
             bytes_that_are_framed,
             a_handler_hears_when_all_is_written,
+            nothing_is_written_while_something_waits,
             messages_from_before_it_is_open_come_after,
             monitors_become_events,
             heartbeats_come,
@@ -252,6 +253,20 @@ a_handler_hears_when_all_is_written(_Config) ->
     {Stream, Client, _} = open(Port),
     ok = weir_http_events:tell(Stream, go),
     ?assertEqual([<<"data: sent\n\n">>, <<"data: written\n\n">>], [chunk(Client), chunk(Client)]).
+
+%% Not when the queue of a slow client has become shorter, and it is read again.
+nothing_is_written_while_something_waits(_Config) ->
+    Self = self(),
+    Port = start(#{
+        open => fun(Stream, State) -> {ok, State#{stream => Stream}} end,
+        info => fun(Data, State = #{stream := Stream}) -> ok = weir:notify_writable(Stream), {send, #{data => Data}, State} end,
+        written => fun(Stream, State) -> Self ! {pending, weir_http_socket:pending(Stream)}, {ok, State} end
+    }, #{socket_opts => [{sndbuf, 4096}, {high_watermark, 65536}, {low_watermark, 65536}]}),
+    {Stream, Client, _} = open(connect(Port, [{recbuf, 4096}]), get("/go")),
+    Data = binary:copy(<<"x">>, 300_000),
+    ok = weir_http_events:tell(Stream, Data),
+    ?assertEqual(<<"data: ", Data/binary, "\n\n">>, chunk(Client)),
+    ?assertEqual({pending, 0}, weir_test_wait:next_message()).
 
 messages_from_before_it_is_open_come_after(_Config) ->
     Port = start(#{

@@ -24,6 +24,7 @@ all() ->
         any_process_sends,
         messages_for_a_handler,
         a_handler_hears_of_what_is_written,
+        nothing_is_written_while_something_waits,
         a_handler_closes,
         the_client_closes,
         the_client_is_gone,
@@ -159,6 +160,21 @@ a_handler_hears_of_what_is_written(_Config) ->
     ok = send(Client, [text("large"), frame(16#89, "behind")]),
     [{binary, Answer}, Said, Other] = recv(Client, 3),
     ?assertEqual([{pong, <<"behind">>}, {text, <<"written">>}], lists:sort([Said, Other])).
+
+%% Not when the queue of a slow client has become shorter, and it is read again.
+nothing_is_written_while_something_waits(_Config) ->
+    Self = self(),
+    Answer = binary:copy(<<"x">>, 300_000),
+    Funs = #{
+        open => fun(Socket, State) -> {ok, State#{socket => Socket}} end,
+        message => fun(_, State = #{socket := Socket}) -> ok = weir:notify_writable(Socket), {send, {binary, Answer}, State} end,
+        written => fun(Socket, State) -> Self ! {pending, weir_http_socket:pending(Socket)}, {ok, State} end
+    },
+    Small = #{socket_opts => [{sndbuf, 4096}, {high_watermark, 65536}, {low_watermark, 65536}]},
+    Client = open(weir_http_websocket_handler:start(?LISTENER, Funs, Small)),
+    ok = send(Client, text("large")),
+    ?assertEqual({binary, Answer}, recv(Client)),
+    ?assertEqual({pending, 0}, weir_test_wait:next_message()).
 
 a_handler_closes(_Config) ->
     Port = start(telling(#{

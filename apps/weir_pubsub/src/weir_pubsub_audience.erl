@@ -65,7 +65,7 @@ framing(#audience{framing = Framing}) -> Framing.
 %% @doc Makes a socket a member, and returns the number behind which its messages are. Before those to come it gets the head, is told of a
 %% gap, and gets what it has missed; if that is too much for one write, of the latest as many as are not.
 -spec join(audience(), weir_tcp:socket(), Begin, {#channel{}, ets:tab()}) ->
-    {ok, non_neg_integer(), audience()} | {error, closed | enotconn | emsgsize}
+    {ok, non_neg_integer(), audience()} | {error, closed | enotconn | emsgsize | full}
 when
     Begin :: {Position :: non_neg_integer(), none | weir_pubsub:missed(), Head :: iodata()}.
 join(#audience{members = Members} = Audience, Socket, Begin, Channel) ->
@@ -74,9 +74,9 @@ join(#audience{members = Members} = Audience, Socket, Begin, Channel) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc The same for a member that has left because it was slow.
+%% @doc The same for a member that has left because it was slow. `full': what waited for it then is not all written yet.
 -spec come_back(audience(), weir_tcp:socket(), Begin, {#channel{}, ets:tab()}) ->
-    {ok, non_neg_integer()} | {error, closed | enotconn | emsgsize}
+    {ok, non_neg_integer()} | {error, closed | enotconn | emsgsize | full}
 when
     Begin :: {Position :: non_neg_integer(), none | weir_pubsub:missed(), Head :: iodata()}.
 come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Position, Missed, Head}, {Channel, Messages}) ->
@@ -89,17 +89,14 @@ come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Posit
     Frames = latest(Framing, Name, lists:reverse(Read), ?FIRST_BYTES - iolist_size(Head), []),
     Skipped = length(Read) - length(Frames),
     Begins = Position + Skipped,
-    Gap =
-        case weir_pubsub_history:missed(Missed, case Skipped of 0 -> none; _ -> Skipped end) of
-            none ->
-                [];
-            Count ->
-                ok = weir_pubsub_observation:gap(Name, Count),
-                weir_pubsub_framing:gap(Framing, Name, Count, {Epoch, Begins})
-        end,
+    Count = weir_pubsub_history:missed(Missed, case Skipped of 0 -> none; _ -> Skipped end),
+    Gap = case Count of none -> []; _ -> weir_pubsub_framing:gap(Framing, Name, Count, {Epoch, Begins}) end,
     case weir_group:join(Group, Socket, #{first => [Head, Gap | Frames]}) of
-        ok -> {ok, Begins};
-        {error, _} = Error -> Error
+        ok ->
+            _ = Count =:= none orelse weir_pubsub_observation:gap(Name, Count),
+            {ok, Begins};
+        {error, _} = Error ->
+            Error
     end.
 
 %% The number of the last message that it has got.

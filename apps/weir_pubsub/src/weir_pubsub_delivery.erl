@@ -12,6 +12,7 @@
 -export([advance/3]).
 -export([gap/3]).
 -export([tell/2]).
+-export([left_again/4]).
 
 %% @doc Gives the latest message of a channel to all. Returns paced subscribers that lag behind further than their policy allows.
 -spec deliver(#channel{}, weir_pubsub:message(), #shard{}) -> {#channel{}, Lagging :: [weir_pubsub_subscribers:subscriber()]}.
@@ -112,4 +113,14 @@ gap(#subscriber{name = Name} = Subscriber, Missed, Position) ->
 -spec tell(weir_pubsub_subscribers:subscriber(), term()) -> ok.
 tell(#subscriber{pid = Pid, tag = Tag, name = Name}, What) ->
     Pid ! weir_pubsub_subscribers:message(Tag, Name, What),
+    ok.
+
+%% @doc Tells a socket's process once more what a group has told it when the socket was too slow: there is still too much to be written.
+-spec left_again(pid(), Tag :: term(), weir_tcp:socket(), weir_pubsub_socket:left()) -> ok.
+left_again(Pid, Tag, Socket, {Group, Mark}) ->
+    Pid !
+        case weir_pubsub_subscribers:is_of_reactor(Tag) of
+            true -> {{weir_reactor, Socket}, left, Group, Mark};
+            false -> {weir_group, left, Socket, Group, Mark}
+        end,
     ok.

@@ -42,7 +42,7 @@
 %% <ul>
 %% <li>`{Tag, Channel, {answer, {ok, Position}}}': the socket is a member, and its messages are behind that position. `{Tag, Channel,
 %%   {answer, {error, Reason}}}': it is not. Reasons are those of {@link weir_pubsub:subscribe/2}; `closed' and `enotconn' for the
-%%   socket; `no_native_part'</li>
+%%   socket; `full' if messages of an earlier subscription to the channel still wait for it; `no_native_part'</li>
 %% <li>`{Tag, Channel, {closed, deleted}}' when the channel was deleted and everything before is written or waits for the socket;
 %%   `{closed, unavailable}' when its shard was killed. The socket stays open</li>
 %% </ul>
@@ -242,7 +242,8 @@ is_latest(Name, {Epoch, _} = Id) ->
 
 %% @doc Has a slow socket go on. Its process got `{weir_group, left, Socket, Group, Mark}', or as the callback of a reactor
 %% `{{weir_reactor, Socket}, left, Group, Mark}': as much waits for the socket as may. When that is written, see {@link
-%% weir:notify_writable/1}, this has it sent what has come since, and a gap in place of what is not kept any more. Does not wait.
+%% weir:notify_writable/1}, this has it sent what has come since, and a gap in place of what is not kept any more. Does not wait. If it is
+%% not all written yet, the process gets that message again.
 -spec rejoin(weir_pubsub:channel(), Tag :: term(), left()) -> ok | {error, weir_pubsub:unavailable()}.
 rejoin(Channel, Tag, Left) ->
     weir_pubsub_shards:cast(Channel, {rejoin, Channel, {self(), Tag}, Left}).

@@ -263,9 +263,12 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
             case {Audience, weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag)} of
                 {[One], {socket, #subscriber{socket = Socket}}} ->
                     {Position, Missed} = weir_pubsub_audience:left_at(Mark, Saved),
-                    ok = weir_pubsub_counters:add(lagged, 1),
-                    %% A socket that is closed meanwhile has its process told.
-                    _ = weir_pubsub_audience:come_back(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}),
+                    case weir_pubsub_audience:come_back(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}) of
+                        {ok, _} -> ok = weir_pubsub_counters:add(lagged, 1);
+                        {error, full} -> ok = weir_pubsub_delivery:left_again(Pid, Tag, Socket, {Group, Mark});
+                        %% A socket that is closed meanwhile has its process told.
+                        {error, _} -> ok
+                    end,
                     Shard;
                 _ ->
                     Shard

@@ -21,7 +21,8 @@ groups() ->
     [
         {ours, [], [
             a_client_that_goes_away, a_flood_of_messages, a_flood_of_channels, a_flood_of_subscriptions, a_shard_is_killed, asked_of_a_shard_that_is_killed, a_shard_at_work_answers_later,
-            a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late, publishers_at_once,
+            a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late,
+            slow_clients_have_all_when_publishing_stops, publishers_at_once,
             shards_killed_while_reactors_publish
         ]}
     ].
@@ -218,6 +219,74 @@ clients_that_do_not_read(_Config) ->
     ?assertMatch({ok, #{subscribers := 3}}, weir_pubsub:info(<<"a">>)),
     ?assertMatch(#{slow := Slow} when Slow =:= Before + 4, weir_pubsub:counters()),
     [ok = gen_tcp:close(Socket) || Socket <- [WebSocket | Deaf ++ Quick]].
+
+%% Clients on slow links: the kernel holds little for them, and each reads at a pace of its own. They fall behind and come back again and
+%% again. When nothing more is published, each ends with the last message, and what it has not got it was told of as a gap.
+slow_clients_have_all_when_publishing_stops(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1000, max_queue => 8}}]}),
+    lists:foreach(fun all_when_publishing_stops/1, [4096, 16384]).
+
+-define(SLOW_CLIENTS, 8).
+-define(SLOW_MESSAGES, 800).
+
+all_when_publishing_stops(Sndbuf) ->
+    ok = weir_http:stop_listener(?MODULE),
+    %% They are to come back when all is written, and not when the queue is down at the low watermark.
+    start(#{publishers => any}, #{socket_opts => [{sndbuf, Sndbuf}, {high_watermark, 4096}, {low_watermark, 4096}]}),
+    #{lagged := Before} = weir_pubsub:counters(),
+    Kinds = [
+        {
+            fun() -> begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]) end,
+            <<":last\n\n\r\n">>,
+            fun weir_pubsub_http_test:body/1,
+            "data: ([0-9]+)([\n:])"
+        },
+        {
+            fun() -> element(2, weir_pubsub_nchan:websocket(port(), "/sub/a", "ws+meta.nchan")) end,
+            <<":last">>,
+            fun(Bytes) -> Bytes end,
+            "\n\n([0-9]+)(:|[^0-9x]|$)"
+        }
+    ],
+    Clients = [spawn_monitor(fun() -> slow_client(Kind) end) || _ <- lists:seq(1, ?SLOW_CLIENTS), Kind <- Kinds],
+    ok = wait_for_subscribers(port(), "a", length(Clients)),
+    Publish = fun(Number, Data) -> {ok, _} = weir_pubsub:publish(<<"a">>, [integer_to_binary(Number), $:, Data]) end,
+    lists:foreach(
+        fun(Number) ->
+            Publish(Number, binary:copy(<<"x">>, 100 + rand:uniform(100))),
+            rand:uniform(128) =:= 1 andalso timer:sleep(rand:uniform(20))
+        end,
+        lists:seq(1, ?SLOW_MESSAGES - 1)
+    ),
+    Publish(?SLOW_MESSAGES, <<"last">>),
+    Ends = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason end || {Pid, Monitor} <- Clients],
+    #{lagged := After} = weir_pubsub:counters(),
+    ct:log("send buffers of ~b bytes: clients have come back ~b times", [Sndbuf, After - Before]),
+    ?assertEqual([], [Reason || Reason <- Ends, Reason =/= normal]),
+    ?assert(After > Before),
+    {ok, _} = weir_pubsub:delete(<<"a">>).
+
+slow_client({Subscribe, End, Text, Pattern}) ->
+    Socket = Subscribe(),
+    ok = inet:setopts(Socket, [{recbuf, 4096}, {buffer, 1500}]),
+    Bytes = read_slowly(Socket, rand:uniform(8), End, <<>>),
+    {match, Found} = re:run(Text(Bytes), Pattern, [global, {capture, all_but_first, binary}]),
+    ?SLOW_MESSAGES = lists:foldl(fun weir_pubsub_http_test:seen/2, 0, Found),
+    ok = gen_tcp:close(Socket).
+
+%% Each pause is one that chance has made: no more than the pace of a client.
+read_slowly(Socket, Pace, End, Bytes) ->
+    timer:sleep(rand:uniform(Pace) - 1),
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
+        {ok, More} ->
+            Tail = binary:part(Bytes, byte_size(Bytes), -min(byte_size(Bytes), byte_size(End))),
+            case binary:match(<<Tail/binary, More/binary>>, End) of
+                nomatch -> read_slowly(Socket, Pace, End, <<Bytes/binary, More/binary>>);
+                _ -> <<Bytes/binary, More/binary>>
+            end;
+        {error, Reason} ->
+            exit({Reason, behind, binary:part(Bytes, byte_size(Bytes), -min(byte_size(Bytes), 100))})
+    end.
 
 %% Reactors and processes publish to one channel: all see one order, and nothing is lost.
 publishers_at_once(_Config) ->

@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use crate::handle::{Handle, Target};
 use crate::ready::{Ready, Wake};
-use crate::slots::{Lookup, Occupant, Slots};
-use crate::sync::MutexGuard;
+use crate::slots::{Locked, Lookup, Occupant, Slots};
 
 /// A socket.
 pub struct Socket {
@@ -42,6 +41,11 @@ impl Socket {
         self.handle()
     }
 
+    /// Ends it. Who has it locked may go on with what is left.
+    pub fn close(&mut self) {
+        self.open = false;
+    }
+
     /// Whether a poll is to visit it.
     pub fn is_queued(&self) -> bool {
         self.queued
@@ -67,7 +71,7 @@ impl Socket {
 pub fn find<const CHUNKS: usize, const CHUNK: usize>(
     table: &Slots<Socket, CHUNKS, CHUNK>,
     handle: Handle,
-) -> Option<MutexGuard<'_, Socket>> {
+) -> Option<Locked<'_, Socket>> {
     match table.lookup(handle) {
         Lookup::Open(socket) => {
             assert_eq!(socket.handle(), handle, "another socket than the handle's");
@@ -81,7 +85,7 @@ pub fn find<const CHUNKS: usize, const CHUNK: usize>(
 /// Closes the socket of a handle, unless somebody was faster.
 pub fn close<const CHUNKS: usize, const CHUNK: usize>(table: &Slots<Socket, CHUNKS, CHUNK>, handle: Handle) {
     if let Some(mut socket) = find(table, handle) {
-        table.vacate(&mut socket);
+        socket.close();
     }
 }
 

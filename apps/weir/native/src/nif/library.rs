@@ -32,11 +32,12 @@ use crate::socket::table;
 use crate::term::data::{self, Bytes};
 use crate::term::resource;
 use crate::value::latency;
+use crate::value::panics;
 use crate::value::shared::Inherited;
 use crate::verb::{accept, group, halt};
 
 /// All statics that later libraries go on with.
-static PARTS: [&dyn Inherited; 15] = [
+static PARTS: [&dyn Inherited; 16] = [
     &table::SOCKETS,
     &group::ALL,
     &relay::RELAYS,
@@ -45,6 +46,7 @@ static PARTS: [&dyn Inherited; 15] = [
     &private::VACANT,
     &accept::EXHAUSTED,
     &latency::WANTED,
+    &panics::PANICS,
     &SCHEDULES,
     &death::WATCH,
     &private::HOLDER,
@@ -142,6 +144,7 @@ fn begin(env: *mut ErlNifEnv) -> c_int {
     let begun = std::panic::catch_unwind(|| take_over().and_then(|()| open_resources(env)));
     match begun {
         Ok(Ok(())) => {
+            panics::watch();
             flush_at_halt(env);
             0
         }

@@ -36,8 +36,7 @@ use crate::socket::{Reason, Socket};
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::handle::Handle;
-use crate::value::slots::Lookup;
-use crate::value::sync::MutexGuard;
+use crate::value::slots::{self, Lookup, Occupant};
 
 /// The number of a pollset that there is.
 struct PollsetIndex(u16);
@@ -49,16 +48,16 @@ impl<'a> Decoder<'a> for PollsetIndex {
     }
 }
 
-type Locked = MutexGuard<'static, Socket>;
+type Locked = slots::Locked<'static, Socket>;
 
 /// The socket of a handle, or what to say if it is closed; badarg if there never was one. A socket that nobody owns any
 /// more is closed to all, even if some of its output is still being sent.
 fn find(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
-    Ok(open(table::lookup(handle))?.filter(|socket| !socket.lingering).ok_or(closed))
+    Ok(open(table::lookup(handle))?.filter(|socket| !socket.lingering && !socket.broken).ok_or(closed))
 }
 
 /// What a handle names, locked; nothing if it is gone, badarg if there never was any.
-fn open<T>(lookup: Lookup<T>) -> NifResult<Option<MutexGuard<T>>> {
+fn open<T: Occupant>(lookup: Lookup<T>) -> NifResult<Option<slots::Locked<T>>> {
     match lookup {
         Lookup::Open(occupant) => Ok(Some(occupant)),
         Lookup::Gone => Ok(None),

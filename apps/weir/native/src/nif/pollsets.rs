@@ -8,6 +8,7 @@ use super::{PollsetIndex, done, plain};
 use crate::poll;
 use crate::pollset;
 use crate::term::atoms;
+use crate::value::panics;
 use crate::value::ready::Sleep;
 
 #[rustler::nif]
@@ -55,6 +56,11 @@ fn sleep(index: PollsetIndex, token: u32, bulk: bool) -> Atom {
 }
 
 #[rustler::nif]
+fn panics() -> (u64, String) {
+    panics::so_far()
+}
+
+#[rustler::nif]
 fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
     let counters = pollset::counters(index.0);
     let histogram: Vec<u64> = counters.events_log2.iter().map(|bucket| bucket.load(Relaxed)).collect();
@@ -78,6 +84,7 @@ fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
         (atoms::file_waits(), &counters.file_waits),
         (atoms::files_cut(), &counters.files_cut),
         (atoms::accepts(), &counters.accepts),
+        (atoms::faults(), &counters.faults),
         (atoms::moved_in(), &counters.moved_in),
         (atoms::moved_out(), &counters.moved_out),
     ];

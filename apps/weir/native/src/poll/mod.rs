@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use rustix::event::epoll::Event;
+use rustix::event::epoll::{Event, EventFlags};
 use rustler::{Encoder, Env, NifResult, Term};
 
 use self::visit::{note, prefetch, revisit, visit};
@@ -26,7 +26,8 @@ use crate::socket::table;
 use crate::term::atoms;
 use crate::value::chaos;
 use crate::value::counters::{Tally, add};
-use crate::value::handle::Target;
+use crate::value::handle::{Handle, Target};
+use crate::value::panics;
 use crate::value::ready::Taken;
 use crate::value::work::Work;
 use crate::verb::group::delivery;
@@ -123,7 +124,7 @@ struct Served {
 fn serve<'a>(
     env: Env<'a>,
     index: u16,
-    (list, events): (VecDeque<Target>, &[Event]),
+    (mut list, events): (VecDeque<Target>, &[Event]),
     now: Instant,
     work: &mut Work,
     batch: &mut Batch<'a>,
@@ -135,42 +136,39 @@ fn serve<'a>(
     let mut groups = Work::of_groups(now);
     // Those that had no turn come before those that had one.
     let (mut rest, mut unfinished) = (VecDeque::new(), VecDeque::new());
-    for target in list {
-        match target {
-            Target::Group(_) if groups.is_over() => rest.push_back(target),
-            Target::Group(handle) => {
-                if delivery::serve(env, index, handle, &mut groups, &mut tally) {
-                    unfinished.push_back(target);
+    // A panic costs what was being served: the others would never be named again.
+    panics::survive(|| {
+        while let Some(target) = list.pop_front() {
+            match target {
+                Target::Group(_) if groups.is_over() => rest.push_back(target),
+                Target::Group(handle) => {
+                    if delivery::serve(env, index, handle, &mut groups, &mut tally) {
+                        unfinished.push_back(target);
+                    }
                 }
+                _ if work.is_over() => rest.push_back(target),
+                Target::Socket(handle) => revisit(env, index, handle, work, batch),
+                Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
+                Target::Pollset(_) => {}
             }
-            _ if work.is_over() => rest.push_back(target),
-            Target::Socket(handle) => revisit(env, index, handle, work, batch),
-            Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
-            Target::Pollset(_) => {}
         }
-    }
-    for (at, event) in events.iter().enumerate() {
-        if let Some(next) = events.get(at + table::AHEAD) {
-            prefetch(next.data.u64());
-        }
-        // A waker names nothing.
-        let target = Target::from_raw(event.data.u64());
-        count += usize::from(target.is_some());
-        match target {
-            Some(Target::Socket(handle)) => {
-                // One that has gone to another pollset meanwhile is named there anew. A visit here would take what comes
-                // for a reactor, which never hears of this batch.
-                if let Some(mut socket) = table::find(handle)
-                    && socket.pollset == index
-                {
-                    note(&mut socket, event.flags);
-                    visit(env, &mut socket, work, batch);
-                }
+    });
+    let mut named = events.iter().enumerate();
+    panics::survive(|| {
+        for (at, event) in named.by_ref() {
+            if let Some(next) = events.get(at + table::AHEAD) {
+                prefetch(next.data.u64());
             }
-            Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, work, &mut tally),
-            Some(Target::Group(_) | Target::Pollset(_)) | None => {}
+            // A waker names nothing.
+            let target = Target::from_raw(event.data.u64());
+            count += usize::from(target.is_some());
+            match target {
+                Some(Target::Socket(handle)) => event_of_socket(env, index, (handle, event.flags), work, batch),
+                Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, work, &mut tally),
+                Some(Target::Group(_) | Target::Pollset(_)) | None => {}
+            }
         }
-    }
+    });
     rest.append(&mut unfinished);
     if !rest.is_empty() {
         pollset.ready.put_back(rest);
@@ -191,6 +189,25 @@ fn serve<'a>(
         _ => Bulk::No,
     };
     Served { count, bulk, gather: bulk == Bulk::Mixed && !narrow }
+}
+
+/// Visits a socket that the kernel has named.
+#[inline]
+fn event_of_socket<'a>(
+    env: Env<'a>,
+    index: u16,
+    (handle, flags): (Handle, EventFlags),
+    work: &mut Work,
+    batch: &mut Batch<'a>,
+) {
+    // One that has gone to another pollset meanwhile is named there anew. A visit here would take what comes for a reactor,
+    // which never hears of this batch.
+    if let Some(mut socket) = table::find(handle)
+        && socket.pollset == index
+    {
+        note(&mut socket, flags);
+        visit(env, &mut socket, work, batch);
+    }
 }
 
 impl Encoder for Polled {

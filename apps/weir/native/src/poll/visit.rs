@@ -67,6 +67,9 @@ pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
     if socket.reactor {
         return reactor::serve(env, socket, work, batch);
     }
+    if socket.broken {
+        return socket.give_up(env);
+    }
     if socket.state == State::Connecting {
         connect::serve(env, socket);
     }

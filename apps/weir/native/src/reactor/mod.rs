@@ -18,6 +18,7 @@ use crate::term::atoms;
 use crate::term::errno;
 use crate::term::resource::ResourceArc;
 use crate::value::handle::Handle;
+use crate::value::panics;
 use crate::value::work::Work;
 use crate::verb::accept;
 use crate::verb::accept::ForReactor;
@@ -106,22 +107,24 @@ pub fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mu
         list.push((handle.decode()?, data));
         rest = tail;
     }
-    while let Some((handle, data)) = list.pop() {
-        if let Some(&(next, _)) = list.len().checked_sub(table::AHEAD).and_then(|at| list.get(at)) {
-            table::prefetch(next);
+    panics::survive(|| {
+        while let Some((handle, data)) = list.pop() {
+            if let Some(&(next, _)) = list.len().checked_sub(table::AHEAD).and_then(|at| list.get(at)) {
+                table::prefetch(next);
+            }
+            let Some(mut socket) = table::find(handle).filter(|socket| !socket.broken) else { continue };
+            work.visited();
+            let Some(data) = data else {
+                socket.leave(env);
+                continue;
+            };
+            if let Err(reason) = self::write(env, &mut socket, data, work) {
+                // What comes after a gap in the stream must not be sent.
+                batch.unsent(socket.handle(), reason, data);
+                socket.leave(env);
+            }
         }
-        let Some(mut socket) = table::find(handle) else { continue };
-        work.visited();
-        let Some(data) = data else {
-            socket.leave(env);
-            continue;
-        };
-        if let Err(reason) = self::write(env, &mut socket, data, work) {
-            // What comes after a gap in the stream must not be sent.
-            batch.unsent(socket.handle(), reason, data);
-            socket.leave(env);
-        }
-    }
+    });
     Ok(())
 }
 
@@ -185,6 +188,10 @@ fn binaries(term: Term) -> Option<Vec<Binary>> {
 pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
     if batch.is_full() {
         return socket.enqueue(env);
+    }
+    if socket.broken {
+        socket.ended = Ended::Failed(Errno::CONNABORTED);
+        return close(env, socket, batch);
     }
     // Before what the peer has sent in answer to it.
     if std::mem::take(&mut socket.served) {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::SocketAddrAny;
+use rustix::net::{Shutdown, SocketAddrAny};
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
 use self::connection::Turn;
@@ -35,8 +35,8 @@ use crate::value::counters::Tally;
 use crate::value::handle::{Handle, SLOTS, Side, Target};
 use crate::value::latency::Latency;
 use crate::value::shared::Shared;
-use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::slots::{Locked, Lookup, Occupant, Slots, Vacant};
+use crate::value::sync::Mutex;
 use crate::value::work::Work;
 
 const CHUNK: usize = 1024;
@@ -54,7 +54,7 @@ pub fn prefetch(handle: Handle) {
     RELAYS.prefetch(handle);
 }
 
-fn find(handle: Handle) -> Option<MutexGuard<'static, Relay>> {
+fn find(handle: Handle) -> Option<Locked<'static, Relay>> {
     RELAYS.find(handle)
 }
 
@@ -119,6 +119,13 @@ impl Occupant for Relay {
 
     fn is_open(&self) -> bool {
         self.live.is_some()
+    }
+
+    /// Both connections come to their end, and with them the relay.
+    fn abandoned(&mut self) {
+        for connection in self.live.iter().flat_map(|live| [&live.left, &live.right]) {
+            let _ = rustix::net::shutdown(connection.fd.as_fd(), Shutdown::Both);
+        }
     }
 }
 
@@ -212,7 +219,7 @@ impl Relay {
         Some(millis(wait))
     }
 
-    /// Closes both connections and tells the owner. The slot is vacant afterwards.
+    /// Closes both connections and tells the owner. The slot is vacant when its lock is let go of.
     fn end(&mut self, env: Env, ending: Ending) {
         let Some(live) = self.live.take() else { return };
         let result = match ending {
@@ -236,7 +243,6 @@ impl Relay {
         for permit in live.close(ending).into_iter().flatten() {
             permit.end(env);
         }
-        RELAYS.vacate(self);
     }
 }
 

@@ -19,8 +19,7 @@ use crate::term::atoms;
 use crate::term::resource::ResourceArc;
 use crate::value::counters::Tally;
 use crate::value::handle::{Handle, Side, Target};
-use crate::value::slots::Occupant;
-use crate::value::sync::MutexGuard;
+use crate::value::slots::{Locked, Occupant};
 use crate::value::work::Work;
 use crate::verb::connect;
 use crate::verb::lifecycle::moving::Surrendered;
@@ -60,10 +59,7 @@ pub fn join(
     let registered = left.lend(pollset, Target::Relay(handle, Side::Left)).and_then(|()| {
         right.lend(pollset, Target::Relay(handle, Side::Right)).inspect_err(|_| left.take_back(pollset))
     });
-    if let Err(errno) = registered {
-        RELAYS.vacate(&mut relay);
-        return Err(Refused::Failed(errno));
-    }
+    registered.map_err(Refused::Failed)?;
     let (Some(from_left), Some(from_right)) = (left.surrender(env, pollset), right.surrender(env, pollset)) else {
         unreachable!("connected sockets have descriptors");
     };
@@ -100,10 +96,7 @@ pub fn join_server(
             .add(right.as_fd(), Target::Relay(handle, Side::Right))
             .inspect_err(|_| left.take_back(pollset))
     });
-    if let Err(errno) = registered {
-        RELAYS.vacate(&mut relay);
-        return Err(Refused::Failed(errno));
-    }
+    registered.map_err(Refused::Failed)?;
     let Some(from_left) = left.surrender(env, pollset) else {
         unreachable!("a connected socket has a descriptor");
     };
@@ -111,17 +104,16 @@ pub fn join_server(
     Ok(Connect::Relay(handle))
 }
 
-type Vacancy = (MutexGuard<'static, Relay>, Option<ResourceArc<DeathWatch>>);
+type Vacancy = (Locked<'static, Relay>, Option<ResourceArc<DeathWatch>>);
 
 /// A vacant slot, and what watches the owner, unless the relay goes on without.
 fn allocate(env: Env, terms: &Terms) -> Result<Vacancy, Refused> {
-    let mut relay = RELAYS.allocate().ok_or(Refused::Failed(Errno::MFILE))?;
+    let relay = RELAYS.allocate().ok_or(Refused::Failed(Errno::MFILE))?;
     if terms.options.detached {
         return Ok((relay, None));
     }
     let watch = DeathWatch::of(env, &terms.owner, Target::Relay(relay.handle(), Side::Left));
     if watch.is_none() {
-        RELAYS.vacate(&mut relay);
         return Err(Refused::Failed(Errno::SRCH));
     }
     Ok((relay, watch))

@@ -36,7 +36,7 @@ use crate::value::statistics::Statistics;
 /// Where a socket is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No socket: the slot is vacant.
+    /// No socket: the slot is vacant, or becomes so when its lock is let go of.
     Free,
     /// Neither listening nor connected yet.
     Open,
@@ -107,6 +107,8 @@ pub struct Socket {
     pub late_econnreset: bool,
     /// The descriptor was opened by somebody else, who also closes it.
     pub prebound: bool,
+    /// A panic has left it half done. The next visit closes it; until then it is closed to all.
+    pub broken: bool,
     pub options: Options,
     pub owner: Option<LocalPid>,
     /// The module of the socket's term: `{'$inet', Module, Handle}`.
@@ -159,6 +161,7 @@ impl Socket {
             late_recv_error: false,
             late_econnreset: false,
             prebound: false,
+            broken: false,
             last_operation: 0,
             fd: None,
             module: None,
@@ -189,7 +192,7 @@ impl Socket {
     }
 
     /// Makes the vacant slot a socket around `fd`, owned by `owner`. Fails if that process is dead: then the descriptor
-    /// comes back and the slot is vacant again.
+    /// comes back, and the slot stays vacant.
     pub fn open(
         &mut self,
         env: Env,
@@ -200,12 +203,17 @@ impl Socket {
     ) -> Result<Handle, OwnedFd> {
         let handle = self.handle();
         let Some(watched) = Watched::begin(env, handle, &owner) else {
-            table::vacate(self);
             return Err(fd);
         };
         self.watched = Some(Box::new(watched));
         self.occupy(fd, state, (module, pollset, options), owner);
         Ok(handle)
+    }
+
+    /// Ends the socket, which is closed: the handle names nothing from now on. Those who have it locked keep what is left, a
+    /// socket without a descriptor that nobody finds. It has its pollset still: what they note there is passed over.
+    pub fn vacate(&mut self) {
+        *self = Socket { pollset: self.pollset, ..Socket::vacant(self.slot, self.generation) };
     }
 
     /// Makes the vacant slot a connection of the reactor that calls, on the reactor's pollset. What watches the pollset

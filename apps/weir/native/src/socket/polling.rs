@@ -4,10 +4,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use rustler::Env;
 
 use crate::pollset;
-use crate::socket::Socket;
+use crate::socket::{Socket, State};
+use crate::value::counters::add;
 use crate::value::handle::Target;
 
 impl Socket {
@@ -29,6 +31,28 @@ impl Socket {
             self.queued = true;
             pollset::push_ready(env, self.pollset, Target::Socket(self.handle()));
         }
+    }
+
+    /// A panic has left the socket half done. Who unwinds has no environment to close it in, so the next visit does: the
+    /// kernel is made to name it.
+    pub fn break_off(&mut self) {
+        // A listening socket has only handed out what a panic was about.
+        if self.state == State::Listening {
+            return;
+        }
+        let counters = pollset::counters(self.pollset);
+        add(&counters.faults, 1);
+        if std::mem::replace(&mut self.broken, true) {
+            // Closing it has failed as well. It is not tried for ever.
+            counters.sockets.fetch_sub(1, Relaxed);
+            return self.vacate();
+        }
+        let _ = self.register();
+        if let Some(fd) = self.fd.as_ref().filter(|_| !self.prebound) {
+            let _ = rustix::net::shutdown(fd.as_fd(), Shutdown::Both);
+        }
+        self.queued = true;
+        pollset::get(self.pollset).ready.keep(Target::Socket(self.handle()));
     }
 
     /// Takes the socket to another pollset, but for its groups. What was ready stays ready.

@@ -5,8 +5,8 @@ use rustler::{Decoder, Error, NifResult, Term};
 use crate::socket::{Socket, State};
 use crate::value::handle::{Handle, SLOTS};
 use crate::value::shared::Shared;
-use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::slots::{Locked, Lookup, Occupant, Slots, Vacant};
+use crate::value::sync::Mutex;
 
 const CHUNK: usize = 1024;
 
@@ -25,6 +25,10 @@ impl Occupant for Socket {
     fn is_open(&self) -> bool {
         self.state != State::Free
     }
+
+    fn abandoned(&mut self) {
+        self.break_off();
+    }
 }
 
 /// Finds the socket of a handle.
@@ -38,7 +42,7 @@ pub fn lookup_both(one: Handle, other: Handle) -> (Lookup<'static, Socket>, Look
 }
 
 /// Finds an open socket; for those who do not care why there is none.
-pub fn find(handle: Handle) -> Option<MutexGuard<'static, Socket>> {
+pub fn find(handle: Handle) -> Option<Locked<'static, Socket>> {
     SOCKETS.find(handle)
 }
 
@@ -51,14 +55,9 @@ pub fn prefetch(handle: Handle) {
 }
 
 /// A vacant slot for a new socket, locked; none when all 16 million are taken. The slot counts as vacant for
-/// [`lookup`] until its state is set.
-pub fn allocate() -> Option<MutexGuard<'static, Socket>> {
+/// [`lookup`] until its state is set, and is vacant again if that does not happen.
+pub fn allocate() -> Option<Locked<'static, Socket>> {
     SOCKETS.allocate()
-}
-
-/// Ends a socket, which is closed: its slot is vacant, and the handle names nothing from now on.
-pub fn vacate(socket: &mut Socket) {
-    SOCKETS.vacate(socket);
 }
 
 /// The handles of the open sockets of the chunk with number `chunk`, or nothing where there is no such chunk: walking

@@ -35,6 +35,8 @@ pub struct Counters {
     pub file_waits: AtomicU64,
     pub files_cut: AtomicU64,
     pub accepts: AtomicU64,
+    /// Sockets that a panic has left half done, and that were closed for it.
+    pub faults: AtomicU64,
     pub sockets: AtomicI64,
     pub moved_in: AtomicU64,
     pub moved_out: AtomicU64,

@@ -1,6 +1,6 @@
 //! Values: no VM, no kernel.
 //!
-//! Handles, slots, ready lists, packets, HTTP, rules of admission, queues, counters, times, options, memberships. Each is tested by
+//! Handles, slots, ready lists, packets, HTTP, rules of admission, queues, counters, times, options, memberships, panics. Each is tested by
 //! itself, in every interleaving by `concurrency/` if schedulers share it, by the fuzzers of `fuzz/` if peers write it. May
 //! use nothing but its neighbours here.
 
@@ -16,6 +16,7 @@ pub mod latency;
 pub mod membership;
 pub mod options;
 pub mod packet;
+pub mod panics;
 pub mod ready;
 pub mod schedules;
 pub mod send_queue;

@@ -1,6 +1,7 @@
 //! A table whose entries have names that are never given twice: a slot, and the generation of what lives in it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,8 +14,10 @@ pub trait Occupant {
     fn vacant(slot: u32, generation: u32) -> Self;
     /// Slot and generation.
     fn handle(&self) -> Handle;
-    /// Whether it is to be found: a slot is empty until its occupant says so.
+    /// Whether it is to be found: a slot is empty until its occupant says so, and again when it does not say so any more.
     fn is_open(&self) -> bool;
+    /// A panic has left it half done, and nobody may go on with it as if nothing had happened.
+    fn abandoned(&mut self) {}
 }
 
 /// `CHUNKS` times `CHUNK` slots, each with a lock of its own.
@@ -23,12 +26,25 @@ pub trait Occupant {
 /// any age may be looked up at any time.
 pub struct Slots<T, const CHUNKS: usize, const CHUNK: usize> {
     chunks: [OnceLock<Box<[Mutex<T>]>>; CHUNKS],
-    vacant: Mutex<Vacant>,
+    vacancies: Vacancies,
     /// The generation of the first occupant of a slot. It is a random number, so that the handle of another VM, or of an
     /// earlier one, does not name what is here.
     origin: OnceLock<u32>,
+}
+
+/// What every lock of a slot leads to.
+struct Vacancies {
+    vacant: Mutex<Vacant>,
     /// How often somebody else had the lock that was wanted.
     contended: AtomicU64,
+}
+
+impl Vacancies {
+    fn lock<'a, L>(&self, mutex: &'a Mutex<L>) -> MutexGuard<'a, L> {
+        sync::lock(mutex, || {
+            self.contended.fetch_add(1, Relaxed);
+        })
+    }
 }
 
 /// Slots without an occupant, and the first that never had one. Touched when one comes or goes, not in between.
@@ -45,13 +61,60 @@ impl Vacant {
 }
 
 /// What a handle names.
-pub enum Lookup<'a, T> {
+pub enum Lookup<'a, T: Occupant> {
     /// The occupant, locked.
-    Open(MutexGuard<'a, T>),
+    Open(Locked<'a, T>),
     /// It is gone.
     Gone,
     /// Nothing ever had this handle.
     Never,
+}
+
+/// A slot, locked. Where the lock is let go of, a slot whose occupant is not open is emptied and given back.
+///
+/// So whoever ends an occupant only has it say that it is not open any more. Those who have called him still have the
+/// occupant, with its handle, and not the slot of another: what they do to it has no effect, and goes with it.
+pub struct Locked<'a, T: Occupant> {
+    occupant: MutexGuard<'a, T>,
+    vacancies: &'a Vacancies,
+}
+
+impl<T: Occupant> Deref for Locked<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.occupant
+    }
+}
+
+impl<T: Occupant> DerefMut for Locked<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.occupant
+    }
+}
+
+impl<T: Occupant> Drop for Locked<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.occupant.is_open() {
+            self.occupant.abandoned();
+        }
+        if !self.occupant.is_open() {
+            self.vacate();
+        }
+    }
+}
+
+impl<T: Occupant> Locked<'_, T> {
+    /// From now on the handle names nothing.
+    #[cold]
+    fn vacate(&mut self) {
+        let handle = self.occupant.handle();
+        *self.occupant = T::vacant(handle.slot(), handle.generation().wrapping_add(1));
+        self.vacancies.lock(&self.vacancies.vacant).slots.push(handle.slot());
+    }
 }
 
 impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUNK> {
@@ -61,21 +124,23 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     pub const fn new(vacant: Mutex<Vacant>) -> Self {
         Slots {
             chunks: [const { OnceLock::new() }; CHUNKS],
-            vacant,
+            vacancies: Vacancies { vacant, contended: AtomicU64::new(0) },
             origin: OnceLock::new(),
-            contended: AtomicU64::new(0),
         }
     }
 
     fn lock<'a, L>(&self, mutex: &'a Mutex<L>) -> MutexGuard<'a, L> {
-        sync::lock(mutex, || {
-            self.contended.fetch_add(1, Relaxed);
-        })
+        self.vacancies.lock(mutex)
+    }
+
+    /// What is handed out of a slot.
+    fn locked<'a>(&'a self, occupant: MutexGuard<'a, T>) -> Locked<'a, T> {
+        Locked { occupant, vacancies: &self.vacancies }
     }
 
     /// How often somebody has waited for a lock of this table.
     pub fn contended(&self) -> u64 {
-        self.contended.load(Relaxed)
+        self.vacancies.contended.load(Relaxed)
     }
 
     fn origin(&self) -> u32 {
@@ -98,7 +163,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         let occupant = self.lock(&chunk[slot % CHUNK]);
         let current = occupant.handle();
         if current == handle && occupant.is_open() {
-            Lookup::Open(occupant)
+            Lookup::Open(self.locked(occupant))
         } else if self.is_gone(handle, current) {
             Lookup::Gone
         } else {
@@ -107,7 +172,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     }
 
     /// Finds what is open; for those who do not care why there is nothing.
-    pub fn find(&self, handle: Handle) -> Option<MutexGuard<'_, T>> {
+    pub fn find(&self, handle: Handle) -> Option<Locked<'_, T>> {
         match self.lookup(handle) {
             Lookup::Open(occupant) => Some(occupant),
             Lookup::Gone | Lookup::Never => None,
@@ -144,10 +209,10 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     }
 
     /// A vacant slot, locked; none when all are taken. It counts as vacant for [`lookup`](Self::lookup) until what is put
-    /// there is open.
-    pub fn allocate(&self) -> Option<MutexGuard<'_, T>> {
+    /// there is open, and is vacant again if that is not so when the lock is let go of.
+    pub fn allocate(&self) -> Option<Locked<'_, T>> {
         let slot = {
-            let mut vacant = self.lock(&self.vacant);
+            let mut vacant = self.lock(&self.vacancies.vacant);
             match vacant.slots.pop() {
                 Some(slot) => slot,
                 None if vacant.fresh == Self::SLOTS => return None,
@@ -162,20 +227,12 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         let chunk = self.chunks[number].get_or_init(|| {
             (first..first + CHUNK as u32).map(|slot| Mutex::new(T::vacant(slot, self.origin()))).collect()
         });
-        Some(self.lock(&chunk[within]))
-    }
-
-    /// Empties the slot of `occupant`, which the caller has locked, and gives it back. From now on the handle names
-    /// nothing.
-    pub fn vacate(&self, occupant: &mut T) {
-        let handle = occupant.handle();
-        *occupant = T::vacant(handle.slot(), handle.generation().wrapping_add(1));
-        self.lock(&self.vacant).slots.push(handle.slot());
+        Some(self.locked(self.lock(&chunk[within])))
     }
 
     /// How many slots have an occupant.
     pub fn occupied(&self) -> usize {
-        let vacant = self.lock(&self.vacant);
+        let vacant = self.lock(&self.vacancies.vacant);
         vacant.fresh as usize - vacant.slots.len()
     }
 
@@ -189,8 +246,8 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     pub fn select<R>(&self, chunk: usize, mut choose: impl FnMut(&mut T) -> Option<R>) -> Option<Vec<R>> {
         let chunk = self.chunks.get(chunk)?.get()?;
         let chosen = chunk.iter().filter_map(|occupant| {
-            let mut occupant = self.lock(occupant);
-            if occupant.is_open() { choose(&mut occupant) } else { None }
+            let occupant = self.lock(occupant);
+            if occupant.is_open() { choose(&mut self.locked(occupant)) } else { None }
         });
         Some(chosen.collect())
     }
@@ -199,10 +256,10 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     pub fn visit_unlocked(&self, chunk: usize, mut visit: impl FnMut(&mut T)) -> bool {
         let Some(chunk) = self.chunks.get(chunk).and_then(|chunk| chunk.get()) else { return false };
         for occupant in chunk {
-            if let Ok(mut occupant) = occupant.try_lock()
+            if let Some(occupant) = sync::try_lock(occupant)
                 && occupant.is_open()
             {
-                visit(&mut occupant);
+                visit(&mut self.locked(occupant));
             }
         }
         true
@@ -223,132 +280,6 @@ fn fetch<T>(value: &T) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Guest {
-        handle: Handle,
-        open: bool,
-    }
-
-    impl Occupant for Guest {
-        fn vacant(slot: u32, generation: u32) -> Guest {
-            Guest { handle: Handle::new(slot, generation), open: false }
-        }
-        fn handle(&self) -> Handle {
-            self.handle
-        }
-        fn is_open(&self) -> bool {
-            self.open
-        }
-    }
-
-    type House = Slots<Guest, 2, 2>;
-
-    fn house() -> House {
-        Slots::new(Mutex::new(Vacant::new()))
-    }
-
-    fn open(house: &House) -> Option<Handle> {
-        house.allocate().map(|mut guest| {
-            guest.open = true;
-            guest.handle
-        })
-    }
-
-    fn close(house: &House, handle: Handle) {
-        let Lookup::Open(mut guest) = house.lookup(handle) else { panic!("{handle:?} is not open") };
-        house.vacate(&mut guest);
-    }
-
-    /// The next that lives in the slot.
-    fn after(handle: Handle) -> Handle {
-        Handle::new(handle.slot(), handle.generation().wrapping_add(1))
-    }
-
-    #[test]
-    fn a_slot_is_used_again_under_another_name() {
-        let house = house();
-        let first = open(&house).expect("room");
-        close(&house, first);
-        assert!(matches!(house.lookup(first), Lookup::Gone));
-        let second = open(&house).expect("room");
-        assert_eq!(second, after(first));
-        assert!(matches!(house.lookup(first), Lookup::Gone));
-        assert!(matches!(house.lookup(second), Lookup::Open(_)));
-    }
-
-    #[test]
-    fn names_that_were_never_given_name_nothing() {
-        let house = house();
-        let origin = house.origin();
-        assert!(matches!(house.lookup(Handle::new(0, origin)), Lookup::Never));
-        let handle = open(&house).expect("room");
-        assert!(matches!(house.lookup(after(handle)), Lookup::Never));
-        assert!(matches!(house.lookup(Handle::new(1, origin)), Lookup::Never));
-        assert!(matches!(house.lookup(Handle::new(3, origin)), Lookup::Never));
-        assert!(matches!(house.lookup(Handle::new(0, origin.wrapping_sub(1))), Lookup::Never));
-    }
-
-    #[test]
-    fn generations_wrap_around() {
-        let house = house();
-        house.origin.set(u32::MAX - 1).expect("not used yet");
-        let handles: Vec<Handle> =
-            (0..4).map_while(|_| open(&house).inspect(|&handle| close(&house, handle))).collect();
-        assert_eq!(handles.last().map(|handle| handle.generation()), Some(1));
-        assert!(handles.iter().all(|&handle| matches!(house.lookup(handle), Lookup::Gone)));
-        assert!(matches!(house.lookup(Handle::new(0, 2)), Lookup::Never));
-        assert!(matches!(house.lookup(Handle::new(0, u32::MAX - 2)), Lookup::Never));
-    }
-
-    #[test]
-    fn tables_have_other_names_than_each_other() {
-        let origins: std::collections::HashSet<u32> = (0..8).map(|_| house().origin()).collect();
-        assert!(origins.len() > 1);
-    }
-
-    #[test]
-    fn two_are_found_at_once_in_either_order() {
-        let house = house();
-        let (one, other) = (open(&house).expect("room"), open(&house).expect("room"));
-        for (one, other) in [(one, other), (other, one)] {
-            let (Lookup::Open(first), Lookup::Open(second)) = house.lookup_both(one, other) else {
-                panic!("both are open")
-            };
-            assert_eq!((first.handle, second.handle), (one, other));
-        }
-    }
-
-    #[test]
-    fn two_of_one_slot_are_not_both_found() {
-        let house = house();
-        let old = open(&house).expect("room");
-        close(&house, old);
-        let new = open(&house).expect("room");
-        assert!(matches!(house.lookup_both(old, new), (Lookup::Gone, Lookup::Open(_))));
-        assert!(matches!(house.lookup_both(new, old), (Lookup::Open(_), Lookup::Gone)));
-        assert!(matches!(house.lookup_both(new, after(new)), (Lookup::Open(_), Lookup::Never)));
-    }
-
-    #[test]
-    fn a_full_table_has_room_after_a_close() {
-        let house = house();
-        let handles: Vec<Handle> = std::iter::from_fn(|| open(&house)).collect();
-        assert_eq!(handles.len(), 4);
-        close(&house, handles[2]);
-        assert_eq!(open(&house), Some(after(handles[2])));
-        assert_eq!(open(&house), None);
-    }
-
-    #[test]
-    fn chunks_are_listed_one_by_one() {
-        let house = house();
-        assert_eq!(house.handles(0), None);
-        let handles: Vec<Handle> = (0..3).map_while(|_| open(&house)).collect();
-        close(&house, handles[0]);
-        assert_eq!(house.handles(0), Some(vec![handles[1]]));
-        assert_eq!(house.handles(1), Some(vec![handles[2]]));
-        assert_eq!(house.handles(2), None);
-    }
-}
+// The models include this file by its path, from where `tests` alone would not be found.
+#[path = "slots/tests.rs"]
+mod tests;

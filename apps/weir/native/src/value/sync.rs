@@ -22,6 +22,15 @@ pub fn lock<T>(mutex: &Mutex<T>, waits: impl FnOnce()) -> MutexGuard<'_, T> {
     }
 }
 
+/// Takes a lock unless somebody has it. After a panic it is taken as by [`lock`].
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 /// The standard library's lock, at which threads are held up.
 #[cfg(feature = "chaos")]
 mod held_up {
@@ -122,6 +131,9 @@ mod tests {
             std::panic::resume_unwind(Box::new(()));
         }));
         assert!(panicked.is_err());
-        assert_eq!(*lock(&mutex, || {}), 1);
+        assert_eq!(try_lock(&mutex).map(|guard| *guard), Some(1));
+        let guard = lock(&mutex, || {});
+        assert_eq!(*guard, 1);
+        assert!(try_lock(&mutex).is_none());
     }
 }

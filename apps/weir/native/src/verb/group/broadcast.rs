@@ -132,6 +132,14 @@ impl Broadcast {
         }
     }
 
+    /// One more is to be through with it before anybody is told: a member that moves, and is in no division that has not been.
+    /// The group is locked, and the broadcast is still on its way there. [`tell`] ends that.
+    pub fn hold(&self) {
+        if let Some(notice) = &self.notice {
+            notice.lock().unwrap_or_else(PoisonError::into_inner).divisions += 1;
+        }
+    }
+
     /// A division is through with it: `{weir_group, Group, Reference, Outcomes}` to the process that asked, after the last one.
     fn tell(&self, env: Env, handle: Handle) {
         let Some(notice) = &self.notice else { return };

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustler::{Binary, Env};
 
 use super::broadcast::{Broadcast, Outcomes, tell};
-use super::{GroupSettings, Policy, find, left, served};
+use super::{GroupSettings, Policy, find, leave, left, served};
 use crate::pollset;
 use crate::socket::table;
 use crate::socket::{Ended, Output, Reason, Socket, State};
@@ -16,6 +16,7 @@ use crate::term::message::{Message, Rest};
 use crate::value::chaos;
 use crate::value::counters::Tally;
 use crate::value::handle::Handle;
+use crate::value::panics;
 use crate::value::work::Work;
 use crate::verb::output;
 
@@ -26,6 +27,7 @@ const SLICE_BYTES: usize = 256 * 1024;
 /// Writes to the members on a pollset, slice by slice, until all is done or the call has done enough: then there is more,
 /// and the group wants another turn.
 pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut Tally) -> bool {
+    let _turn = Turn { index, handle };
     let (mut slice, mut finished) = (Vec::with_capacity(SLICE), Vec::new());
     let (mut outcomes, mut last): (Outcomes, Option<Arc<Broadcast>>) = (Outcomes::default(), None);
     loop {
@@ -53,18 +55,39 @@ pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut 
         chaos::between();
         tell(env, handle, finished.drain(..));
         let Some(broadcast) = next else { return false };
-        for (at, &member) in slice.iter().enumerate() {
-            if let Some(&next) = slice.get(at + table::AHEAD) {
-                table::prefetch(next);
+        let mut members = slice.iter().enumerate();
+        panics::survive(|| {
+            for (at, &member) in members.by_ref() {
+                if let Some(&next) = slice.get(at + table::AHEAD) {
+                    table::prefetch(next);
+                }
+                if let Some(mut socket) = table::find(member)
+                    && socket.pollset == index
+                {
+                    work.visited();
+                    give(env, &mut socket, (handle, &settings), (&broadcast, true), work, tally, &mut outcomes);
+                }
             }
-            if let Some(mut socket) = table::find(member)
-                && socket.pollset == index
-            {
-                work.visited();
-                give(env, &mut socket, (handle, &settings), (&broadcast, true), work, tally, &mut outcomes);
-            }
-        }
+        });
         last = Some(broadcast);
+    }
+}
+
+/// A poller's turn. One that ends in a panic is nobody's any more, and the next broadcast begins another.
+struct Turn {
+    index: u16,
+    handle: Handle,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(mut group) = find(self.handle)
+            && let Some(live) = &mut group.live
+        {
+            let division = live.division(self.index);
+            (division.serving, division.scheduled) = (false, false);
+        }
     }
 }
 
@@ -93,37 +116,57 @@ pub fn give(
         return;
     }
     let message = (&broadcast.message, at_once);
-    if put(env, socket, (group, settings), message, work, tally, outcomes) {
+    if put(env, socket, (group, settings), message, work, tally, outcomes).is_ok() {
         if once {
             served(env, socket);
         }
-    } else if settings.policy == Policy::Leave && socket.state == State::Connected {
+        return;
+    }
+    outcomes.dropped += 1;
+    if settings.policy == Policy::Leave && socket.state == State::Connected {
         left(env, socket, group, broadcast.mark);
     }
 }
 
 /// Makes a connected socket a member, `once` for one message. It gets `first`, and then what is broadcast from now on: the
-/// caller holds its lock, so nothing comes between. Nothing happens if it is a member.
+/// caller holds its lock, so nothing comes between. Nothing happens if it is a member. It is none if it cannot get `first`.
 pub fn join(env: Env, socket: &mut Socket, group: Handle, once: bool, first: &Binary) -> Result<(), Reason> {
-    let member = socket.handle();
     let Some(settings) = super::join(socket, group, once)?.filter(|_| !first.is_empty()) else { return Ok(()) };
     let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
     let message = Arc::new(Message::new(first));
-    put(env, socket, (group, &settings), (&message, true), &mut work, &mut tally, &mut outcomes);
+    let put = put(env, socket, (group, &settings), (&message, true), &mut work, &mut tally, &mut outcomes);
     tally.add_to(pollset::counters(socket.pollset));
+    count(group, &outcomes);
+    put.map_err(|untaken| {
+        leave(env, socket, group);
+        match untaken {
+            Untaken::Full => atoms::full(),
+            Untaken::TooLong => atoms::emsgsize(),
+            Untaken::Ended => atoms::closed(),
+        }
+    })
+}
+
+/// Adds what has become of messages to what the group has done.
+fn count(group: Handle, outcomes: &Outcomes) {
     if let Some(mut group) = find(group)
         && let Some(live) = &mut group.live
     {
-        live.outcomes.add(&outcomes);
-    }
-    // The write may have been the end of it.
-    match socket.handle() == member && socket.state == State::Connected {
-        true => Ok(()),
-        false => Err(atoms::closed()),
+        live.outcomes.add(outcomes);
     }
 }
 
-/// Writes a message to a socket, or has it wait. True if it was taken.
+/// Why a socket has not taken a message.
+enum Untaken {
+    /// As much waits for it as may.
+    Full,
+    /// Its packets are not that long.
+    TooLong,
+    /// It is closed, or nothing more is sent on it.
+    Ended,
+}
+
+/// Writes a message to a socket, or has it wait. That may be the end of it.
 fn put(
     env: Env,
     socket: &mut Socket,
@@ -132,22 +175,21 @@ fn put(
     work: &mut Work,
     tally: &mut Tally,
     outcomes: &mut Outcomes,
-) -> bool {
+) -> Result<(), Untaken> {
     let ending = socket.output.as_ref().is_some_and(|output| output.closing || output.shutdown.is_some());
+    if ending || socket.state != State::Connected || socket.broken {
+        return Err(Untaken::Ended);
+    }
     let packet = socket.options.packet;
-    let Some(bytes) = message.framed(packet).filter(|_| !ending && socket.state == State::Connected) else {
-        outcomes.dropped += 1;
-        return false;
-    };
+    let bytes = message.framed(packet).ok_or(Untaken::TooLong)?;
     let waiting = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty() || output.transfer.is_some());
     let mut written = 0;
     if at_once && !waiting && socket.writable {
         match output::write_once(socket, bytes, work, tally) {
             Ok(n) => written = n,
             Err(errno) => {
-                outcomes.dropped += 1;
                 socket.output_failed(env, errno, false);
-                return false;
+                return Err(Untaken::Ended);
             }
         }
     }
@@ -156,16 +198,14 @@ fn put(
     }
     if written == bytes.len() {
         outcomes.sent += 1;
-        return true;
+        return Ok(());
     }
     if let Err(errno) = socket.register() {
-        outcomes.dropped += 1;
         socket.output_failed(env, errno, false);
-        return false;
+        return Err(Untaken::Ended);
     }
-    if written == 0 && !make_room(env, socket, group, bytes.len(), settings, outcomes) {
-        outcomes.dropped += 1;
-        return false;
+    if written == 0 {
+        make_room(env, socket, group, bytes.len(), settings, outcomes)?;
     }
     let rest = Held::Message(Rest::new(message.clone(), packet, written));
     let queue = &mut socket.output.get_or_insert_with(Output::empty).queue;
@@ -180,10 +220,10 @@ fn put(
     if socket.writable {
         socket.enqueue(env);
     }
-    true
+    Ok(())
 }
 
-/// Sees to it that a message of so many bytes may wait for a member. False if it may not.
+/// Sees to it that a message of so many bytes may wait for a member.
 fn make_room(
     env: Env,
     socket: &mut Socket,
@@ -191,8 +231,8 @@ fn make_room(
     bytes: usize,
     settings: &GroupSettings,
     outcomes: &mut Outcomes,
-) -> bool {
-    let Some(output) = &mut socket.output else { return true };
+) -> Result<(), Untaken> {
+    let Some(output) = &mut socket.output else { return Ok(()) };
     let tag = group.raw();
     let is_full = |(messages, waiting): (usize, usize)| {
         messages > 0 && (messages >= settings.max_messages || waiting + bytes > settings.max_bytes)
@@ -206,7 +246,7 @@ fn make_room(
                 // It was counted as queued, and is not any more.
                 outcomes.dropped += 1;
             }
-            true
+            Ok(())
         }
         Policy::Disconnect if is_full(output.queue.droppable(tag)) => {
             outcomes.disconnected += 1;
@@ -215,49 +255,64 @@ fn make_room(
             } else {
                 socket.output_failed(env, Errno::TIMEDOUT, false);
             }
-            false
+            Err(Untaken::Ended)
         }
-        _ => !is_full(output.queue.droppable(tag)),
+        _ if is_full(output.queue.droppable(tag)) => Err(Untaken::Full),
+        _ => Ok(()),
     }
 }
 
 /// Takes a socket's memberships from one pollset to another, where it is by now. It gets at once what was still on its
 /// way on the old one: on the new one that may have been through.
 pub fn moved(env: Env, socket: &mut Socket, from: u16) {
-    let handles: Vec<Handle> = socket.groups.groups().collect();
-    let member = socket.handle();
+    // All of them before the first write, which may end the socket: that takes it out of those in which it is.
+    let moves: Vec<Move> = socket.groups.groups().filter_map(|group| Move::new(socket, group, from)).collect();
     let mut work = Work::of_caller();
-    for handle in handles {
-        if socket.handle() != member {
-            return;
-        }
-        let mut finished = Vec::new();
-        let Some((pending, settings)) = find(handle).and_then(|mut group| {
-            let live = group.live.as_mut()?;
-            let pending: Vec<Arc<Broadcast>> = live.division(from).pending().cloned().collect();
-            live.take_out(from, member, &mut finished);
-            live.division(socket.pollset).join(member);
-            Some((pending, live.settings))
-        }) else {
-            continue;
-        };
-        let (mut tally, mut outcomes) = (Tally::default(), Outcomes::default());
-        for broadcast in pending {
-            // It may be the end of it.
-            if socket.state != State::Connected {
-                break;
+    for Move { group, settings, pending, finished } in moves {
+        let (mut tally, mut all) = (Tally::default(), Outcomes::default());
+        let mut left = pending.iter();
+        let panicked = panics::survive(|| {
+            for broadcast in left.by_ref() {
+                // What the call has no time for waits for the poller, like what the kernel does not take.
+                work.stepped();
+                let at_once = !work.is_over();
+                let mut outcomes = Outcomes::default();
+                give(env, socket, (group, &settings), (broadcast, at_once), &mut work, &mut tally, &mut outcomes);
+                broadcast.count(&outcomes);
+                all.add(&outcomes);
             }
-            // What the call has no time for waits for the poller, like what the kernel does not take.
-            work.stepped();
-            let at_once = !work.is_over();
-            give(env, socket, (handle, &settings), (&broadcast, at_once), &mut work, &mut tally, &mut outcomes);
+        });
+        if panicked {
+            socket.break_off();
         }
         tally.add_to(pollset::counters(socket.pollset));
-        if let Some(mut group) = find(handle)
-            && let Some(live) = &mut group.live
-        {
-            live.outcomes.add(&outcomes);
+        count(group, &all);
+        tell(env, group, finished.into_iter().chain(pending));
+    }
+}
+
+/// A membership that has gone from one pollset to another.
+struct Move {
+    group: Handle,
+    settings: GroupSettings,
+    /// What was on its way on the old one. It is not through before the member has it.
+    pending: Vec<Arc<Broadcast>>,
+    /// What nobody waits for any more there.
+    finished: Vec<Arc<Broadcast>>,
+}
+
+impl Move {
+    /// Nothing if there is no such group any more.
+    fn new(socket: &Socket, handle: Handle, from: u16) -> Option<Move> {
+        let mut group = find(handle)?;
+        let live = group.live.as_mut()?;
+        let pending: Vec<Arc<Broadcast>> = live.division(from).pending().cloned().collect();
+        for broadcast in &pending {
+            broadcast.hold();
         }
-        tell(env, handle, finished);
+        let mut finished = Vec::new();
+        live.take_out(from, socket.handle(), &mut finished);
+        live.division(socket.pollset).join(socket.handle());
+        Some(Move { group: handle, settings: live.settings, pending, finished })
     }
 }

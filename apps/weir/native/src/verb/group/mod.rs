@@ -21,8 +21,8 @@ use crate::value::division::Division;
 use crate::value::handle::{Handle, Target};
 use crate::value::membership::Membership;
 use crate::value::shared::Shared;
-use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::slots::{Locked, Lookup, Occupant, Slots, Vacant};
+use crate::value::sync::Mutex;
 
 /// Groups that there can be.
 const GROUPS: usize = 65_536;
@@ -35,7 +35,7 @@ pub fn lookup(handle: Handle) -> Lookup<'static, Group> {
     ALL.lookup(handle)
 }
 
-fn find(handle: Handle) -> Option<MutexGuard<'static, Group>> {
+fn find(handle: Handle) -> Option<Locked<'static, Group>> {
     ALL.find(handle)
 }
 
@@ -114,11 +114,7 @@ pub fn new(env: Env, settings: GroupSettings) -> Option<Handle> {
 /// Deletes a group. Its members stay what they are; what waits for them still goes out, what is on its way does not.
 pub fn delete(env: Env, handle: Handle) {
     let mut finished = Vec::new();
-    let live = find(handle).and_then(|mut group| {
-        let live = group.live.take();
-        ALL.vacate(&mut group);
-        live
-    });
+    let live = find(handle).and_then(|mut group| group.live.take());
     // Without the lock: what watches the owner must not be dropped under it.
     let Some(mut live) = live else { return };
     for (_, division) in &mut live.divisions {

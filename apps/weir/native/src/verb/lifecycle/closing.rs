@@ -8,7 +8,6 @@ use rustler::{Env, Monitor};
 use crate::kernel::sockopt;
 use crate::pollset;
 use crate::socket::message;
-use crate::socket::table;
 use crate::socket::transfer;
 use crate::socket::{Ended, Reason, Socket, State};
 use crate::term::atoms;
@@ -170,8 +169,19 @@ impl Socket {
         }
     }
 
+    /// Closes a socket that a panic has left half done. Its owner hears of an end like any other.
+    pub fn give_up(&mut self, env: Env) {
+        if !self.reactor && self.owner.is_some() && self.state != State::Closed {
+            message::closed(env, self);
+        }
+        self.release(env);
+    }
+
     /// Closes the descriptor and keeps the socket, for the owner to close.
     pub fn close_descriptor(&mut self, env: Env) {
+        if self.state == State::Free {
+            return;
+        }
         group::leave_all(env, self);
         self.state = State::Closed;
         self.close_fd();
@@ -218,8 +228,11 @@ impl Socket {
     }
 
     /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead. What
-    /// is left is a vacant slot; nothing may be written to it.
+    /// is left goes with the lock (see `value::slots`), so callers may go on with it.
     pub fn release(&mut self, env: Env) {
+        if self.state == State::Free {
+            return;
+        }
         if let Some(receiver) = self.receiver.take() {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
         }
@@ -242,6 +255,6 @@ impl Socket {
         if let Some(permit) = self.permit.take() {
             permit.end(env);
         }
-        table::vacate(self);
+        self.vacate();
     }
 }

@@ -41,7 +41,17 @@ impl Surrendered {
 impl Socket {
     /// Makes the socket one of the reactor that calls, whose socket it is already, on the reactor's pollset.
     pub fn join_reactor(&mut self, env: Env, pollset: u16) -> rustix::io::Result<()> {
-        self.move_to(env, pollset)?;
+        let from = self.pollset;
+        let moved = self.relocate(env, pollset);
+        if moved.is_ok() {
+            self.become_reactors(env);
+        }
+        // As a reactor's: where a message that was on its way finds the end of the connection, the reactor hears of it.
+        self.follow(env, from);
+        moved
+    }
+
+    fn become_reactors(&mut self, env: Env) {
         if self.watched.as_ref().is_some_and(|watched| watched.subscribers.is_empty()) {
             self.watched = None;
         }
@@ -52,7 +62,6 @@ impl Socket {
         self.reactor = true;
         self.options.active = Active::Always;
         self.enqueue(env);
-        Ok(())
     }
 
     /// Makes a reactor's socket an ordinary, passive one of `owner` on another pollset. False if that process is dead.
@@ -75,15 +84,20 @@ impl Socket {
         Ok(true)
     }
 
-    /// Takes the socket to another pollset. What was ready stays ready.
+    /// Takes the socket to another pollset. What was ready stays ready. What its groups write to it there may be its end.
     pub fn move_to(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
         let from = self.pollset;
         let moved = self.relocate(env, target);
         chaos::between();
+        self.follow(env, from);
+        moved
+    }
+
+    /// Takes the memberships to the pollset where the socket is by now.
+    fn follow(&mut self, env: Env, from: u16) {
         if self.pollset != from && !self.groups.is_empty() {
             delivery::moved(env, self, from);
         }
-        moved
     }
 
     /// Whether the socket can become one side of a relay of `pid`; the reason if not.
