@@ -244,7 +244,7 @@ counters() -> weir_pubsub_counters:get().
 
 %% @doc Sets policies and limits, see {@link weir_pubsub_policies:configure/1}. The application takes its first ones from its
 %% environment, `{weir_pubsub, [{config, Configuration}]}'.
--spec configure(weir_pubsub_policies:configuration()) -> ok | {error, weir_checked_options:bad_option()}.
+-spec configure(weir_pubsub_policies:configuration()) -> ok | {error, weir_checked_options:bad_option() | unavailable()}.
 configure(Configuration) -> weir_pubsub_policies:configure(Configuration).
 
 check_channel(Channel) ->

@@ -102,6 +102,13 @@ told({watch, Reactor}, Shard) ->
 told({stop_waiting, _Name, Row}, Shard) ->
     ok = weir_pubsub_subscription:stop_waiting(Row, Shard),
     Shard;
+told(configured, #shard{renewing = Before} = Shard) ->
+    Before =:= [] andalso gen_server:cast(self(), renew),
+    Shard#shard{renewing = weir_pubsub_registry:names(Shard)};
+told(renew, #shard{renewing = Names} = Shard) ->
+    Left = weir_pubsub_registry:renew(Names, Shard),
+    Left =:= [] orelse gen_server:cast(self(), renew),
+    Shard#shard{renewing = Left};
 told({news, Name, News}, Shard) ->
     take_note(Name, News, Shard);
 told({How, Request, Key}, #shard{requests = Requests} = Shard) when How =:= ask; How =:= ask_unless_ok; How =:= tell ->

@@ -19,6 +19,7 @@
 -export([send_unless_ok/3]).
 -export([tell/3]).
 -export([cast/2]).
+-export([cast_all/1]).
 
 -export_type([tables/0]).
 
@@ -207,6 +208,11 @@ cast(Channel, Request) ->
         {Shard, #shard{}} -> to(Shard, {'$gen_cast', Request});
         {error, _} = Error -> Error
     end.
+
+%% @doc Tells all shards. One that is being restarted does not hear it.
+-spec cast_all(Request :: term()) -> ok.
+cast_all(Request) ->
+    lists:foreach(fun({Shard, _}) -> to(Shard, {'$gen_cast', Request}) end, tuple_to_list(persistent_term:get(?MODULE, {}))).
 
 to(Shard, Message) ->
     try
