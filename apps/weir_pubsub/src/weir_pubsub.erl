@@ -82,7 +82,8 @@
 %% A limit that is reached: of a group of channels, of all channels (`total'), or of the channel.
 
 -type unavailable() :: unavailable | {not_started, weir_pubsub}.
-%% `unavailable': the process that serves the channel was killed just then. Whether the call has had an effect is not known.
+%% `unavailable': the process that serves the channel was killed just then, or has not come to the call within five seconds. Whether the call
+%% has had an effect is not known; one that waits for longer has none.
 
 -define(SUBSCRIPTION, #{from => new, window => infinity, tag => weir_pubsub, info => undefined}).
 

@@ -47,12 +47,17 @@ init(Index) ->
     ok = weir_pubsub_claim:release(Claim),
     {ok, Ready}.
 
--spec handle_call(term(), gen_server:from(), #shard{}) -> {reply, term(), #shard{}}.
-handle_call(Request, From, Shard) ->
-    ok = claim(Shard),
-    case asked(Request, {call, From}, Shard) of
-        {answer, Result, Next} -> {reply, Result, done(Next)};
-        {later, Next} -> {noreply, done(Next)}
+-spec handle_call({until, integer(), term()}, gen_server:from(), #shard{}) -> {reply, term(), #shard{}} | {noreply, #shard{}}.
+handle_call({until, Until, Request}, From, Shard) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        true ->
+            ok = claim(Shard),
+            case asked(Request, {call, From}, Shard) of
+                {answer, Result, Next} -> {reply, Result, done(Next)};
+                {later, Next} -> {noreply, done(Next)}
+            end;
+        false ->
+            {noreply, Shard}
     end.
 
 -spec handle_cast(term(), #shard{}) -> {noreply, #shard{}}.

@@ -139,7 +139,8 @@ failed({Class, Reason, Stack}, Name, #shard{channels = Channels}) ->
     end.
 
 %% @doc Asks the shard of a channel. `again' is what a request may be that does no harm when it is made twice: it waits for a
-%% shard that is restarted.
+%% shard that is restarted. A shard that comes to a request when its caller has given up leaves it out: who is told `unavailable' and tries
+%% again does not add to what a shard is behind by.
 -spec call(weir_pubsub:channel(), {once | again, Request :: term()}) -> term() | {error, weir_pubsub:unavailable()}.
 call(Channel, Request) ->
     call(Channel, Request, erlang:monotonic_time(millisecond) + ?CALL_MS).
@@ -148,7 +149,7 @@ call(Channel, {Mode, Request}, Until) ->
     case find(Channel) of
         {Shard, #shard{}} ->
             try
-                gen_server:call(Shard, Request, ?CALL_MS)
+                gen_server:call(Shard, {until, Until, Request}, max(0, Until - erlang:monotonic_time(millisecond)))
             catch
                 exit:{timeout, _} ->
                     {error, unavailable};
