@@ -335,6 +335,8 @@ take_over(Begun, #shard{index = Index, subscribers = Subscribers, requests = Req
     Lost = weir_pubsub_requests:before(Requests, Begun),
     Refused = maps:from_list([{{Pid, Tag}, []} || {_, {Pid, Tag, _}} <- Lost]),
     atomics:add_get(Starts, 1, 1) =:= 1 orelse weir_pubsub_observation:restarted(Index, length(Left), length(Lost)),
+    %% Those that go on are counted once more below. Polls mostly have had their message, and are counted no more.
+    ok = weir_pubsub_counters:add(unsubscribed, length([Kind || {Kind, _} <- Left, Kind =/= poll])),
     Taken = lists:foldl(
         fun({Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber}, Before) ->
             Next = case Refused of #{{Pid, Tag} := _} -> Before; #{} -> take_over(Kind, Subscriber, Before) end,

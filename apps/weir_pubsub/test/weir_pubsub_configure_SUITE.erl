@@ -20,6 +20,9 @@ all() ->
         readers_are_answered_meanwhile,
         who_has_a_message_finds_it,
         who_is_told_of_a_message_finds_it,
+        who_is_told_of_the_end_finds_no_channel,
+        a_channel_that_nobody_uses_follows,
+        who_has_given_up_changes_nothing,
         usage_stays_below_the_limit
     ].
 
@@ -158,6 +161,43 @@ who_is_told_of_a_message_finds_it(_Config) ->
      || Number <- lists:seq(1, Count)
     ],
     ?assertEqual(normal, weir_pubsub_test:ended(Writer)).
+
+who_is_told_of_the_end_finds_no_channel(_Config) ->
+    lists:foreach(
+        fun(_) ->
+            Tags = [{tag, N} || N <- lists:seq(1, 100)],
+            [subscribe(<<"a">>, #{tag => Tag}) || Tag <- Tags],
+            Deleter = spawn_monitor(fun() -> {ok, _} = weir_pubsub:delete(<<"a">>) end),
+            [
+                receive
+                    {Tag, <<"a">>, {closed, deleted}} -> ?assertEqual({error, no_channel}, weir_pubsub:info(<<"a">>))
+                end
+             || Tag <- Tags
+            ],
+            ?assertEqual(normal, weir_pubsub_test:ended(Deleter))
+        end,
+        lists:seq(1, 100)
+    ).
+
+%% What it keeps, whose limits it shares, and how long it lives are as the new configuration says, without a use of it.
+a_channel_that_nobody_uses_follows(_Config) ->
+    Names = [<<"a", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 1000)],
+    [publish_numbered(Name, [1, 2, 3]) || Name <- Names],
+    ?assertEqual(3000, used(total, messages)),
+    ok = weir_pubsub:configure(#{channels => [{<<"a*">>, #{max_messages => 1, group => <<"g">>}}], groups => #{<<"g">> => #{}}}),
+    ?waitEqual({1000, 1000}, {used(total, messages), used(<<"g">>, messages)}),
+    ok = weir_pubsub:configure(#{channels => [{<<"a*">>, #{max_age => 1, idle_timeout => 0}}]}),
+    ?waitEqual({ok, []}, weir_pubsub:channels(#{})),
+    ?assertEqual([0, 0, 0], [used(Group, channels) || Group <- [<<"g">>, <<>>, total]]).
+
+%% A shard that is so late does not publish what its publisher takes for lost, and may have published again.
+who_has_given_up_changes_nothing(_Config) ->
+    Shard = shard_of(<<"a">>),
+    ok = suspend(Shard),
+    ?assertEqual({error, unavailable}, weir_pubsub:publish(<<"a">>, "x")),
+    ok = sys:resume(Shard),
+    ok = weir_pubsub_test:idle(<<"a">>),
+    ?assertEqual({error, no_channel}, weir_pubsub:info(<<"a">>)).
 
 usage_stays_below_the_limit(_Config) ->
     Most = 50,

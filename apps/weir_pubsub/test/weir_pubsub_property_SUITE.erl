@@ -5,7 +5,7 @@
 
 suite() -> [{timetrap, {minutes, 30}}].
 
-all() -> [sequences, sequences_over_http, changes].
+all() -> [sequences, sequences_over_http].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
@@ -19,8 +19,6 @@ end_per_suite(_Config) ->
 sequences(_Config) -> holds(prop_pubsub:prop_sequences(), 100).
 
 sequences_over_http(_Config) -> holds(prop_pubsub_http:prop_sequences(), 50).
-
-changes(_Config) -> holds(prop_pubsub_changes:prop_changes(60), 15).
 
 holds(Property, Tests) ->
     Options = [{numtests, Tests}, {max_size, 60}, long_result, quiet, {on_output, fun ct:log/2}, {max_shrinks, 30}],

@@ -1,41 +1,57 @@
 %% Everything at once, as a user with bad luck has it: programs publish, subscribe, unsubscribe, read histories and who is present, delete
-%% channels, and change the configuration; clients do the same over HTTP by each transport; a shard is killed. The law of `prop_pubsub' and
+%% channels, and change the configuration; clients do the same over HTTP by each transport; shards are killed. The law of `prop_pubsub' and
 %% `prop_pubsub_http' holds for each of them; no shard dies of it; and when all are gone nothing is left of them, in no table and no count.
--module(prop_pubsub_changes).
+-module(weir_pubsub_changes).
 
 -include_lib("proper/include/proper.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub.hrl").
 -include("../src/weir_pubsub_shard.hrl").
 
--export([prop_changes/1]).
+-export([start/0]).
+-export([stop/0]).
+-export([rounds/3]).
 
 -define(CHANNELS, [<<"one">>, <<"two">>, <<"three">>]).
 -define(EVENTS, <<"events">>).
+-define(POLLERS, 12).
 
 %% Their supervisor allows twenty in a second, which it counts as the last two, because it counts whole seconds.
 -define(KILLS_MS, 130).
 
-%% `Steps': how long programs are at most.
-prop_changes(Steps) ->
-    ?FORALL(
-        {Configuration, Kills, Programs, Clients},
-        {configuration(), range(0, 3), programs(6, Steps, step()), programs(2, Steps div 4, client_step())},
-        begin
-            ok = weir_pubsub:configure(Configuration),
-            Watch = spawn_monitor(fun() -> watch() end),
-            Actors =
-                [spawn_monitor(fun() -> exit({shutdown, prop_pubsub:run(Program)}) end) || Program <- Programs] ++
-                    [spawn_monitor(fun() -> exit({shutdown, prop_pubsub_http:run(Program)}) end) || Program <- Clients],
-            ok = kill(Kills),
-            Logs = [ended(Actor, 4 * weir_test_wait:patience()) || Actor <- Actors],
-            ok = everything_goes(),
-            Verdict = {agree(Logs), died(Watch)},
-            ?WHENFAIL(io:format("~p~n", [Verdict]), Verdict =:= {ok, []})
-        end
-    ).
+%% What the clients ask is that of prop_pubsub_http.
+start() ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    {ok, _} = weir_http:start_listener(prop_pubsub_http, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{publishers => any})),
+    ok.
 
-programs(Count, Steps, Step) -> vector(Count, ?SIZED(Size, resize(Steps * Size div 60 + 1, list(Step)))).
+stop() ->
+    ok = weir_http:stop_listener(prop_pubsub_http),
+    ok = application:stop(weir_pubsub).
+
+%% So many rounds from a seed on, with programs of so many steps at most. The seed of a round that fails is told: with it the programs are the
+%% same, though not the order in which schedulers run them.
+rounds(_Seed, 0, _Steps) ->
+    ok;
+rounds(Seed, Rounds, Steps) ->
+    {ok, Everything} = proper_gen:pick(everything(), Steps, {Seed, Seed, Seed}),
+    case tried(Everything) of
+        {ok, []} -> rounds(Seed + 1, Rounds - 1, Steps);
+        {Verdict, Died} -> error({failed, #{seed => Seed, steps => Steps, verdict => Verdict, shards => Died}})
+    end.
+
+everything() -> {configuration(), range(0, 3), vector(6, list(step())), vector(3, ?SIZED(Size, resize(Size div 3, list(client_step())))), polls()}.
+
+tried({Configuration, Kills, Programs, Clients, Polls}) ->
+    ok = weir_pubsub:configure(Configuration),
+    Watch = spawn_monitor(fun() -> watch() end),
+    Actors =
+        [spawn_monitor(fun() -> exit({shutdown, prop_pubsub:run(Program)}) end) || Program <- Programs] ++
+            [spawn_monitor(fun() -> exit({shutdown, prop_pubsub_http:run(Program)}) end) || Program <- Polls ++ Clients],
+    ok = kill(Kills),
+    Logs = [ended(Actor, 4 * weir_test_wait:patience()) || Actor <- Actors],
+    ok = everything_goes(),
+    {agree(Logs), died(Watch)}.
 
 channel() -> oneof(?CHANNELS).
 
@@ -61,13 +77,17 @@ client_step() ->
         {1, {delete, channel()}}
     ]).
 
-channels() -> ?LET(Some, non_empty(list(channel())), lists:usort(Some)).
+%% Of one channel mostly: only then messages are written to groups of sockets.
+channels() -> frequency([{4, ?LET(Channel, channel(), [Channel])}, {1, ?LET({A, B}, {channel(), channel()}, lists:usort([A, B]))}, {1, ?CHANNELS}]).
+
+%% So many that most of them wait together.
+polls() -> vector(?POLLERS, [{subscribe, [<<"one">>], oneof([poll, poll, polls]), oneof([oldest, back])}]).
 
 %% Some patterns that fit nothing move the numbers of those behind them.
 configuration() ->
     ?LET(
         {Before, Patterns, Total, Groups},
-        {range(0, 9), list({oneof([<<"*">>, <<"t*">> | ?CHANNELS]), policy()}), limits(), {limits(), limits()}},
+        {range(0, 9), resize(10, list({oneof([<<"*">>, <<"t*">> | ?CHANNELS]), policy()})), limits(), {limits(), limits()}},
         #{
             channels => [{?EVENTS, #{}} | lists:duplicate(Before, {<<"nothing">>, #{presence => true}})] ++ Patterns,
             groups => #{<<"g">> => element(1, Groups), <<"h">> => element(2, Groups)},
@@ -80,7 +100,7 @@ policy() ->
         {Messages, Bytes, Age, Slow, Queue, Idle, Most, Presence, Events, Group},
         {
             oneof([0, 1, 3, 10, 1000]), oneof([50, 1000000]), oneof([1, 20, infinity]), oneof([drop_oldest, disconnect]), oneof([1, 4, 64]),
-            oneof([0, 10, 5000]), oneof([2, infinity]), boolean(), oneof([none, ?EVENTS]), oneof([<<>>, <<"g">>, <<"h">>])
+            oneof([0, 10, 5000]), oneof([2, infinity, infinity]), boolean(), oneof([none, none, ?EVENTS]), oneof([<<>>, <<"g">>, <<"h">>])
         },
         #{
             max_messages => Messages, max_bytes => Bytes, max_age => Age, slow => Slow, max_queue => Queue, idle_timeout => Idle,
@@ -91,9 +111,11 @@ policy() ->
 limits() ->
     ?LET(
         {Channels, Subscribers, Messages, Bytes},
-        {oneof([2, infinity]), oneof([3, infinity]), oneof([5, infinity]), oneof([300, infinity])},
+        {seldom(2), seldom(3), seldom(5), seldom(300)},
         #{channels => Channels, subscribers => Subscribers, messages => Messages, bytes => Bytes}
     ).
+
+seldom(Limit) -> frequency([{1, Limit}, {5, infinity}]).
 
 ended({Pid, Monitor}, Time) ->
     receive
