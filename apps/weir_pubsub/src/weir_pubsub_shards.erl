@@ -143,22 +143,22 @@ failed({Class, Reason, Stack}, Name, #shard{channels = Channels}) ->
 %% again does not add to what a shard is behind by.
 -spec call(weir_pubsub:channel(), {once | again, Request :: term()}) -> term() | {error, weir_pubsub:unavailable()}.
 call(Channel, Request) ->
-    call(Channel, Request, erlang:monotonic_time(millisecond) + ?CALL_MS).
+    call(Channel, Request, ?CALL_MS, erlang:monotonic_time(millisecond) + ?CALL_MS).
 
-call(Channel, {Mode, Request}, Until) ->
+call(Channel, {Mode, Request}, Left, Until) ->
     case find(Channel) of
         {Shard, #shard{}} ->
             try
-                gen_server:call(Shard, {until, Until, Request}, max(0, Until - erlang:monotonic_time(millisecond)))
+                gen_server:call(Shard, {until, Until, Request}, Left)
             catch
                 exit:{timeout, _} ->
                     {error, unavailable};
                 exit:_ ->
-                    case Mode =:= again andalso erlang:monotonic_time(millisecond) < Until of
-                        true ->
+                    case Until - ?RESTART_MS - erlang:monotonic_time(millisecond) of
+                        Less when Mode =:= again, Less > 0 ->
                             timer:sleep(?RESTART_MS),
-                            call(Channel, {Mode, Request}, Until);
-                        false ->
+                            call(Channel, {Mode, Request}, Less, Until);
+                        _ ->
                             {error, unavailable}
                     end
             end;
