@@ -26,7 +26,7 @@ all() ->
         usage_stays_below_the_limit
     ].
 
--define(CHANGES, 15).
+-define(CHANGES, 5).
 
 %% Nine policies, of which most channels have the last; and none, so that all have the defaults.
 nine() -> #{channels => [{<<"p", (integer_to_binary(N))/binary, "/*">>, #{max_messages => N}} || N <- lists:seq(1, 9)]}.
