@@ -82,7 +82,8 @@
 %% A limit that is reached: of a group of channels, of all channels (`total'), or of the channel.
 
 -type unavailable() :: unavailable | {not_started, weir_pubsub}.
-%% `unavailable': the process that serves the channel was killed just then. Whether the call has had an effect is not known.
+%% `unavailable': the process that serves the channel was killed just then, or has not come to the call within five seconds. Whether the call
+%% has had an effect is not known; one that waits for longer has none.
 
 -define(SUBSCRIPTION, #{from => new, window => infinity, tag => weir_pubsub, info => undefined}).
 
@@ -244,7 +245,7 @@ counters() -> weir_pubsub_counters:get().
 
 %% @doc Sets policies and limits, see {@link weir_pubsub_policies:configure/1}. The application takes its first ones from its
 %% environment, `{weir_pubsub, [{config, Configuration}]}'.
--spec configure(weir_pubsub_policies:configuration()) -> ok | {error, weir_checked_options:bad_option()}.
+-spec configure(weir_pubsub_policies:configuration()) -> ok | {error, weir_checked_options:bad_option() | unavailable()}.
 configure(Configuration) -> weir_pubsub_policies:configure(Configuration).
 
 check_channel(Channel) ->

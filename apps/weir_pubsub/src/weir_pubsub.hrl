@@ -10,9 +10,8 @@
     last = 0 :: non_neg_integer() | '_',
     %% Of the messages that are kept.
     bytes = 0 :: non_neg_integer() | '_',
-    %% The policy, as weir_pubsub_policies numbers them, and the version of the configuration that it is from.
-    policy :: pos_integer() | '_',
-    version :: pos_integer() | '_',
+    %% Which policy it has, and in which configuration: weir_pubsub_policies makes a policy of it, and of a later configuration by the name.
+    policy :: weir_pubsub_policies:known() | '_',
     %% Whose limits it shares: that of the policy.
     group :: binary() | '_',
     %% Subscribers that are processes, and those that are sockets.
@@ -44,4 +43,12 @@
     presence :: boolean(),
     events :: weir_pubsub:channel() | none,
     group :: binary()
+}).
+
+%% What holds, in one term. Rules have the numbers of policies; that of the first is 1: the defaults.
+-record(configuration, {
+    version :: pos_integer(),
+    rules :: [{weir_pubsub_pattern:pattern(), pos_integer()}],
+    policies :: tuple(),
+    groups :: weir_pubsub_limits:groups()
 }).

@@ -14,7 +14,7 @@ start(_Type, _Arguments) ->
     ok = weir_pubsub_id:init(),
     ok = weir_pubsub_counters:init(),
     Shards = erlang:system_info(schedulers),
-    case weir_pubsub_policies:configure(application:get_env(weir_pubsub, config, #{})) of
+    case weir_pubsub_policies:begin_with(application:get_env(weir_pubsub, config, #{})) of
         ok ->
             case weir_pubsub_broker:configure(application:get_env(weir_pubsub, broker, #{})) of
                 ok -> weir_pubsub_sup:start_link(Shards);

@@ -16,7 +16,8 @@
 -export([join/3]).
 -export([leave/2]).
 -export([waiting/1]).
--export([give/3]).
+-export([take/2]).
+-export([give/4]).
 -export([disband/2]).
 
 -export_type([crowd/0]).
@@ -100,34 +101,36 @@ is_idle(#crowd{group = Group, waiting = Waiting}) -> Waiting =:= 0 andalso weir_
 -spec waiting([crowd()]) -> non_neg_integer().
 waiting(Crowds) -> lists:sum([Waiting || #crowd{waiting = Waiting} <- Crowds]).
 
-%% @doc Gives the latest message of a channel to all. They have had it then, and are counted no more.
--spec give(#channel{}, weir_pubsub:message(), #shard{}) -> #channel{}.
-give(#channel{crowds = []} = Channel, _Message, _Shard) ->
-    Channel;
-give(#channel{crowds = Crowds, processes = Processes, group = Group} = Channel, Message, #shard{index = Index} = Shard) ->
+%% @doc Counts those no more that wait for the latest message of a channel, which are to be given it.
+-spec take(#channel{}, #shard{}) -> {Waiting :: [crowd()], #channel{}}.
+take(#channel{crowds = []} = Channel, _Shard) ->
+    {[], Channel};
+take(#channel{crowds = Crowds, processes = Processes, group = Group} = Channel, #shard{index = Index}) ->
     case waiting(Crowds) of
         0 ->
-            Channel;
+            {[], Channel};
         Waiting ->
-            Left = lists:append([given(Crowd, Channel, Message, Shard) || Crowd <- Crowds]),
             ok = weir_pubsub_limits:give_back(Index, Group, subscribers, Waiting),
             ok = weir_pubsub_counters:add(delivered, Waiting),
             ok = weir_pubsub_counters:add(unsubscribed, Waiting),
-            Channel#channel{processes = Processes - Waiting, crowds = Left}
+            Taken = [Crowd || #crowd{waiting = Count} = Crowd <- Crowds, Count > 0],
+            {Taken, Channel#channel{processes = Processes - Waiting, crowds = [Crowd#crowd{waiting = 0} || Crowd <- Crowds]}}
     end.
 
-given(#crowd{waiting = 0} = Crowd, _Channel, _Message, _Shard) ->
-    [Crowd];
-given(#crowd{framing = Framing, group = Group} = Crowd, #channel{name = Name, epoch = Epoch} = Channel, Message, Shard) ->
+%% @doc Gives the latest message of a channel to all who were taken out.
+-spec give([crowd()], #channel{}, weir_pubsub:message(), #shard{}) -> #channel{}.
+give(Taken, Channel, Message, Shard) -> lists:foldl(fun(Crowd, Before) -> given(Crowd, Before, Message, Shard) end, Channel, Taken).
+
+given(#crowd{framing = Framing, group = Group}, #channel{name = Name, epoch = Epoch, crowds = Crowds} = Channel, Message, Shard) ->
     case broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message)) of
         {ok, _} ->
-            [Crowd#crowd{waiting = 0}];
+            Channel;
         {error, _} ->
             %% Too large for a group, or too many broadcasts are on their way. What is on its way is lost, too.
             ok = weir_group:delete(Group),
             Rows = weir_pubsub_subscribers:of_channel(Shard#shard.subscribers, Epoch, poll),
             ok = tell_each([Row || #subscriber{framing = Of} = Row <- Rows, Of =:= Framing], Channel, Message, Shard),
-            []
+            Channel#channel{crowds = lists:keydelete(Framing, #crowd.framing, Crowds)}
     end.
 
 %% A framing that has failed.

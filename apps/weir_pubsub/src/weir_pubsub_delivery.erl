@@ -6,20 +6,22 @@
 -include("weir_pubsub_shard.hrl").
 -include("weir_pubsub_subscriber.hrl").
 
--export([deliver/3]).
+-export([deliver/4]).
 -export([catch_up/2]).
 -export([begin_again/4]).
--export([advance/3]).
+-export([advance/4]).
 -export([gap/3]).
 -export([tell/2]).
 -export([left_again/4]).
 
-%% @doc Gives the latest message of a channel to all. Returns paced subscribers that lag behind further than their policy allows.
--spec deliver(#channel{}, weir_pubsub:message(), #shard{}) -> {#channel{}, Lagging :: [weir_pubsub_subscribers:subscriber()]}.
-deliver(#channel{processes = 0, sockets = 0} = Channel, _Message, _Shard) ->
+%% @doc Gives the latest message of a channel to all, also to crowds that were taken out. Returns paced subscribers that lag behind further
+%% than their policy allows.
+-spec deliver(#channel{}, #policy{}, {[weir_pubsub_crowd:crowd()], weir_pubsub:message()}, #shard{}) ->
+    {#channel{}, Lagging :: [weir_pubsub_subscribers:subscriber()]}.
+deliver(#channel{processes = 0, sockets = 0} = Channel, _Policy, {[], _Message}, _Shard) ->
     {Channel, []};
-deliver(Before, Message, Shard) ->
-    Channel = weir_pubsub_crowd:give(Before, Message, Shard),
+deliver(Before, Policy, {Crowds, Message}, Shard) ->
+    Channel = weir_pubsub_crowd:give(Crowds, Before, Message, Shard),
     #channel{name = Name, epoch = Epoch, processes = Processes, sockets = Sockets, audiences = Audiences} = Channel,
     Lagging =
         case Processes of
@@ -29,21 +31,21 @@ deliver(Before, Message, Shard) ->
                 ok = weir_pubsub_subscribers:tell(Shard#shard.subscribers, Epoch, Name, Message),
                 Paced = weir_pubsub_subscribers:of_channel(Shard#shard.subscribers, Epoch, paced),
                 ok = weir_pubsub_counters:add(delivered, Processes - length(Paced)),
-                [Subscriber || Subscriber <- Paced, not next(Subscriber, Message, Channel, Shard)]
+                [Subscriber || Subscriber <- Paced, not next(Subscriber, Message, {Channel, Policy}, Shard)]
         end,
     ok = weir_pubsub_counters:add(broadcast, Sockets),
     {Channel#channel{audiences = [weir_pubsub_audience:send(Audience, Channel, Message) || Audience <- Audiences]}, Lagging}.
 
 %% Who has all before it gets it, also where no history has it.
-next(#subscriber{credit = Credit, position = Position} = Subscriber, {message, {_, Number}, _, _} = Message, _Channel, Shard) when
+next(#subscriber{credit = Credit, position = Position} = Subscriber, {message, {_, Number}, _, _} = Message, _, Shard) when
     Credit > 0, Position =:= Number - 1
 ->
     tell(Subscriber, Message),
     ok = weir_pubsub_counters:add(delivered, 1),
     ok = weir_pubsub_subscribers:update(Shard#shard.subscribers, Subscriber, Number, Credit - 1),
     true;
-next(Subscriber, _Message, Channel, Shard) ->
-    advance(Subscriber, Channel, Shard).
+next(Subscriber, _Message, {Channel, Policy}, Shard) ->
+    advance(Subscriber, Channel, Policy, Shard).
 
 %% @doc The same for audiences that were behind.
 -spec catch_up(#channel{}, #shard{}) -> #channel{}.
@@ -51,8 +53,8 @@ catch_up(#channel{audiences = Audiences} = Channel, #shard{messages = Messages})
     Channel#channel{audiences = [weir_pubsub_audience:catch_up(Audience, Channel, Messages) || Audience <- Audiences]}.
 
 %% @doc The messages of a channel are others than they were: all are told of the gap before a number, and get what is behind it.
--spec begin_again(#channel{}, From :: non_neg_integer(), weir_pubsub:missed(), #shard{}) -> #channel{}.
-begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Channel, From, Missed, Shard) ->
+-spec begin_again(#channel{}, #policy{}, {From :: non_neg_integer(), weir_pubsub:missed()}, #shard{}) -> #channel{}.
+begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Channel, Policy, {From, Missed}, Shard) ->
     #shard{subscribers = Subscribers, messages = Table} = Shard,
     %% A limit of the node may have let some of them go.
     Behind = max(From, First - 1),
@@ -71,7 +73,7 @@ begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Chan
         fun(#subscriber{credit = Credit} = Subscriber) ->
             ok = gap(Subscriber, Missing, Position),
             ok = weir_pubsub_subscribers:update(Subscribers, Subscriber, Behind, Credit),
-            advance(Subscriber#subscriber{position = Behind}, Channel, Shard)
+            advance(Subscriber#subscriber{position = Behind}, Channel, Policy, Shard)
         end,
         weir_pubsub_subscribers:of_channel(Subscribers, Epoch, paced)
     ),
@@ -81,15 +83,14 @@ begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Chan
 
 %% @doc Gives a paced subscriber what it takes. False if it is to be disconnected: it has no credit, and lags behind the history. A long
 %% poll has had its message then, and a shard that was killed has not heard that it is over.
--spec advance(weir_pubsub_subscribers:subscriber(), #channel{}, #shard{}) -> boolean().
-advance(#subscriber{credit = Credit, position = Position, framing = Framing}, #channel{first = First, policy = Policy}, _) when
+-spec advance(weir_pubsub_subscribers:subscriber(), #channel{}, #policy{}, #shard{}) -> boolean().
+advance(#subscriber{credit = Credit, position = Position, framing = Framing}, #channel{first = First}, #policy{slow = Slow}, _) when
     Credit =< 0
 ->
-    #policy{slow = Slow} = weir_pubsub_policies:policy(Policy),
     (Slow =:= drop_oldest andalso Framing =:= none) orelse Position >= First - 1;
-advance(#subscriber{position = Last}, #channel{last = Last}, _Shard) ->
+advance(#subscriber{position = Last}, #channel{last = Last}, _Policy, _Shard) ->
     true;
-advance(#subscriber{position = Position, credit = Credit} = Subscriber, #channel{epoch = Epoch} = Channel, Shard) ->
+advance(#subscriber{position = Position, credit = Credit} = Subscriber, #channel{epoch = Epoch} = Channel, _Policy, Shard) ->
     #shard{messages = Messages, subscribers = Subscribers} = Shard,
     Begin =
         case weir_pubsub_history:position({Epoch, Position}, Channel) of

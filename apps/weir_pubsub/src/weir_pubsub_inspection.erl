@@ -102,11 +102,10 @@ groups(Names, Framing) ->
     {ok, weir_pubsub:history()} | {error, no_channel | weir_pubsub:unavailable()}.
 history(Name, From, Limit) ->
     case lookup(Name) of
-        {ok, #channel{epoch = Epoch, policy = Number} = Channel, {_, Messages, _}} ->
+        {ok, #channel{epoch = Epoch, policy = Known} = Channel, {_, Messages, _}} ->
             {Position, Missed} = weir_pubsub_history:position(From, Channel),
-            Oldest = weir_pubsub_history:oldest_allowed(
-                weir_pubsub_policies:policy(Number), erlang:monotonic_time(millisecond)
-            ),
+            {_, Policy} = weir_pubsub_policies:find(Name, Known),
+            Oldest = weir_pubsub_history:oldest_allowed(Policy, erlang:monotonic_time(millisecond)),
             try weir_pubsub_history:read(Messages, Channel, Position, {Limit, Oldest}) of
                 {Begin, Read} ->
                     {ok, #{
@@ -137,10 +136,10 @@ missed(_From, Missed, _Gone) -> Missed.
     {ok, [weir_pubsub:present()]} | {error, no_presence | no_channel | weir_pubsub:unavailable()}.
 presence(Name) ->
     case lookup(Name) of
-        {ok, #channel{policy = Number} = Channel, {_, _, Subscribers}} ->
-            case weir_pubsub_policies:policy(Number) of
-                #policy{presence = true} -> {ok, present(Subscribers, Channel, erlang:monotonic_time(millisecond))};
-                #policy{} -> {error, no_presence}
+        {ok, #channel{policy = Known} = Channel, {_, _, Subscribers}} ->
+            case weir_pubsub_policies:find(Name, Known) of
+                {_, #policy{presence = true}} -> {ok, present(Subscribers, Channel, erlang:monotonic_time(millisecond))};
+                {_, #policy{}} -> {error, no_presence}
             end;
         {error, _} = Error ->
             Error

@@ -12,13 +12,12 @@
 -include("weir_pubsub.hrl").
 
 -export([configure/1]).
+-export([begin_with/1]).
 -export([check/1]).
 -export([names/0]).
--export([current/0]).
--export([match/1]).
--export([policy/1]).
+-export([find/2]).
 
--export_type([configuration/0, policy/0]).
+-export_type([configuration/0, policy/0, known/0]).
 
 -type configuration() :: #{
     channels => [{Pattern :: binary(), policy()}],
@@ -57,6 +56,9 @@
 %% <dt>`group' (`<<"">>')</dt><dd>whose limits the channel shares: one of `groups'</dd>
 %% </dl>
 
+-type known() :: {Version :: pos_integer(), Number :: pos_integer()}.
+%% A version of the configuration, and the number of a policy in it. The one says nothing without the other.
+
 -define(DEFAULTS, #{
     max_messages => 10,
     max_bytes => 16#100000,
@@ -72,24 +74,46 @@
     group => <<>>
 }).
 
--record(policies, {
-    version :: pos_integer(),
-    rules :: [{[binary()], pos_integer()}],
-    policies :: tuple()
-}).
-
-%% @doc Takes a configuration, at once or, if anything is wrong with it, not at all. Channels that exist have the new policies from
-%% their next use on. The error names the place as a list of keys: `{bad_option, [channels, <<"chat/*">>, max_age], 0, Allowed}'.
--spec configure(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
+%% @doc Takes a configuration, at once or, if anything is wrong with it, not at all. Everything that is asked from then on follows it. Each
+%% channel that exists has the policy that fits its name now:
+%% <ul>
+%% <li>messages that are too many or too old by it are not kept any more. The shards let them go in the next moment, for some hundred
+%%   channels at a time</li>
+%% <li>subscribers stay, also where they are more than a limit allows; subscriptions and messages are refused until there is room</li>
+%% <li>a channel whose group is another one counts there, within the same moment</li>
+%% </ul>
+%% The error names the place as a list of keys: `{bad_option, [channels, <<"chat/*">>, max_age], 0, Allowed}'. `{not_started,
+%% weir_pubsub}': the application is not running. `unavailable': the process that takes configurations was killed just then; it may be tried
+%% again.
+-spec configure(configuration()) ->
+    ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()} | weir_pubsub:unavailable()}.
 configure(Configuration) ->
-    case checked(Configuration) of
-        {ok, {Channels, Groups, Total}} ->
-            Policies = [new(#{}) | [Policy || {_, _, Policy} <- Channels]],
-            ok = weir_pubsub_limits:configure(Total, Groups, [Group || #policy{group = Group} <- Policies]),
-            put_policies([{Parts, Index} || {{_, Parts, _}, Index} <- lists:zip(Channels, lists:seq(2, length(Policies)))], Policies);
-        {error, _} = Error ->
-            Error
+    case changed(Configuration, fun weir_pubsub_configuration:change/1) of
+        ok -> weir_pubsub_shards:cast_all(configured);
+        {error, _} = Error -> Error
     end.
+
+%% @private
+%% @doc The same for the first configuration, before the application has its processes.
+-spec begin_with(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
+begin_with(Configuration) -> changed(Configuration, fun weir_pubsub_configuration:set/1).
+
+changed(Configuration, Change) ->
+    case checked(Configuration) of
+        {ok, Checked} -> Change(fun(Before) -> next(Checked, Before) end);
+        {error, _} = Error -> Error
+    end.
+
+next(Checked, none) ->
+    next(Checked, #configuration{version = 0, rules = [], policies = {}, groups = #{}});
+next({Channels, Groups, Total}, #configuration{version = Version, groups = Before}) ->
+    Policies = [new(#{}) | [Policy || {_, _, Policy} <- Channels]],
+    #configuration{
+        version = Version + 1,
+        rules = [{Parts, Number} || {{_, Parts, _}, Number} <- lists:zip(Channels, lists:seq(2, length(Policies)))],
+        policies = list_to_tuple(Policies),
+        groups = weir_pubsub_limits:groups(Total, Groups, [Group || #policy{group = Group} <- Policies], Before)
+    }.
 
 %% @doc Whether {@link configure/1} would take it.
 -spec check(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
@@ -116,38 +140,27 @@ checked(Configuration) ->
         throw:{bad_option, _, _, _} = Bad -> {error, Bad}
     end.
 
-put_policies(Rules, Policies) ->
-    Version = case persistent_term:get(?MODULE, none) of none -> 1; #policies{version = Last} -> Last + 1 end,
-    persistent_term:put(?MODULE, #policies{version = Version, rules = Rules, policies = list_to_tuple(Policies)}).
-
 %% @private
-%% @doc The version of the configuration.
--spec current() -> pos_integer().
-current() ->
-    #policies{version = Version} = persistent_term:get(?MODULE),
-    Version.
+%% @doc The policy that a channel has now. `Known' is what was returned for it before: in the same configuration that saves a look at the
+%% patterns, and in a later one it counts no more.
+-spec find(weir_pubsub:channel(), known() | none) -> {known(), #policy{}}.
+find(Name, Known) ->
+    #configuration{version = Version, rules = Rules, policies = Policies} = weir_pubsub_configuration:current(),
+    case Known of
+        {Version, Number} ->
+            {Known, element(Number, Policies)};
+        _ ->
+            Number = first(Name, Rules),
+            {{Version, Number}, element(Number, Policies)}
+    end.
 
-%% @private
-%% @doc The number of the policy of a channel.
--spec match(weir_pubsub:channel()) -> pos_integer().
-match(Name) ->
-    #policies{rules = Rules} = persistent_term:get(?MODULE),
-    first(Name, Rules).
-
-first(Name, [{Parts, Index} | Rules]) ->
+first(Name, [{Parts, Number} | Rules]) ->
     case weir_pubsub_pattern:fits(Name, Parts) of
-        true -> Index;
+        true -> Number;
         false -> first(Name, Rules)
     end;
 first(_Name, []) ->
     1.
-
-%% @private
-%% @doc The policy of a number.
--spec policy(pos_integer()) -> #policy{}.
-policy(Index) ->
-    #policies{policies = Policies} = persistent_term:get(?MODULE),
-    element(Index, Policies).
 
 channels(Channels) when is_list(Channels) ->
     [channel(Entry) || Entry <- Channels];

@@ -35,8 +35,7 @@ opened({ok, Channel, Policy}, Name, {Data, Meta}, Event, #shard{index = Index, m
     case weir_pubsub_history:append(Index, Messages, Channel#channel{used = Now}, Policy, {Now, Data, Meta}) of
         {ok, Appended} ->
             ok = weir_pubsub_counters:add(published, 1),
-            ok = Event(Policy, Appended),
-            {ok, #{id := Id, subscribers := Subscribers}, _} = Given = give(Appended, Policy, Data, Meta, Shard),
+            {ok, #{id := Id, subscribers := Subscribers}, _} = Given = give(Appended, Policy, {Data, Meta}, Event, Shard),
             ok = weir_pubsub_observation:published(Name, Id, byte_size(Data), Subscribers),
             Given;
         {error, Reason} ->
@@ -50,13 +49,18 @@ refused(Name, Reason) ->
     ok = weir_pubsub_observation:refused(Name, Reason),
     {error, Reason}.
 
-%% @doc Gives the latest message of a channel to its subscribers.
--spec give(#channel{}, #policy{}, binary(), weir_pubsub:meta(), #shard{}) -> {ok, published(), [news()]}.
-give(#channel{epoch = Epoch, last = Last, due = Due} = Channel, Policy, Data, Meta, Shard) ->
+%% @doc Gives the latest message of a channel to its subscribers. Readers beside the shard find it before anybody has it or is told of it:
+%% who goes on from the id of a message may ask for the history at once.
+-spec give(#channel{}, #policy{}, {binary(), weir_pubsub:meta()}, event(), #shard{}) -> {ok, published(), [news()]}.
+give(#channel{epoch = Epoch, first = First, last = Last, due = Due} = Channel, Policy, {Data, Meta}, Event, Shard) ->
     #channel{processes = Processes, sockets = Sockets} = Channel,
-    {Delivered, Lagging} = weir_pubsub_delivery:deliver(Channel, {message, {Epoch, Last}, Data, Meta}, Shard),
-    Saved = weir_pubsub_registry:save(Delivered, Policy, Shard),
-    #channel{first = First, audiences = Audiences} = Saved,
+    {Crowds, Left} = weir_pubsub_crowd:take(Channel, Shard),
+    Saved = weir_pubsub_registry:save(Left, Policy, Shard),
+    ok = Event(Policy, Saved),
+    {#channel{audiences = Audiences} = Delivered, Lagging} =
+        weir_pubsub_delivery:deliver(Saved, Policy, {Crowds, {message, {Epoch, Last}, Data, Meta}}, Shard),
+    %% Mostly nothing has changed by that.
+    Delivered =:= Saved orelse weir_pubsub_registry:save(Delivered, Policy, Shard),
     News =
         [due || Saved#channel.due =/= Due] ++
             [behind || lists:any(fun weir_pubsub_audience:is_behind/1, Audiences)] ++

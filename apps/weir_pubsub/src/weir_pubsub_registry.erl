@@ -11,33 +11,54 @@
 -export([save/3]).
 -export([abandon/2]).
 -export([remove/2]).
+-export([names/1]).
+-export([renew/2]).
 -export([due/3]).
 -export([next_due/1]).
+
+%% Channels that get another policy before others are let in.
+-define(RENEWED, 100).
 
 %% @doc A channel as it is now, with the policy of now and without messages that are too old.
 -spec find(weir_pubsub:channel(), #shard{}) -> {ok, #channel{}, #policy{}} | none.
 find(Name, #shard{index = Index, channels = Channels, messages = Messages} = Shard) ->
     case ets:lookup(Channels, Name) of
         [Found] ->
-            {Channel, Policy} = renewed(Found, Shard),
             Now = erlang:monotonic_time(millisecond),
-            Expired = weir_pubsub_history:expire(Index, Messages, Channel, {Policy, Now}),
-            Expired =:= Found orelse ets:insert(Channels, Expired),
-            {ok, Expired, Policy};
+            case weir_pubsub_policies:find(Name, Found#channel.policy) of
+                {Known, Policy} when Known =:= Found#channel.policy ->
+                    Expired = weir_pubsub_history:expire(Index, Messages, Found, {Policy, Now}),
+                    Expired =:= Found orelse ets:insert(Channels, Expired),
+                    {ok, Expired, Policy};
+                {Known, Policy} ->
+                    Renewed = renewed(Found, Known, Policy, Shard),
+                    Expired = weir_pubsub_history:expire(Index, Messages, Renewed, {Policy, Now}),
+                    {ok, save(Expired, Policy, Shard), Policy}
+            end;
         [] ->
             none
     end.
 
-renewed(#channel{name = Name, policy = Number, version = Version, group = Before} = Channel, #shard{index = Index}) ->
-    case weir_pubsub_policies:current() of
-        Version ->
-            {Channel, weir_pubsub_policies:policy(Number)};
-        Newer ->
-            Now = weir_pubsub_policies:match(Name),
-            #policy{group = Group} = Policy = weir_pubsub_policies:policy(Now),
-            ok = weir_pubsub_limits:move(Index, Before, Group, usage(Channel)),
-            {Channel#channel{policy = Now, version = Newer, group = Group}, Policy}
-    end.
+%% It counts in the group of its new policy, and is looked at when that says so.
+renewed(#channel{name = Name, group = Before, due = Due} = Channel, Known, #policy{group = Group}, Shard) ->
+    #shard{index = Index, due = Table} = Shard,
+    ok = weir_pubsub_limits:move(Index, Before, Group, usage(Channel)),
+    true = ets:delete(Table, {Due, Name}),
+    Channel#channel{policy = Known, group = Group, due = infinity}.
+
+%% @doc The names of all.
+-spec names(#shard{}) -> [weir_pubsub:channel()].
+names(#shard{channels = Channels}) -> ets:select(Channels, [{#channel{name = '$1', _ = '_'}, [], ['$1']}]).
+
+%% @doc Gives some channels the policies of now. Returns those whose turn is later.
+-spec renew([weir_pubsub:channel()], #shard{}) -> [weir_pubsub:channel()].
+renew(Names, Shard) -> renew(Names, ?RENEWED, Shard).
+
+renew([Name | Names], Left, Shard) when Left > 0 ->
+    _ = find(Name, Shard),
+    renew(Names, Left - 1, Shard);
+renew(Names, _Left, _Shard) ->
+    Names.
 
 usage(#channel{first = First, last = Last, bytes = Bytes, processes = Processes, sockets = Sockets}) ->
     [{channels, 1}, {subscribers, Processes + Sockets}, {messages, Last - First + 1}, {bytes, Bytes}].
@@ -47,11 +68,11 @@ usage(#channel{first = First, last = Last, bytes = Bytes, processes = Processes,
 open(Name, #shard{index = Index} = Shard) ->
     case find(Name, Shard) of
         none ->
-            #channel{policy = Number, group = Group} = New = new(Name),
+            {#channel{group = Group} = New, Policy} = new(Name),
             case weir_pubsub_limits:take(Index, Group, channels, 1) of
                 ok ->
                     ok = weir_pubsub_counters:add(created, 1),
-                    {ok, New, weir_pubsub_policies:policy(Number)};
+                    {ok, New, Policy};
                 {error, _} = Error -> Error
             end;
         Found ->
@@ -59,20 +80,19 @@ open(Name, #shard{index = Index} = Shard) ->
     end.
 
 %% @doc A channel that is in no table.
--spec new(weir_pubsub:channel()) -> #channel{}.
+-spec new(weir_pubsub:channel()) -> {#channel{}, #policy{}}.
 new(Name) ->
     Now = erlang:monotonic_time(millisecond),
-    Policy = weir_pubsub_policies:match(Name),
-    #policy{group = Group} = weir_pubsub_policies:policy(Policy),
-    #channel{
+    {Known, #policy{group = Group} = Policy} = weir_pubsub_policies:find(Name, none),
+    New = #channel{
         name = binary:copy(Name),
         epoch = weir_pubsub_id:new_epoch(),
-        policy = Policy,
-        version = weir_pubsub_policies:current(),
+        policy = Known,
         group = Group,
         created = Now,
         used = Now
-    }.
+    },
+    {New, Policy}.
 
 %% @doc Puts it into the table, and sees to it that it is looked at in time.
 -spec save(#channel{}, #policy{}, #shard{}) -> #channel{}.

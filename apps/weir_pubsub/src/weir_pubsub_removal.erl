@@ -17,9 +17,11 @@
 
 %% @doc Deletes a channel. Its subscribers are told; sockets first get what was published before.
 -spec delete(weir_pubsub:channel(), #shard{}) -> {{ok, weir_pubsub:info()} | {error, no_channel}, #shard{}}.
-delete(Name, Shard) ->
+delete(Name, #shard{channels = Channels} = Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, Channel, Policy} ->
+            %% Who is told of the end does not find it any more.
+            true = ets:delete(Channels, Name),
             Info = weir_pubsub_inspection:describe(Channel, erlang:monotonic_time(millisecond)),
             {Sockets, Told} = weir_pubsub_subscription:end_all(Channel, deleted, Shard),
             ok = remove(Channel, Told),

@@ -47,12 +47,17 @@ init(Index) ->
     ok = weir_pubsub_claim:release(Claim),
     {ok, Ready}.
 
--spec handle_call(term(), gen_server:from(), #shard{}) -> {reply, term(), #shard{}}.
-handle_call(Request, From, Shard) ->
-    ok = claim(Shard),
-    case asked(Request, {call, From}, Shard) of
-        {answer, Result, Next} -> {reply, Result, done(Next)};
-        {later, Next} -> {noreply, done(Next)}
+-spec handle_call({until, integer(), term()}, gen_server:from(), #shard{}) -> {reply, term(), #shard{}} | {noreply, #shard{}}.
+handle_call({until, Until, Request}, From, Shard) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        true ->
+            ok = claim(Shard),
+            case asked(Request, {call, From}, Shard) of
+                {answer, Result, Next} -> {reply, Result, done(Next)};
+                {later, Next} -> {noreply, done(Next)}
+            end;
+        false ->
+            {noreply, Shard}
     end.
 
 -spec handle_cast(term(), #shard{}) -> {noreply, #shard{}}.
@@ -102,6 +107,13 @@ told({watch, Reactor}, Shard) ->
 told({stop_waiting, _Name, Row}, Shard) ->
     ok = weir_pubsub_subscription:stop_waiting(Row, Shard),
     Shard;
+told(configured, #shard{renewing = Before} = Shard) ->
+    Before =:= [] andalso gen_server:cast(self(), renew),
+    Shard#shard{renewing = weir_pubsub_registry:names(Shard)};
+told(renew, #shard{renewing = Names} = Shard) ->
+    Left = weir_pubsub_registry:renew(Names, Shard),
+    Left =:= [] orelse gen_server:cast(self(), renew),
+    Shard#shard{renewing = Left};
 told({news, Name, News}, Shard) ->
     take_note(Name, News, Shard);
 told({How, Request, Key}, #shard{requests = Requests} = Shard) when How =:= ask; How =:= ask_unless_ok; How =:= tell ->

@@ -29,6 +29,8 @@
     },
     %% Channels with an audience that is behind.
     behind = #{} :: #{weir_pubsub:channel() => []},
+    %% Channels that are to get their policies out of a new configuration.
+    renewing = [] :: [weir_pubsub:channel()],
     %% Audiences of channels that are gone, and who is told when all is written.
     ending = #{} :: #{reference() => {weir_pubsub_audience:audience(), [weir_pubsub_subscribers:subscriber()]}}
 }).

@@ -19,6 +19,7 @@
 -export([send_unless_ok/3]).
 -export([tell/3]).
 -export([cast/2]).
+-export([cast_all/1]).
 
 -export_type([tables/0]).
 
@@ -138,25 +139,26 @@ failed({Class, Reason, Stack}, Name, #shard{channels = Channels}) ->
     end.
 
 %% @doc Asks the shard of a channel. `again' is what a request may be that does no harm when it is made twice: it waits for a
-%% shard that is restarted.
+%% shard that is restarted. A shard that comes to a request when its caller has given up leaves it out: who is told `unavailable' and tries
+%% again does not add to what a shard is behind by.
 -spec call(weir_pubsub:channel(), {once | again, Request :: term()}) -> term() | {error, weir_pubsub:unavailable()}.
 call(Channel, Request) ->
-    call(Channel, Request, erlang:monotonic_time(millisecond) + ?CALL_MS).
+    call(Channel, Request, ?CALL_MS, erlang:monotonic_time(millisecond) + ?CALL_MS).
 
-call(Channel, {Mode, Request}, Until) ->
+call(Channel, {Mode, Request}, Left, Until) ->
     case find(Channel) of
         {Shard, #shard{}} ->
             try
-                gen_server:call(Shard, Request, ?CALL_MS)
+                gen_server:call(Shard, {until, Until, Request}, Left)
             catch
                 exit:{timeout, _} ->
                     {error, unavailable};
                 exit:_ ->
-                    case Mode =:= again andalso erlang:monotonic_time(millisecond) < Until of
-                        true ->
+                    case Until - ?RESTART_MS - erlang:monotonic_time(millisecond) of
+                        Less when Mode =:= again, Less > 0 ->
                             timer:sleep(?RESTART_MS),
-                            call(Channel, {Mode, Request}, Until);
-                        false ->
+                            call(Channel, {Mode, Request}, Less, Until);
+                        _ ->
                             {error, unavailable}
                     end
             end;
@@ -207,6 +209,11 @@ cast(Channel, Request) ->
         {Shard, #shard{}} -> to(Shard, {'$gen_cast', Request});
         {error, _} = Error -> Error
     end.
+
+%% @doc Tells all shards. One that is being restarted does not hear it.
+-spec cast_all(Request :: term()) -> ok.
+cast_all(Request) ->
+    lists:foreach(fun({Shard, _}) -> to(Shard, {'$gen_cast', Request}) end, tuple_to_list(persistent_term:get(?MODULE, {}))).
 
 to(Shard, Message) ->
     try

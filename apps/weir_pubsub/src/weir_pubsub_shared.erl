@@ -35,7 +35,7 @@ start(Shard) ->
 asked(Request, _Asker, #shard{broker = Broker}) when Broker =/= redis ->
     {local, Request};
 asked({publish, Name, Data, Meta}, Asker, Shard) ->
-    #policy{max_message = Most, max_messages = Kept, max_age = Age} = weir_pubsub_policies:policy(weir_pubsub_policies:match(Name)),
+    {_, #policy{max_message = Most, max_messages = Kept, max_age = Age}} = weir_pubsub_policies:find(Name, none),
     case byte_size(Data) > Most of
         true ->
             ok = weir_pubsub_observation:refused(Name, {too_large, Most}),
@@ -93,8 +93,8 @@ open(Name, Waiting, #shard{index = Index, channels = Channels, opening = Opening
 
 %% @doc The broker tells something.
 -spec told(weir_pubsub_broker:news(), #shard{}) -> work().
-told(connected, #shard{channels = Channels, opening = Opening} = Shard) ->
-    Names = ets:select(Channels, [{#channel{name = '$1', _ = '_'}, [], ['$1']}]),
+told(connected, #shard{opening = Opening} = Shard) ->
+    Names = weir_pubsub_registry:names(Shard),
     Open = fun(Name, Before) -> open(Name, maps:get(Name, Opening, []), Before) end,
     {[], [], lists:foldl(Open, Shard#shard{connection = connected}, lists:usort(Names ++ maps:keys(Opening)))};
 told(connecting, Shard) ->
@@ -153,8 +153,8 @@ answer({_How, _Key} = Request, Answer, #shard{requests = Requests}) ->
 
 answered({publish, Name, Bytes}, {ok, Id, Kept}, #shard{channels = Channels}) ->
     ok = weir_pubsub_counters:add(published, 1),
-    Channel = weir_pubsub_registry:new(Name),
-    ok = weir_pubsub_events:published(weir_pubsub_policies:policy(Channel#channel.policy), Channel),
+    {Channel, Policy} = weir_pubsub_registry:new(Name),
+    ok = weir_pubsub_events:published(Policy, Channel),
     Subscribers =
         case ets:lookup(Channels, Name) of
             [#channel{processes = Processes, sockets = Sockets}] -> Processes + Sockets;
@@ -163,7 +163,7 @@ answered({publish, Name, Bytes}, {ok, Id, Kept}, #shard{channels = Channels}) ->
     ok = weir_pubsub_observation:published(Name, Id, Bytes, Subscribers),
     {ok, #{id => Id, subscribers => Subscribers, messages => Kept}};
 answered({delete, Name}, {ok, {Epoch, Last}, Kept}, #shard{channels = Channels}) ->
-    Channel = case ets:lookup(Channels, Name) of [Known] -> Known; [] -> weir_pubsub_registry:new(Name) end,
+    Channel = case ets:lookup(Channels, Name) of [Known] -> Known; [] -> element(1, weir_pubsub_registry:new(Name)) end,
     Deleted = Channel#channel{epoch = Epoch, first = Last - Kept + 1, last = Last},
     {ok, weir_pubsub_inspection:describe(Deleted, erlang:monotonic_time(millisecond))};
 answered(_What, {error, _} = Error, _Shard) ->
@@ -176,7 +176,7 @@ arrived(#channel{name = Name}, Message, Shard) ->
     {ok, Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
     Longer = kept(Channel, Policy, Message, Shard),
     {_At, Data, Meta} = Message,
-    {ok, _, News} = weir_pubsub_publication:give(Longer, Policy, Data, Meta, Shard),
+    {ok, _, News} = weir_pubsub_publication:give(Longer, Policy, {Data, Meta}, fun(_, _) -> ok end, Shard),
     News.
 
 %% What a limit of this node refuses is not kept here: who has not got it at once is told of a gap.
@@ -232,6 +232,7 @@ begin_again(#channel{name = Name}, #{epoch := Epoch} = Snapshot, {From, Missed},
     Dropped = weir_pubsub_history:drop(Index, Table, Channel),
     Filled = filled(Dropped, Snapshot, Policy, Shard),
     ok = weir_pubsub_subscribers:move(Shard#shard.subscribers, Before, Epoch),
-    Told = weir_pubsub_delivery:begin_again(Filled, From, Missed, Shard),
-    Saved = weir_pubsub_registry:save(Told, Policy, Shard),
-    [behind || lists:any(fun weir_pubsub_audience:is_behind/1, Saved#channel.audiences)].
+    Saved = weir_pubsub_registry:save(Filled, Policy, Shard),
+    Told = weir_pubsub_delivery:begin_again(Saved, Policy, {From, Missed}, Shard),
+    _ = weir_pubsub_registry:save(Told, Policy, Shard),
+    [behind || lists:any(fun weir_pubsub_audience:is_behind/1, Told#channel.audiences)].

@@ -43,23 +43,23 @@ refused(#channel{name = Name} = Channel, Reason, Shard) ->
     ok = weir_pubsub_registry:abandon(Channel, Shard),
     {{error, Reason}, Shard}.
 
-admit(#channel{processes = Processes, sockets = Sockets}, #policy{max_subscribers = Most}, _Shard) when
+admit(#channel{group = Group} = Channel, Policy, #shard{index = Index}) ->
+    case room(Channel, Policy) of
+        ok -> weir_pubsub_limits:take(Index, Group, subscribers, 1);
+        {error, _} = Error -> Error
+    end.
+
+room(#channel{processes = Processes, sockets = Sockets}, #policy{max_subscribers = Most}) when
     is_integer(Most), Processes + Sockets >= Most
 ->
     {error, {limit, subscribers, channel, Most}};
-admit(#channel{group = Group}, _Policy, #shard{index = Index}) ->
-    weir_pubsub_limits:take(Index, Group, subscribers, 1).
+room(_Channel, _Policy) ->
+    ok.
 
 %% @doc Whether there is room for one more.
 -spec admits(#channel{}, #policy{}, #shard{}) -> boolean().
-admits(#channel{group = Group} = Channel, Policy, #shard{index = Index} = Shard) ->
-    case admit(Channel, Policy, Shard) of
-        ok ->
-            ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
-            true;
-        {error, _} ->
-            false
-    end.
+admits(#channel{group = Group} = Channel, Policy, #shard{index = Index}) ->
+    room(Channel, Policy) =:= ok andalso weir_pubsub_limits:admits(Index, Group, subscribers).
 
 %% @doc Has a poll wait with others for the next message, in its reactor, which has the claim. `none': it has to subscribe.
 -spec wait(weir_pubsub_subscribers:subscriber(), weir_pubsub:from(), Join, {#channel{}, #policy{}}, #shard{}) -> {ok, Row} | none when
@@ -107,6 +107,7 @@ begin_at(Kind, Subscriber, {From, Head}, {Channel, Policy}, Shard) ->
             Kept = Entered#channel{used = Now, requested = Now},
             ok = weir_pubsub_counters:add(subscribed, 1),
             Saved = weir_pubsub_registry:save(Kept, Policy, Shard),
+            ok = give_missed(Kind, Subscriber, {Begins, Missed}, {Saved, Policy}, Shard),
             ok = weir_pubsub_events:subscribed(Policy, Saved),
             {{ok, {Epoch, Begins}}, watch(Subscriber, Shard)};
         {error, Reason} ->
@@ -131,23 +132,29 @@ enter(socket, #subscriber{socket = Socket, framing = Framing} = Subscriber, Begi
         {error, _} = Error ->
             Error
     end;
-enter(Kind, Subscriber, {Position, Missed, _Head}, {Channel, Policy}, #shard{subscribers = Subscribers} = Shard) ->
+enter(Kind, Subscriber, {Position, _Missed, _Head}, {Channel, Policy}, #shard{subscribers = Subscribers} = Shard) ->
     #channel{epoch = Epoch, processes = Processes} = Channel,
-    Missed =:= none orelse weir_pubsub_delivery:gap(Subscriber, Missed, {Epoch, Position}),
     Added = Subscriber#subscriber{position = Position, credit = credit(Subscriber)},
     ok = weir_pubsub_subscribers:add(Subscribers, Epoch, Kind, Added),
-    Joined = gather(Subscriber, Policy, Channel#channel{processes = Processes + 1}, Shard),
+    {ok, Position, gather(Subscriber, Policy, Channel#channel{processes = Processes + 1}, Shard)}.
+
+%% A socket got that when it joined.
+give_missed(socket, _Subscriber, _Missed, _Channel, _Shard) ->
+    ok;
+give_missed(Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber, {Position, Missed}, {Channel, Policy}, Shard) ->
+    #shard{subscribers = Subscribers, messages = Messages} = Shard,
+    #channel{epoch = Epoch} = Channel,
+    Missed =:= none orelse weir_pubsub_delivery:gap(Subscriber, Missed, {Epoch, Position}),
     case Kind of
         paced ->
-            {paced, Row} = weir_pubsub_subscribers:find(Subscribers, Epoch, Subscriber#subscriber.pid, Subscriber#subscriber.tag),
-            _ = weir_pubsub_delivery:advance(Row, Joined, Shard),
+            {paced, Row} = weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag),
+            _ = weir_pubsub_delivery:advance(Row, Channel, Policy, Shard),
             ok;
         process ->
-            Messages = weir_pubsub_history:after_position(Shard#shard.messages, Channel, Position),
-            ok = weir_pubsub_counters:add(delivered, length(Messages)),
-            lists:foreach(fun(Message) -> weir_pubsub_delivery:tell(Added, Message) end, Messages)
-    end,
-    {ok, Position, Joined}.
+            Behind = weir_pubsub_history:after_position(Messages, Channel, Position),
+            ok = weir_pubsub_counters:add(delivered, length(Behind)),
+            lists:foreach(fun(Message) -> weir_pubsub_delivery:tell(Subscriber, Message) end, Behind)
+    end.
 
 %% Who comes after these can wait with others.
 gather(#subscriber{framing = Framing}, #policy{events = none}, Channel, #shard{broker = memory}) when Framing =/= none ->
@@ -243,7 +250,7 @@ taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
                     %% What it got from a shard that was killed it may say of this one.
                     More = min(Window, Credit + Count),
                     ok = weir_pubsub_subscribers:update(Subscribers, Subscriber, Position, More),
-                    _ = weir_pubsub_delivery:advance(Subscriber#subscriber{credit = More}, Saved, Shard),
+                    _ = weir_pubsub_delivery:advance(Subscriber#subscriber{credit = More}, Saved, Policy, Shard),
                     Shard;
                 _ ->
                     Shard
@@ -331,6 +338,8 @@ take_over(Begun, #shard{index = Index, subscribers = Subscribers, requests = Req
     Lost = weir_pubsub_requests:before(Requests, Begun),
     Refused = maps:from_list([{{Pid, Tag}, []} || {_, {Pid, Tag, _}} <- Lost]),
     atomics:add_get(Starts, 1, 1) =:= 1 orelse weir_pubsub_observation:restarted(Index, length(Left), length(Lost)),
+    %% Those that go on are counted once more below. Polls mostly have had their message, and are counted no more.
+    ok = weir_pubsub_counters:add(unsubscribed, length([Kind || {Kind, _} <- Left, Kind =/= poll])),
     Taken = lists:foldl(
         fun({Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber}, Before) ->
             Next = case Refused of #{{Pid, Tag} := _} -> Before; #{} -> take_over(Kind, Subscriber, Before) end,

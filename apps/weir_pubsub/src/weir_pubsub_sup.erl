@@ -1,6 +1,6 @@
 %% @private
-%% @doc Supervises the shards, the asker and who knows the subscriptions of Mercure, and owns what outlives each of them: the tables of
-%% subscribers and requests.
+%% @doc Supervises the shards, who changes the configuration, the asker and who knows the subscriptions of Mercure. Owns what outlives each of
+%% them: the tables of subscribers and requests.
 -module(weir_pubsub_sup).
 -behaviour(supervisor).
 
@@ -26,6 +26,7 @@ init(Shards) ->
         lists:seq(1, Shards)
     ),
     _ = weir_pubsub_mercure_subscriptions:new(),
-    Others = [#{id => Module, start => {Module, start_link, []}} || Module <- [weir_pubsub_asker, weir_pubsub_mercure_subscriptions]],
+    Modules = [weir_pubsub_configuration, weir_pubsub_asker, weir_pubsub_mercure_subscriptions],
+    Others = [#{id => Module, start => {Module, start_link, []}} || Module <- Modules],
     Children = Others ++ [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)],
     {ok, {#{strategy => one_for_one, intensity => 20, period => 1}, Children ++ weir_pubsub_broker:children(Shards)}}.

@@ -5,6 +5,7 @@
 -include_lib("proper/include/proper.hrl").
 
 -export([prop_sequences/0]).
+-export([run/1]).
 
 -define(CHANNELS, [<<"one">>, <<"two">>, <<"three">>]).
 %% Their supervisor allows twenty in a second, which it counts as the last two, because it counts whole seconds.
@@ -74,10 +75,11 @@ run(Program) ->
     end.
 
 do({publish, Channel, Size}, State) ->
-    Data = <<(term_to_binary(make_ref()))/binary, 0:Size/unit:8>>,
+    Data = <<(binary:encode_hex(term_to_binary(make_ref())))/binary, (binary:copy(<<"x">>, Size))/binary>>,
     case weir_pubsub:publish(Channel, Data) of
         {ok, #{id := Id}} -> log({published, Channel, Id, Data}, State);
-        {error, unavailable} -> log({tried, Channel, Data}, State)
+        {error, unavailable} -> log({tried, Channel, Data}, State);
+        {error, {limit, _, _, _}} -> State
     end;
 do({subscribe, Channel, From, Window}, State) ->
     Without = unsubscribe(Channel, State),
@@ -87,7 +89,7 @@ do({subscribe, Channel, From, Window}, State) ->
         {ok, Position} ->
             Known = case Begin of {_, _} when element(1, Begin) =/= last -> Begin; _ -> Position end,
             Without#{Channel => #{tag => Tag, position => Known, window => Window, untaken => 0}};
-        {error, unavailable} ->
+        {error, Reason} when Reason =:= unavailable; element(1, Reason) =:= limit ->
             Without
     end;
 do({unsubscribe, Channel}, State) ->
@@ -100,7 +102,11 @@ do({delete, Channel}, State) ->
         {error, Reason} when Reason =:= no_channel; Reason =:= unavailable -> State
     end;
 do({history, Channel}, State) ->
-    case weir_pubsub:history(Channel, #{from => from(back, Channel, State)}) of
+    {Life, _} = From = from(back, Channel, State),
+    case weir_pubsub:history(Channel, #{from => From}) of
+        %% What this program has seen of the same life of the channel is known there.
+        {ok, #{position := {Life, _}, missed := unknown} = History} ->
+            error({not_there, From, History});
         {ok, #{position := {Epoch, Begin}, messages := Messages}} ->
             Numbers = [Number || {message, {_, Number}, _, _} <- Messages],
             Numbers = lists:seq(Begin + 1, Begin + length(Messages)),
@@ -108,6 +114,18 @@ do({history, Channel}, State) ->
         {error, _} ->
             State
     end;
+do({presence, Channel}, State) ->
+    case weir_pubsub:presence(Channel) of
+        {ok, Present} -> [#{pid := _} = One || One <- Present], State;
+        {error, Reason} when Reason =:= no_presence; Reason =:= no_channel; Reason =:= unavailable -> State
+    end;
+do(usage, State) ->
+    {ok, Usage} = weir_pubsub:usage(total),
+    true = lists:min(maps:values(Usage)) >= 0,
+    State;
+do({configure, Configuration}, State) ->
+    ok = weir_pubsub:configure(Configuration),
+    State;
 do(kill, State) ->
     State.
 

@@ -7,6 +7,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([prop_sequences/0]).
+-export([run/1]).
 
 -define(LISTENER, ?MODULE).
 -define(CHANNELS, [<<"one">>, <<"two">>, <<"three">>]).
@@ -67,9 +68,15 @@ do({publish, Channels, Size}, Client) ->
     {Status, _, _} = request(<<"POST">>, ["/pub/", lists:join($,, Channels)], [{"Content-Type", "text/plain"}], iolist_to_binary(Data)),
     true = lists:member(Status, [201, 202]),
     Client;
+do({try_publish, Channels, Size}, Client) ->
+    Data = [hex(term_to_binary(make_ref())), lists:duplicate(Size, $x)],
+    {Status, _, _} = request(<<"POST">>, ["/pub/", lists:join($,, Channels)], [{"Content-Type", "text/plain"}], iolist_to_binary(Data)),
+    %% A limit, or a shard that was killed.
+    true = lists:member(Status, [201, 202, 403, 503, 507]),
+    Client;
 do({delete, Channel}, Client) ->
     {Status, _, _} = request(<<"DELETE">>, ["/pub/", Channel], [], <<>>),
-    true = lists:member(Status, [200, 404]),
+    true = lists:member(Status, [200, 404, 503]),
     Client;
 do(drop, Client) ->
     drop(Client);
@@ -171,8 +178,8 @@ events(Transport, Bytes) ->
         _ ->
             case weir_pubsub_nchan:parsed(Bytes) of
                 {200, Fields, Body} -> events(Transport, Fields, Body);
-                %% A channel was deleted before the stream had begun.
-                {410, _, _} -> []
+                %% A channel was deleted before the stream had begun, its shard was killed, or a limit is reached.
+                {Status, _, _} when Status =:= 410; Status =:= 503; Status =:= 403 -> []
             end
     end.
 
@@ -190,10 +197,10 @@ said(#{<<"id">> := Id, <<"data">> := Data}) -> {message, Id, Data}.
 
 %% The date is that of the epoch.
 part([Head, Content]) ->
-    #{<<"last-modified">> := Date, <<"etag">> := Tag, <<"content-type">> := Type} = fields(Head, <<"\r\n">>),
+    #{<<"last-modified">> := Date, <<"etag">> := Tag} = Fields = fields(Head, <<"\r\n">>),
     Id = <<(integer_to_binary(weir_http_nif:parse_date(Date)))/binary, $:, Tag/binary>>,
     Data = binary:part(Content, 0, byte_size(Content) - 2),
-    case Type of <<"weir/gap">> -> {gap, Id, missed(Data)}; _ -> {message, Id, Data} end.
+    case Fields of #{<<"content-type">> := <<"weir/gap">>} -> {gap, Id, missed(Data)}; #{} -> {message, Id, Data} end.
 
 event(Text) ->
     [Head, Data] = binary:split(Text, <<"\n\n">>),
@@ -230,7 +237,7 @@ answered(#client{bytes = Bytes, socket = Socket} = Client) ->
             Id = <<(integer_to_binary(weir_http_nif:parse_date(Date)))/binary, $:, Tag/binary>>,
             Missed = case lists:keyfind(<<"weir-missed">>, 1, Fields) of {_, Text} -> missed(Text); false -> none end,
             connect(Id, taken(Id, Missed, contents(Fields, Data), Client));
-        {Status, _, _} when Status =:= 408; Status =:= 410; Status =:= 503 ->
+        {Status, _, _} when Status =:= 403; Status =:= 408; Status =:= 410; Status =:= 503 ->
             Client#client{socket = none, transport = none}
     end.
 
@@ -317,11 +324,11 @@ finish(Client) -> finish(do({read, true}, Client), erlang:monotonic_time(millise
 finish(#client{socket = none} = Client, _Until) ->
     Client;
 finish(Client, Until) ->
-    #client{channels = Channels, positions = Positions} = Now = listen(Client),
+    #client{transport = Transport, channels = Channels, positions = Positions} = Now = listen(Client),
     Late = [
         {Channel, Position, Last}
      || Channel <- Channels, {ok, #{last_id := {_, Number} = Last}} <- [weir_pubsub:info(Channel)], Number > 0,
-        Position <- [maps:get(Channel, Positions, none)], Position =/= Last
+        Position <- [maps:get(Channel, Positions, none)], Position =/= Last, has_more(Transport, Channel, Position)
     ],
     case {Late, erlang:monotonic_time(millisecond) > Until} of
         {[], _} -> drop(Now);
@@ -329,6 +336,16 @@ finish(Client, Until) ->
         {_, true} -> error({behind, Late, Now#client.transport, shown(Now#client.bytes)});
         _ -> timer:sleep(5), finish(Now, Until)
     end.
+
+%% A long poll waits for the next message where those that it has missed are gone, and tells of them with that. Who has begun with the
+%% oldest message has not missed those that are gone.
+has_more(Transport, Channel, Position) when Transport =:= poll; Transport =:= polls; Position =:= none ->
+    case weir_pubsub:history(Channel, #{from => case Position of none -> oldest; _ -> Position end}) of
+        {ok, #{messages := Messages}} -> Messages =/= [];
+        {error, no_channel} -> false
+    end;
+has_more(_Transport, _Channel, _Position) ->
+    true.
 
 %% Its ends.
 shown(Bytes) when byte_size(Bytes) > 1000 -> {binary:part(Bytes, 0, 500), binary:part(Bytes, byte_size(Bytes), -500)};

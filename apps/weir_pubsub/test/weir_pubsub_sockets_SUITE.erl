@@ -255,7 +255,7 @@ a_slow_socket_in_another_life_of_its_channel(_Config) ->
         end
     end,
     {Last, Mark} = Flood(),
-    Channel = #channel{name = <<"a">>, epoch = Epoch, first = 1, last = Last, policy = 1, version = 1, group = <<>>, created = 0, used = 0},
+    Channel = #channel{name = <<"a">>, epoch = Epoch, first = 1, last = Last, policy = {1, 1}, group = <<>>, created = 0, used = 0},
     {Position, none} = weir_pubsub_audience:left_at(Mark, Channel),
     ?assert(Position < Last),
     ?assertEqual({0, unknown}, weir_pubsub_audience:left_at(Mark, Channel#channel{epoch = Epoch + 1})).
@@ -267,10 +267,10 @@ a_gap_while_a_group_is_busy(_Config) ->
 
 told_late({Missed, Behind}, Expected) ->
     {Socket, Peer} = pair(),
-    Policy = weir_pubsub_policies:policy(weir_pubsub_policies:match(<<"a">>)),
+    {_, Policy} = weir_pubsub_policies:find(<<"a">>, none),
     {ok, Empty} = weir_pubsub_audience:new({weir_pubsub_lines, <<>>}, Policy),
     Messages = ets:new(messages, []),
-    Channel = #channel{name = <<"a">>, epoch = 7, policy = 1, version = 1, group = <<>>, created = 0, used = 0},
+    Channel = #channel{name = <<"a">>, epoch = 7, policy = {1, 1}, group = <<>>, created = 0, used = 0},
     {ok, 0, Audience} = weir_pubsub_audience:join(Empty, Socket, {0, none, <<>>}, {Channel, Messages}),
     Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
     _ = [true = erlang:suspend_process(Poller) || Poller <- Pollers],
