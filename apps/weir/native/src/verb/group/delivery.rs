@@ -131,7 +131,7 @@ fn put(
     tally: &mut Tally,
     outcomes: &mut Outcomes,
 ) -> bool {
-    let ending = socket.output.as_ref().is_some_and(|output| output.closing || output.shutdown.is_some());
+    let ending = socket.output.as_ref().is_some_and(|output| output.is_closing(env) || output.shutdown.is_some());
     let packet = socket.options.packet;
     let Some(bytes) = message.framed(packet).filter(|_| !ending && socket.state == State::Connected) else {
         outcomes.dropped += 1;
