@@ -60,6 +60,7 @@ impl Socket {
             return Ok(false);
         }
         self.owner = Some(owner);
+        self.begin_telling(env, None);
         self.reactor = false;
         self.throttled = false;
         if std::mem::take(&mut self.served) {
