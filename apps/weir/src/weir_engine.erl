@@ -42,7 +42,7 @@ init([]) ->
     ok = weir_reactors:new_table(),
     Children = [
         #{id => Module, start => {Module, start_link, []}, shutdown => infinity}
-     || Module <- [weir_reaper, weir_reader, weir_pollsets, weir_relay_timer, weir_relay_observer, weir_ending]
+     || Module <- [weir_reaper, weir_reader, weir_succession, weir_pollsets, weir_relay_timer, weir_relay_observer, weir_ending]
     ],
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children}}.
 

@@ -11,37 +11,35 @@
 to(NewOwner, Handle) ->
     Socket = ?SOCKET(Handle),
     %% Passive meanwhile: no message can come to the old owner after those that are forwarded.
-    case weir_nif:getopts(Handle, [active]) of
-        {ok, [{active, false}]} ->
-            forward(Socket, NewOwner),
-            set_owner(Handle, NewOwner);
-        {ok, [{active, _} = Active]} ->
-            _ = weir_nif:setopts(Handle, [{active, false}]),
-            forward(Socket, NewOwner),
-            case set_owner(Handle, NewOwner) of
+    case weir_nif:passivate(Handle) of
+        {ok, Active} ->
+            Forwarded = forward(Socket, NewOwner, false),
+            case set_owner(Handle, NewOwner, Forwarded) of
+                ok when Active =:= {active, false} -> ok;
                 ok -> weir_nif:setopts(Handle, [Active]);
                 Error -> Error
             end;
         {error, einval} ->
-            forward(Socket, NewOwner),
+            _ = forward(Socket, NewOwner, false),
             {error, closed}
     end.
 
-set_owner(Handle, NewOwner) ->
+set_owner(Handle, NewOwner, Forwarded) ->
     try
-        weir_nif:set_owner(Handle, NewOwner)
+        weir_nif:set_owner(Handle, NewOwner, Forwarded)
     catch
         error:badarg -> {error, badarg}
     end.
 
-forward(Socket, NewOwner) ->
+%% Whether there were any.
+forward(Socket, NewOwner, Forwarded) ->
     receive
         Message = {Tag, Socket, _} when Tag =:= tcp; Tag =:= tcp_error -> pass_on(Message, Socket, NewOwner);
         Message = {Tag, Socket} when Tag =:= tcp_closed; Tag =:= tcp_passive -> pass_on(Message, Socket, NewOwner);
         Message = {Socket, {data, _}} -> pass_on(Message, Socket, NewOwner)
-    after 0 -> ok
+    after 0 -> Forwarded
     end.
 
 pass_on(Message, Socket, NewOwner) ->
     NewOwner ! Message,
-    forward(Socket, NewOwner).
+    forward(Socket, NewOwner, true).

@@ -19,8 +19,8 @@
 %% Sockets.
 -export([
     open/3, open_in/4, fdopen/4, bind/2, listen/2, refuse/1, has_backlog/1, duplicate/2, accept/3, connect/2, send/2,
-    sendfile_begin/4, sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1,
-    setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/2, monitor/2, demonitor/2, move/2,
+    sendfile_begin/4, sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1, tell/3,
+    setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/3, passivate/1, unsettled/1, all_unsettled/1, settled/3, monitor/2, demonitor/2, move/2,
     info/1, sockets/1, traffic/1, send_now/2, notify_writable/1
 ]).
 
@@ -185,7 +185,7 @@ sendfile_from_disk(_Handle) -> ?NOT_LOADED.
     {ok, binary() | string()} | {wait, operation()} | {error, closed | inet:posix()}.
 recv(_Handle, _Length, _Now) -> ?NOT_LOADED.
 %% @doc Puts bytes back in front of what will be read.
--spec unrecv(handle(), binary()) -> ok | {error, closed | inet:posix()}.
+-spec unrecv(handle(), binary()) -> ok | {settle, Told :: non_neg_integer()} | {error, closed | inet:posix()}.
 unrecv(_Handle, _Data) -> ?NOT_LOADED.
 %% @doc Takes a waiting operation back. `replied': the result is in the mailbox of the process that waits.
 -spec cancel(handle(), operation()) -> ok | {error, replied}.
@@ -198,11 +198,27 @@ shutdown(_Handle, _How) -> ?NOT_LOADED.
 %% closes only that, and leaves a socket without one.
 -spec close(handle(), flush | background | now | descriptor) -> ok | {wait, operation()}.
 close(_Handle, _When) -> ?NOT_LOADED.
-%% @doc `setopts(Handle, [{active, once}])', the option that is set once for each message.
--spec activate_once(handle()) -> ok | {error, einval}.
+%% @doc `setopts(Handle, [{active, once}])', the option that is set once for each message. After `{settle, Told}' the caller,
+%% the owner, calls {@link weir_succession:finish/2}.
+-spec activate_once(handle()) -> ok | {settle, Told :: non_neg_integer()} | {error, einval}.
 activate_once(_Handle) -> ?NOT_LOADED.
-%% @doc Applies options in order up to the first that fails. They have been checked by {@link weir_options}.
--spec setopts(handle(), [weir_options:setting()]) -> ok | {error, inet:posix()}.
+%% @doc Sends the owner, which calls, what waits. It says how its queue is kept. One that is `off_heap' has taken all messages
+%% up to number `Told' into it.
+-spec tell(handle(), Told :: non_neg_integer(), on_heap | off_heap) -> ok.
+tell(_Handle, _Told, _Queue) -> ?NOT_LOADED.
+%% @doc The owner of a socket whose poller waits until that has taken all messages up to number `Told' into its queue; `done' if
+%% none does.
+-spec unsettled(handle()) -> {Owner :: pid(), Told :: non_neg_integer()} | done.
+unsettled(_Handle) -> ?NOT_LOADED.
+%% @doc Those sockets of a piece of the table; `done' behind the last piece.
+-spec all_unsettled(Piece :: non_neg_integer()) -> {ok, [handle()]} | done.
+all_unsettled(_Piece) -> ?NOT_LOADED.
+%% @doc The owner has taken those messages, and its queue is kept so.
+-spec settled(handle(), Told :: non_neg_integer(), on_heap | off_heap) -> ok.
+settled(_Handle, _Told, _Queue) -> ?NOT_LOADED.
+%% @doc Applies options in order up to the first that fails. They have been checked by {@link weir_options}. `{settle, Told}' as
+%% {@link activate_once/1}.
+-spec setopts(handle(), [weir_options:setting()]) -> ok | {settle, Told :: non_neg_integer()} | {error, inet:posix()}.
 setopts(_Handle, _Settings) -> ?NOT_LOADED.
 %% @doc The values of options, without those that the kernel does not give. Unknown names are a `badarg'.
 -spec getopts(handle(), [atom() | tuple()]) -> {ok, [tuple()]} | {error, einval}.
@@ -219,9 +235,13 @@ peername(_Handle) -> ?NOT_LOADED.
 %% @doc The process that gets the messages; `undefined' if it is dead and its last bytes are still being sent.
 -spec owner(handle()) -> {ok, pid() | undefined} | {error, closed}.
 owner(_Handle) -> ?NOT_LOADED.
-%% @doc Gives the socket to another process. Only its owner can. A dead process is a `badarg'.
--spec set_owner(handle(), pid()) -> ok | {error, closed | not_owner}.
-set_owner(_Handle, _Pid) -> ?NOT_LOADED.
+%% @doc Gives the socket to another process, which the caller may have `Forwarded' messages to. Only its owner can. A dead process
+%% is a `badarg'.
+-spec set_owner(handle(), pid(), Forwarded :: boolean()) -> ok | {error, closed | not_owner}.
+set_owner(_Handle, _Pid, _Forwarded) -> ?NOT_LOADED.
+%% @doc `{active, false}'; returns what it was before.
+-spec passivate(handle()) -> {ok, {active, boolean() | once | -32768..32767}} | {error, einval}.
+passivate(_Handle) -> ?NOT_LOADED.
 %% @doc Has `{'DOWN', Reference, socket, Socket, normal}' sent to the caller when the socket closes.
 -spec monitor(handle(), reference()) -> ok | {error, closed}.
 monitor(_Handle, _Reference) -> ?NOT_LOADED.

@@ -187,7 +187,7 @@ open(Family, #{descriptor := Descriptor, settings := Settings}, Bind, Prepare) -
     case descriptor(Family, Descriptor) of
         {ok, Handle} ->
             Calls = [
-                fun() -> weir_nif:setopts(Handle, Settings) end,
+                fun() -> weir_succession:finish(Handle, weir_nif:setopts(Handle, Settings)) end,
                 fun() -> bind(Family, Handle, Bind) end,
                 fun() -> Prepare(Handle) end
             ],

@@ -238,7 +238,7 @@ give(Name, Handle, Message) when is_atom(Name) ->
     give(whereis(Name), Handle, Message);
 give(Reactor, Handle, Message) when is_pid(Reactor) ->
     %% From now on the connection ends with the reactor, and not with the caller.
-    try weir_nif:set_owner(Handle, Reactor) of
+    try weir_nif:set_owner(Handle, Reactor, false) of
         ok ->
             Reactor ! {'$weir_reactor', Message},
             {ok, ?SOCKET(Handle)};

@@ -242,7 +242,7 @@ received(_Handle, _Length, Result) ->
 -spec unrecv(socket(), iodata()) -> ok | {error, closed | inet:posix()}.
 unrecv(?SOCKET(Handle), Data) ->
     try iolist_to_binary(Data) of
-        Binary -> weir_nif:unrecv(Handle, Binary)
+        Binary -> weir_succession:finish(Handle, weir_nif:unrecv(Handle, Binary))
     catch
         error:badarg -> {error, einval}
     end.
@@ -281,10 +281,10 @@ controlling_process(?SOCKET(Handle), NewOwner) when is_pid(NewOwner) ->
 %% call and no system call.
 -spec setopts(socket(), [gen_tcp:option()]) -> ok | {error, inet:posix()}.
 setopts(?SOCKET(Handle), [{active, once}]) ->
-    weir_nif:activate_once(Handle);
+    weir_succession:finish(Handle, weir_nif:activate_once(Handle));
 setopts(?SOCKET(Handle), Options) ->
     case weir_options:settings(Options) of
-        {ok, Settings} -> weir_nif:setopts(Handle, Settings);
+        {ok, Settings} -> weir_succession:finish(Handle, weir_nif:setopts(Handle, Settings));
         Error -> Error
     end.
 

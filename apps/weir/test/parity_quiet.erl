@@ -39,12 +39,22 @@ is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = Read
     Inside = [maps:get(Name, Session#session.processes) || {Name, Reference} <- maps:to_list(Waiting), not has_returned(Reference)],
     Sight = parity_wire:look(Socket),
     Taken =
-        case Sight of
+        case is_queued(Socket) orelse Sight of
+            true -> false;
             gone -> true;
             #{active := false} when Inside =:= [] -> true;
             _ -> not (ReadShut orelse parity_wire:has_unread(Sight))
         end,
     {Taken andalso not lists:any(fun(Process) -> is_answered(Process, Socket) end, Inside), {Sight, queued(Session)}}.
+
+%% Weir's poller is to look at it: it has been left something by a process that is not the owner.
+is_queued({'$inet', _, Handle}) ->
+    case weir_nif:info(Handle) of
+        {ok, #{queued := Queued}} -> Queued;
+        {error, closed} -> false
+    end;
+is_queued(_Port) ->
+    false.
 
 queued(#session{processes = Processes, killed = Killed}) ->
     [process_info(Pid, message_queue_len) || Pid <- maps:values(maps:without(Killed, Processes))].

@@ -136,6 +136,8 @@ arguments(group_broadcast, 5) ->
     Message = oneof([{term, binary()}, {huge_binary}]),
     Except = oneof([{term, undefined}, handle_of()]),
     oneof([vector(5, argument()), [{socket, group}, Message, Except, oneof([{term, undefined}, {reference}]), {term, nat()}]]);
+arguments(Tell, 3) when Tell =:= tell; Tell =:= settled ->
+    oneof([vector(3, argument()), [handle_of(), {term, nat()}, {term, oneof([on_heap, off_heap])}]]);
 arguments(Sendfile, 1) when Sendfile =:= sendfile_continue; Sendfile =:= sendfile_from_disk ->
     oneof([vector(1, argument()), [{socket, connected}]]);
 arguments(reactor_write, 2) ->
@@ -304,8 +306,15 @@ is_documented(cancel, Result) -> Result =:= ok;
 is_documented(shutdown, Result) -> Result =:= ok;
 is_documented(close, {wait, Operation}) -> is_integer(Operation);
 is_documented(close, Result) -> Result =:= ok;
+is_documented(Ask, {settle, Told}) when Ask =:= activate_once; Ask =:= setopts; Ask =:= unrecv -> is_integer(Told);
 is_documented(activate_once, Result) -> Result =:= ok;
 is_documented(setopts, Result) -> Result =:= ok;
+is_documented(Tell, Result) when Tell =:= tell; Tell =:= settled -> Result =:= ok;
+is_documented(unsettled, {Owner, Told}) -> is_pid(Owner) andalso is_integer(Told);
+is_documented(unsettled, Result) -> Result =:= done;
+is_documented(all_unsettled, {ok, Handles}) -> is_list(Handles);
+is_documented(all_unsettled, Result) -> Result =:= done;
+is_documented(passivate, {ok, {active, Active}}) -> is_boolean(Active) orelse Active =:= once orelse is_integer(Active);
 is_documented(getopts, {ok, Values}) -> is_list(Values);
 is_documented(getstat, {ok, Values}) -> length(Values) =:= 10;
 is_documented(Function, {ok, {local, Path}}) when Function =:= sockname; Function =:= peername -> is_binary(Path);

@@ -223,7 +223,7 @@ used_after_close(Config) ->
     ?assertEqual({error, closed}, weir_nif:listen(Handle, 5)),
     ?assertEqual({error, closed}, weir_nif:bind(Handle, {?LOOPBACK, 0})),
     ?assertEqual({error, closed}, weir_nif:connect(Handle, {?LOOPBACK, 1})),
-    ?assertEqual({error, closed}, weir_nif:set_owner(Handle, self())),
+    ?assertEqual({error, closed}, weir_nif:set_owner(Handle, self(), false)),
     ?assertEqual({error, replied}, weir_nif:cancel(Handle, 1)),
     ?assertEqual(false, weir_nif:demonitor(Handle, make_ref())),
     ?assertEqual(#{states => [closed]}, weir_tcp:info(Old)),

@@ -26,6 +26,7 @@ groups() ->
             killed_while_data_flies,
             killed_again_and_again,
             killed_while_it_connects,
+            closed_while_it_connects,
             killed_with_output_for_a_peer_that_sends,
             killed_in_a_callback,
             other_reactors_and_pollers_are_not_touched,
@@ -109,6 +110,17 @@ killed_while_it_connects(_Config) ->
     #{} = sys:get_state(Reactor),
     kill_reactor(Reactor),
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+
+closed_while_it_connects(_Config) ->
+    Port = weir_test_peer:listener_with_full_backlog(),
+    Reactor = client(#{}),
+    {ok, Socket} = weir_reactor:connect(Reactor, ?LOOPBACK, Port, []),
+    %% It connects, and hangs.
+    #{} = sys:get_state(Reactor),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({not_connected, Socket, closed}, told(not_connected)),
+    ?assertNot(lists:member(Socket, weir:sockets())),
+    stop(Reactor).
 
 %% Its output is still sent. A peer that has to get rid of its own before it reads can do so: nobody waits for the end of
 %% the time that is for those who take nothing.

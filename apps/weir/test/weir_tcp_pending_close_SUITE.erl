@@ -5,10 +5,11 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/3, async/1, await/1, assert_waits/1]).
+-import(weir_test_peer, [socket_pair/3, async/1, await/1, assert_waits/1, pid/1]).
 -import(weir_test_wait, [patience/0, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1]).
 -import(weir_tcp_test, [pending/2, assert_whole/2, assert_cut/3]).
 
+-include_lib("weir_testing/include/weir_test.hrl").
 -include("drop_in_suite.hrl").
 
 -define(SIZE, 1000000).
@@ -25,6 +26,8 @@ cases() ->
     [
         close_on_both_ends,
         close_by_two,
+        closer_killed,
+        closer_killed_when_all_is_sent,
         close_while_receiving,
         close_while_data_comes,
         close_with_input_unread,
@@ -56,6 +59,34 @@ close_by_two(Config) ->
     [assert_waits(Closer) || Closer <- Closers],
     assert_whole(Peer, Data),
     [?assertEqual(ok, await(Closer)) || Closer <- Closers].
+
+%% The socket is as it was before.
+closer_killed(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    Closer = async(fun() -> gen_tcp:close(Socket) end),
+    assert_waits(Closer),
+    ok = weir_test_peer:kill(Closer),
+    Sender = async(fun() -> gen_tcp:send(Socket, <<"more">>) end),
+    assert_waits(Sender),
+    ?assertEqual([Data, <<"more">>], [recv_exactly(Peer, byte_size(Data)), recv_exactly(Peer, 4)]),
+    ?assertEqual(ok, await(Sender)),
+    ok = gen_tcp:send(Peer, <<"back">>),
+    ?assertEqual(<<"back">>, recv_exactly(Socket, 4)),
+    ?assertEqual(ok, gen_tcp:close(Socket)),
+    ?assertEqual({<<>>, closed}, recv_all(Peer)).
+
+closer_killed_when_all_is_sent(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    Closer = async(fun() -> gen_tcp:close(Socket) end),
+    assert_waits(Closer),
+    true = erlang:suspend_process(pid(Closer)),
+    ?assert(Data =:= recv_exactly(Peer, byte_size(Data))),
+    ?waitMatch({ok, [{send_pend, 0}]}, inet:getstat(Socket, [send_pend])),
+    ok = weir_test_peer:kill(Closer),
+    ?assertEqual(ok, gen_tcp:send(Socket, <<"more">>)),
+    ?assertEqual(<<"more">>, recv_exactly(Peer, 4)),
+    ?assertEqual(ok, gen_tcp:close(Socket)),
+    ?assertEqual({<<>>, closed}, recv_all(Peer)).
 
 close_while_receiving(Config) ->
     {Socket, Peer, Data} = pending(Config, []),

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use rustler::{Atom, Encoder, Env, NifResult, Term};
 
-use super::{done, failed, find, open, plain, proper_list};
+use super::{asked, done, failed, find, open, posix, proper_list};
 use crate::relay;
 use crate::socket::State;
 use crate::socket::table;
@@ -16,6 +16,7 @@ use crate::value::work::Work;
 use crate::verb::accept;
 use crate::verb::group;
 use crate::verb::input;
+use crate::verb::input::Asked;
 use crate::verb::options;
 use crate::verb::options::{News, Setting};
 
@@ -34,13 +35,21 @@ fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Term<'a>) -> NifResult<Te
     let settings = proper_list(settings)?.into_iter().map(Setting::decode).collect::<NifResult<Vec<Setting>>>()?;
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
-    let result = options::set(env, &mut socket, &settings).map(|news| {
-        if let News::Active { changed } = news {
-            input::activate(env, &mut socket, changed, &mut work);
-        }
+    let result = options::set(&mut socket, &settings).map(|news| match news {
+        News::Active { changed } => input::activate(env, &mut socket, changed, &mut work),
+        News::Passive => input::announce(env, &mut socket, &mut work),
+        News::Nothing => Asked::Nothing,
     });
     rustler::schedule::consume_timeslice(env, work.percent());
-    Ok(plain(env, result))
+    Ok(match result {
+        Ok(result) => asked(env, result),
+        Err(errno) => {
+            if socket.has_untold() {
+                socket.enqueue(env);
+            }
+            posix(env, errno)
+        }
+    })
 }
 
 #[rustler::nif]
@@ -114,6 +123,7 @@ fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
         (atoms::pollset(), socket.pollset.encode(env)),
         (atoms::module(), socket.module.encode(env)),
         (atoms::fd(), fd),
+        (atoms::queued(), socket.queued.encode(env)),
         (atoms::acceptors(), accept::waiting(env, &socket).encode(env)),
     ];
     Ok((atoms::ok(), Term::map_from_pairs(env, &pairs)?).encode(env))

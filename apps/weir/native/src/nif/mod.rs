@@ -25,6 +25,7 @@ mod reactor;
 mod relay;
 mod schedules;
 mod sendfile;
+mod telling;
 mod traffic;
 
 use rustix::io::Errno;
@@ -37,6 +38,7 @@ use crate::term::atoms;
 use crate::term::errno;
 use crate::value::handle::Handle;
 use crate::value::slots::{self, Lookup, Occupant};
+use crate::verb::input::Asked;
 
 /// The number of a pollset that there is.
 struct PollsetIndex(u16);
@@ -83,6 +85,14 @@ fn done<T: Encoder>(env: Env, result: rustix::io::Result<T>) -> Term {
     match result {
         Ok(value) => (atoms::ok(), value).encode(env),
         Err(errno) => posix(env, errno),
+    }
+}
+
+/// The result of a call that has asked for messages: `ok` or `{settle, Told}`.
+fn asked(env: Env, result: Asked) -> Term {
+    match result {
+        Asked::Nothing => atoms::ok().encode(env),
+        Asked::Settle(told) => (atoms::settle(), told).encode(env),
     }
 }
 

@@ -14,13 +14,13 @@ fn owner<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif]
-fn set_owner<'a>(env: Env<'a>, handle: Handle, pid: LocalPid) -> NifResult<Term<'a>> {
+fn set_owner<'a>(env: Env<'a>, handle: Handle, pid: LocalPid, forwarded: bool) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
     // A reactor hands its connections over by itself.
     if socket.owner != Some(env.pid()) || socket.reactor {
         return Ok(failed(env, atoms::not_owner()));
     }
-    Ok(match socket.set_owner(env, pid) {
+    Ok(match socket.set_owner(env, pid, forwarded.then(|| env.pid())) {
         true => atoms::ok().encode(env),
         false => Err(Error::BadArg)?,
     })

@@ -111,7 +111,7 @@ fn reactor_connect<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle, to: Te
 
 /// A reactor's sockets are on the pollset that it polls: on another nobody would hear of them.
 fn of_caller(env: Env, index: u16) -> NifResult<()> {
-    if pollset::is_polled_by_caller(env, index) { Ok(()) } else { Err(Error::BadArg) }
+    if pollset::is_polled_by(index, env.pid()) { Ok(()) } else { Err(Error::BadArg) }
 }
 
 /// Whether the calling reactor may take this socket. It has what was asked of the socket before answered by nobody.

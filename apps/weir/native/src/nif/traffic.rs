@@ -3,7 +3,7 @@
 use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
-use super::{failed, find, plain, posix};
+use super::{asked, failed, find, plain, posix};
 use crate::socket::{Ended, State, Waiter};
 use crate::term::atoms;
 use crate::value::active::Active;
@@ -122,8 +122,12 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
     }
     if !data.is_empty() {
         socket.input.get_or_insert_default().unread(&data);
-        if socket.is_active() || socket.receiver.is_some() {
-            input::serve(env, &mut socket, &mut Work::of_caller());
+        let mut work = Work::of_caller();
+        if socket.is_active() {
+            return Ok(asked(env, input::announce(env, &mut socket, &mut work)));
+        }
+        if socket.receiver.is_some() {
+            input::serve(env, &mut socket, &mut work);
         }
     }
     Ok(atoms::ok().encode(env))
@@ -134,9 +138,9 @@ fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
     let before = std::mem::replace(&mut socket.options.active, Active::Once);
-    input::activate(env, &mut socket, before != Active::Once, &mut work);
+    let result = input::activate(env, &mut socket, before != Active::Once, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
-    Ok(atoms::ok().encode(env))
+    Ok(asked(env, result))
 }
 
 #[rustler::nif]

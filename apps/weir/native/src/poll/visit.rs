@@ -59,7 +59,7 @@ pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
     if work.is_over() {
         return socket.enqueue(env);
     }
-    if work.is_substitute() && socket.is_active() {
+    if work.is_substitute() && (socket.is_active() || socket.has_untold()) {
         socket.queued = true;
         return pollset::get(socket.pollset).ready.keep(Target::Socket(socket.handle()));
     }
@@ -67,6 +67,7 @@ pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
     if socket.reactor {
         return reactor::serve(env, socket, work, batch);
     }
+    socket.tell_rest(env);
     if socket.broken {
         return socket.give_up(env);
     }

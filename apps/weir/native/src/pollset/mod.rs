@@ -86,9 +86,9 @@ pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
     Ok(get(index).ready.claim(env.pid()))
 }
 
-/// Whether the calling process is the poller of a pollset.
-pub fn is_polled_by_caller(env: Env, index: u16) -> bool {
-    get(index).ready.is_polled_by(env.pid())
+/// Whether a process is the poller of a pollset.
+pub fn is_polled_by(index: u16, pid: LocalPid) -> bool {
+    get(index).ready.is_polled_by(pid)
 }
 
 /// The processes that poll.

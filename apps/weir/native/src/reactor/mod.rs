@@ -197,7 +197,8 @@ pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
     if std::mem::take(&mut socket.served) {
         batch.news(atoms::served(), socket.handle());
     }
-    if socket.state == State::Connecting && !finish_connect(env, socket, batch) {
+    // One that was closed from outside does not wait for its peer.
+    if socket.state == State::Connecting && socket.ended == Ended::Not && !finish_connect(env, socket, batch) {
         return;
     }
     if socket.state == State::Connected && socket.output.is_some() {

@@ -51,7 +51,7 @@ pub fn join(
     work: &mut Work,
 ) -> Result<Handle, Refused> {
     for socket in [&*left, &*right] {
-        socket.can_surrender(env.pid()).map_err(|reason| Refused::Socket(socket.handle(), reason))?;
+        socket.can_surrender(env).map_err(|reason| Refused::Socket(socket.handle(), reason))?;
     }
     let pollset = terms.pollset;
     let (mut relay, watch) = allocate(env, &terms)?;
@@ -83,7 +83,7 @@ pub fn join_server(
     terms: Terms,
     work: &mut Work,
 ) -> Result<Connect, Refused> {
-    left.can_surrender(env.pid()).map_err(|reason| Refused::Socket(left.handle(), reason))?;
+    left.can_surrender(env).map_err(|reason| Refused::Socket(left.handle(), reason))?;
     let right = connect::open(server).map_err(Refused::Server)?;
     if !connect::attempt(right.as_fd(), server).map_err(Refused::Server)? {
         return Ok(Connect::Wait(right));

@@ -1,8 +1,9 @@
-//! The messages of gen_tcp.
+//! The messages of gen_tcp. Those whose order counts take a [`Voice`].
 
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
 use crate::socket::owner::Subscriber;
+use crate::socket::telling::Voice;
 use crate::socket::{Socket, Waiter};
 use crate::term::atoms;
 use crate::term::data::{Data, Kind};
@@ -21,24 +22,24 @@ fn tell(env: Env, socket: &Socket, message: impl Encoder) {
 }
 
 /// A packet to the owner, and `{tcp_passive, Socket}` where that was the last one asked for.
-pub fn data(env: Env, socket: &mut Socket, data: Data) {
-    let term = socket_term(env, socket.module, socket.handle());
+pub fn data(voice: Voice, socket: &mut Socket, data: Data) {
+    let term = socket_term(voice.env(), socket.module, socket.handle());
     let (active, passive) = socket.options.active.delivered();
     socket.options.active = active;
     match data.kind {
-        Kind::Tcp => tell(env, socket, (atoms::tcp(), term, data.term)),
-        Kind::Http => tell(env, socket, (atoms::http(), term, data.term)),
-        Kind::Port => tell(env, socket, (term, (atoms::data(), data.term))),
+        Kind::Tcp => voice.tell(socket, (atoms::tcp(), term, data.term)),
+        Kind::Http => voice.tell(socket, (atoms::http(), term, data.term)),
+        Kind::Port => voice.tell(socket, (term, (atoms::data(), data.term))),
     }
     if passive {
-        tell(env, socket, (atoms::tcp_passive(), term));
+        voice.tell(socket, (atoms::tcp_passive(), term));
     }
 }
 
 /// `{tcp_passive, Socket}` to the owner.
-pub fn passive(env: Env, socket: &Socket) {
-    let term = socket_term(env, socket.module, socket.handle());
-    tell(env, socket, (atoms::tcp_passive(), term));
+pub fn passive(voice: Voice, socket: &mut Socket) {
+    let term = socket_term(voice.env(), socket.module, socket.handle());
+    voice.tell(socket, (atoms::tcp_passive(), term));
 }
 
 /// `{weir_writable, Socket}` to a process that asked for it.
@@ -67,18 +68,18 @@ pub fn left(env: Env, socket: &Socket, group: Handle, mark: u64) {
 }
 
 /// `{tcp_closed, Socket}` to the owner, once in the socket's life.
-pub fn closed(env: Env, socket: &mut Socket) {
+pub fn closed(voice: Voice, socket: &mut Socket) {
     if std::mem::replace(&mut socket.close_told, true) {
         return;
     }
-    let term = socket_term(env, socket.module, socket.handle());
-    tell(env, socket, (atoms::tcp_closed(), term));
+    let term = socket_term(voice.env(), socket.module, socket.handle());
+    voice.tell(socket, (atoms::tcp_closed(), term));
 }
 
 /// `{tcp_error, Socket, Reason}` to the owner.
-pub fn error(env: Env, socket: &Socket, reason: Atom) {
-    let term = socket_term(env, socket.module, socket.handle());
-    tell(env, socket, (atoms::tcp_error(), term, reason));
+pub fn error(voice: Voice, socket: &mut Socket, reason: Atom) {
+    let term = socket_term(voice.env(), socket.module, socket.handle());
+    voice.tell(socket, (atoms::tcp_error(), term, reason));
 }
 
 /// `{'$weir', Handle, Operation, Result}` to a process that waits. False if it is dead.

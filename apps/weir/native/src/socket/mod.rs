@@ -11,6 +11,7 @@ pub mod message;
 pub mod owner;
 mod polling;
 pub mod table;
+pub mod telling;
 pub mod transfer;
 mod waiting;
 
@@ -25,6 +26,7 @@ use crate::kernel::clock::Nanos;
 use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::owner::Watched;
+use crate::socket::telling::Teller;
 use crate::term::atoms;
 use crate::value::active::Active;
 use crate::value::handle::Handle;
@@ -47,8 +49,8 @@ pub enum State {
     Closed,
 }
 
-/// Whether the connection of a reactor's socket has come to its end, and how. It is noted where that is found, and told
-/// in one place: the reactor's next batch.
+/// Whether a connection has come to its end, and how. Of a reactor's socket it is noted where that is found, and told in one
+/// place: the reactor's next batch. Of another one it is noted where that is found by a process that may not tell the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Not,
@@ -85,6 +87,13 @@ pub struct Socket {
     pub read_closed: bool,
     /// `tcp_closed` was sent to an owner.
     pub close_told: bool,
+    /// The poller waits until the owner has taken the messages of the sender before.
+    pub unsettled: bool,
+    /// `tcp_passive` is to be sent to the owner.
+    pub passive_untold: bool,
+    /// Messages that the owner was sent, or may have been: a number that says of which ones something is known.
+    pub told: u32,
+    pub teller: Teller,
     /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
     /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
     pub write_shut: bool,
@@ -149,6 +158,10 @@ impl Socket {
             hung_up: false,
             read_closed: false,
             close_told: false,
+            unsettled: false,
+            passive_untold: false,
+            told: 0,
+            teller: Teller::Nobody,
             write_shut: false,
             reactor: false,
             ended: Ended::Not,
@@ -249,7 +262,7 @@ impl Socket {
         }
     }
 
-    /// Notes how the connection of a reactor's socket ended, for its next batch.
+    /// Notes how the connection ended, for the next batch of its reactor or the next visit of its poller.
     pub fn end(&mut self, env: Env, ended: Ended) {
         if self.ended == Ended::Not {
             self.ended = ended;
@@ -273,12 +286,14 @@ impl Socket {
         self.options.active != Active::Passive
     }
 
-    /// Makes `pid` the owner. False if it is dead: then the socket keeps its owner.
-    pub fn set_owner(&mut self, env: Env, pid: LocalPid) -> bool {
+    /// Makes `pid` the owner, which was sent messages of the socket by `forwarded`. False if it is dead: then the socket keeps
+    /// its owner.
+    pub fn set_owner(&mut self, env: Env, pid: LocalPid, forwarded: Option<LocalPid>) -> bool {
         let watched = self.watched.as_mut();
         let set = watched.is_some_and(|watched| watched.set_owner(env, &pid));
         if set {
             self.owner = Some(pid);
+            self.begin_telling(env, forwarded);
         }
         set
     }

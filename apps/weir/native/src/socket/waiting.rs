@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
-use rustler::LocalPid;
+use rustler::{Env, LocalPid};
 
 use crate::kernel::file::File;
 use crate::socket::transfer::Transfer;
@@ -59,8 +59,8 @@ pub struct Output {
     /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
     /// one: what bounds the memory.
     pub full: bool,
-    /// Somebody closes the socket when the queue is empty: nothing is added to it.
-    pub closing: bool,
+    /// Who closes the socket when the queue is empty: nothing is added to it while that process lives.
+    pub closer: Option<LocalPid>,
     /// A shutdown that comes after the last queued byte.
     pub shutdown: Option<Shutdown>,
     /// A file that is being sent: the queue behind it waits.
@@ -75,9 +75,18 @@ impl Output {
             fetched: Fetched::Unknown,
             waiting: Vec::new(),
             full: false,
-            closing: false,
+            closer: None,
             shutdown: None,
             transfer: None,
+        })
+    }
+
+    /// Whether a living process closes the socket when the queue is empty. One that was killed while it waited has changed nothing.
+    pub fn is_closing(&self, env: Env) -> bool {
+        // Another one may have begun before the last.
+        let waiting = self.waiting.iter().filter(|(_, what)| *what == SendWait::Flush).map(|(waiter, _)| waiter.pid);
+        self.closer.is_some_and(|closer| {
+            env.is_process_alive(closer) || waiting.into_iter().any(|pid| env.is_process_alive(pid))
         })
     }
 }

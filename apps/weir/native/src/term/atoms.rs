@@ -9,7 +9,7 @@ rustler::atoms! {
     binary, list, raw,
     read, write, read_write, flush, now, background, descriptor, any, loopback,
     weir_writable, weir_reader, weir_read, sendfile, directory, not_regular, weir_reaper, weir_abandoned, weir_lingers, accepted, writable, close, refused, send_queue_full, not_reactor,
-    weir_wake, stale, asleep, busy, replied, done,
+    weir_wake, weir_succession, weir_unsettled, settle, on_heap, off_heap, stale, asleep, busy, replied, done,
     weir_pollsets, weir_descriptors, exhausted,
     down = "DOWN", socket, normal,
     // Listeners.

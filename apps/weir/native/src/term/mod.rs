@@ -10,3 +10,4 @@ pub mod errno;
 pub mod held;
 pub mod message;
 pub mod resource;
+pub mod sender;

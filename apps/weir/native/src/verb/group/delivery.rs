@@ -176,7 +176,7 @@ fn put(
     tally: &mut Tally,
     outcomes: &mut Outcomes,
 ) -> Result<(), Untaken> {
-    let ending = socket.output.as_ref().is_some_and(|output| output.closing || output.shutdown.is_some());
+    let ending = socket.output.as_ref().is_some_and(|output| output.is_closing(env) || output.shutdown.is_some());
     if ending || socket.state != State::Connected || socket.broken {
         return Err(Untaken::Ended);
     }

@@ -11,8 +11,9 @@ use rustler::{Encoder, Env, Term};
 pub use self::reading::discard;
 use self::reading::{Framed, Read, gather, read, take};
 use crate::socket::message;
-use crate::socket::{Reason, Receiver, Socket, State, Waiter};
+use crate::socket::{Ended, Reason, Receiver, Socket, State, Waiter};
 use crate::term::atoms;
+use crate::term::sender;
 use crate::value::work::Work;
 
 /// What an attempt to receive gave.
@@ -29,6 +30,13 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
         // It goes into the next batch.
         return socket.enqueue(env);
     }
+    let voice = match socket.is_active() {
+        false => None,
+        true => match socket.voice(env) {
+            None => return socket.leave_telling(env),
+            voice => voice,
+        },
+    };
     // A receiver that was killed while it waited leaves its data to the next.
     if let Some(receiver) = socket.receiver.take()
         && env.is_process_alive(receiver.waiter.pid)
@@ -50,14 +58,16 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             }
         }
     }
-    while socket.is_active() {
+    while let Some(voice) = voice
+        && socket.is_active()
+    {
         if work.is_over() {
             return socket.enqueue(env);
         }
         work.stepped();
         let missing = match take(env, socket, 0) {
             Framed::Data(data) => {
-                message::data(env, socket, data);
+                message::data(voice, socket, data);
                 continue;
             }
             Framed::Invalid => {
@@ -77,7 +87,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             return;
         }
         match read(env, socket, missing, work) {
-            Read::Some(Framed::Data(data)) => message::data(env, socket, data),
+            Read::Some(Framed::Data(data)) => message::data(voice, socket, data),
             Read::Some(Framed::Missing(_)) => {}
             Read::Some(Framed::Invalid) => {
                 socket.input_ended(env, Some(Errno::MSGSIZE));
@@ -177,26 +187,74 @@ pub fn result<'a>(env: Env<'a>, received: Received<'a>) -> Option<Term<'a>> {
     }
 }
 
-/// The socket is active, in another way than before if that has changed: what waits goes out at once, in the caller's
-/// time, which saves a hop to the poller.
-pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) {
+/// What a call that asks for messages has to do after it.
+pub enum Asked {
+    Nothing,
+    /// The caller is the owner, and may send itself what waits when it has taken the messages up to this number into its queue.
+    Settle(u32),
+}
+
+/// The socket is active, in another way than before if that has changed: what waits goes out.
+pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) -> Asked {
+    // A process that asks again after the end reads again, as there may be something behind a bad packet.
+    if socket.state == State::Connected && changed {
+        socket.readable |= std::mem::take(&mut socket.read_closed);
+    }
+    announce(env, socket, work)
+}
+
+/// Has the owner told what waits, at once if the caller may: the owner itself in its own time, which saves a hop to the poller.
+pub fn announce(env: Env, socket: &mut Socket, work: &mut Work) -> Asked {
+    if !something_waits(socket) {
+        if socket.state == State::Connected
+            && socket.is_active()
+            && !socket.read_closed
+            && let Err(errno) = socket.register()
+        {
+            socket.input_ended(env, Some(errno));
+        }
+    } else if socket.reactor {
+        socket.enqueue(env);
+    } else if socket.is_told_by_caller(env) {
+        deliver(env, socket, work);
+    } else if socket.owner.is_some() && socket.owner == sender::caller(env) {
+        return Asked::Settle(socket.told);
+    } else if socket.state == State::Closed && socket.is_active() {
+        let error = late_error(socket);
+        socket.end(env, error.map_or(Ended::Closed, Ended::Failed));
+    } else {
+        socket.enqueue(env);
+    }
+    Asked::Nothing
+}
+
+/// Whether there may be something to tell the owner, or to answer a receiver with. What the kernel has is not known before a
+/// read.
+fn something_waits(socket: &Socket) -> bool {
+    socket.has_untold()
+        || match socket.state {
+            State::Connected if socket.is_active() => {
+                socket.input.is_some() || socket.receiver.is_some() || (socket.readable && !socket.read_closed)
+            }
+            State::Closed => socket.is_active(),
+            _ => false,
+        }
+}
+
+/// What the owner of a closed socket is told of its end.
+fn late_error(socket: &mut Socket) -> Option<Errno> {
+    std::mem::take(&mut socket.late_econnreset).then_some(Errno::CONNRESET)
+}
+
+/// Sends the owner what waits, if the caller may; otherwise the poller does.
+pub fn deliver(env: Env, socket: &mut Socket, work: &mut Work) {
+    socket.tell_rest(env);
     match socket.state {
-        State::Connected => {
-            // A process that asks again after the end reads again, as there may be something behind a bad packet.
-            if changed {
-                socket.readable |= std::mem::take(&mut socket.read_closed);
-            }
-            serve(env, socket, work);
+        State::Connected => serve(env, socket, work),
+        State::Closed if socket.is_active() => {
+            let error = late_error(socket);
+            socket.tell_end(env, error);
         }
-        State::Closed => {
-            if std::mem::take(&mut socket.late_econnreset) {
-                message::error(env, socket, atoms::econnreset());
-            }
-            message::closed(env, socket);
-            if socket.options.exit_on_close {
-                socket.release(env);
-            }
-        }
-        State::Free | State::Open | State::Listening | State::Connecting => {}
+        _ => {}
     }
 }

@@ -93,13 +93,7 @@ impl Socket {
         self.input = None;
         self.read_closed |= self.is_active();
         if self.is_active() {
-            if error.is_some() {
-                message::error(env, self, reason);
-            }
-            message::closed(env, self);
-            if self.options.exit_on_close {
-                self.release(env);
-            }
+            self.tell_end(env, error);
         } else if self.options.exit_on_close {
             self.close_descriptor(env);
         }
@@ -123,13 +117,9 @@ impl Socket {
         if self.lingering {
             self.release(env);
         } else if self.is_active() {
-            if show {
-                message::error(env, self, reason);
-            }
-            message::closed(env, self);
-            if self.options.exit_on_close {
-                self.release(env);
-            } else {
+            let stays = !self.options.exit_on_close;
+            self.tell_end(env, show.then_some(Errno::CONNRESET));
+            if stays {
                 self.close_descriptor(env);
             }
         } else {
@@ -145,9 +135,51 @@ impl Socket {
         reason
     }
 
+    /// Tells the owner of an active socket that the connection has ended, and ends the socket if it is to. Where the caller may
+    /// not tell, the poller does.
+    pub fn tell_end(&mut self, env: Env, error: Option<Errno>) {
+        let Some(voice) = self.voice(env) else {
+            if self.options.exit_on_close {
+                self.close_descriptor(env);
+            }
+            return self.end(env, error.map_or(Ended::Closed, Ended::Failed));
+        };
+        if let Some(errno) = error {
+            message::error(voice, self, errno::atom(env, errno));
+        }
+        message::closed(voice, self);
+        if self.options.exit_on_close {
+            self.release(env);
+        }
+    }
+
+    /// Tells the owner what others have left to the poller.
+    pub fn tell_rest(&mut self, env: Env) {
+        if !self.has_untold() {
+            return;
+        }
+        let Some(voice) = self.voice(env) else {
+            return self.leave_telling(env);
+        };
+        if std::mem::take(&mut self.passive_untold) {
+            message::passive(voice, self);
+        }
+        match std::mem::replace(&mut self.ended, Ended::Not) {
+            Ended::Not => {}
+            Ended::Failed(errno) => self.tell_end(env, Some(errno)),
+            Ended::Closed | Ended::SendQueueFull => self.tell_end(env, None),
+        }
+    }
+
+    /// Whether the socket is closed to all but its owner, whom the poller has not told yet.
+    fn is_leaving(&self) -> bool {
+        self.ended != Ended::Not && self.options.exit_on_close
+    }
+
     /// The answer to a send on a socket that is not connected: the news of its end first, then `enotconn`.
     pub fn send_refused(&mut self) -> Reason {
         match std::mem::take(&mut self.late_send_error) {
+            false if self.is_leaving() => atoms::closed(),
             false => atoms::enotconn(),
             // The next recv says it again.
             true if self.late_econnreset => atoms::econnreset(),
@@ -158,6 +190,7 @@ impl Socket {
     /// The answer to a recv on a socket that is not connected.
     pub fn receive_refused(&mut self) -> Reason {
         match std::mem::take(&mut self.late_recv_error) {
+            false if self.is_leaving() => atoms::closed(),
             false => atoms::enotconn(),
             true => {
                 self.late_send_error = false;
@@ -172,7 +205,9 @@ impl Socket {
     /// Closes a socket that a panic has left half done. Its owner hears of an end like any other.
     pub fn give_up(&mut self, env: Env) {
         if !self.reactor && self.owner.is_some() && self.state != State::Closed {
-            message::closed(env, self);
+            // Where another one has told it something, the poller comes back when that has arrived.
+            let Some(voice) = self.voice(env) else { return self.leave_telling(env) };
+            message::closed(voice, self);
         }
         self.release(env);
     }

@@ -70,6 +70,7 @@ impl Socket {
             return Ok(false);
         }
         self.owner = Some(owner);
+        self.begin_telling(env, None);
         self.reactor = false;
         self.throttled = false;
         if std::mem::take(&mut self.served) {
@@ -100,19 +101,19 @@ impl Socket {
         }
     }
 
-    /// Whether the socket can become one side of a relay of `pid`; the reason if not.
-    pub fn can_surrender(&self, pid: LocalPid) -> Result<(), Reason> {
+    /// Whether the socket can become one side of a relay of the calling process; the reason if not.
+    pub fn can_surrender(&self, env: Env) -> Result<(), Reason> {
         if self.lingering {
             return Err(atoms::closed());
         }
-        if self.owner != Some(pid) {
+        if self.owner != Some(env.pid()) {
             return Err(atoms::not_owner());
         }
         if self.state != State::Connected || self.fd.is_none() {
             return Err(atoms::enotconn());
         }
         match &self.output {
-            Some(output) if output.closing => Err(atoms::closed()),
+            Some(output) if output.is_closing(env) => Err(atoms::closed()),
             Some(output) if output.transfer.is_some() => Err(atoms::ebusy()),
             Some(output) if output.queue.in_memory() < output.queue.len() => Err(atoms::ebusy()),
             Some(output) if output.shutdown.is_some() => Err(atoms::epipe()),

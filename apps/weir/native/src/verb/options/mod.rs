@@ -13,7 +13,6 @@ use rustler::{Atom, Encoder, Env, Error, NifResult, Term};
 pub use self::setting::Setting;
 use self::setting::packet_names;
 use crate::kernel::sockopt;
-use crate::socket::message;
 use crate::socket::{Socket, State};
 use crate::term::atoms;
 use crate::value::active::{Active, Counted};
@@ -24,6 +23,8 @@ use crate::verb::kernel_options::{self, KernelOption};
 /// What follows from new settings for data that waits.
 pub enum News {
     Nothing,
+    /// The owner is to be told that the socket is passive.
+    Passive,
     /// The socket is active, in another way than before if that has changed: the data is to be delivered.
     Active {
         changed: bool,
@@ -31,7 +32,7 @@ pub enum News {
 }
 
 /// Applies settings one after the other, up to the first that fails (EINVAL or what setsockopt(2) says).
-pub fn set(env: Env, socket: &mut Socket, settings: &[Setting]) -> rustix::io::Result<News> {
+pub fn set(socket: &mut Socket, settings: &[Setting]) -> rustix::io::Result<News> {
     let (active, packet) = (socket.options.active, socket.options.packet);
     for setting in settings {
         match *setting {
@@ -41,7 +42,7 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting]) -> rustix::io::R
                 Counted::OutOfRange => return Err(Errno::INVAL),
                 Counted::Exhausted => {
                     socket.options.active = Active::Passive;
-                    message::passive(env, socket);
+                    socket.passive_untold = true;
                 }
             },
             _ => apply(socket, setting)?,
@@ -54,7 +55,11 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting]) -> rustix::io::R
         // What waits may be a packet of the new type.
         _ => changed || socket.options.packet != packet,
     };
-    Ok(if news && socket.is_active() { News::Active { changed } } else { News::Nothing })
+    Ok(match news && socket.is_active() {
+        true => News::Active { changed },
+        false if socket.passive_untold => News::Passive,
+        false => News::Nothing,
+    })
 }
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {

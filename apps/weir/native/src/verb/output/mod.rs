@@ -40,8 +40,9 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
     if socket.state != State::Connected {
         return Sent::Failed(socket.send_refused());
     }
+    shed(env, socket);
     if let Some(output) = &socket.output {
-        if output.closing {
+        if output.is_closing(env) {
             return Sent::Failed(atoms::closed());
         }
         if output.shutdown.is_some() {
@@ -119,6 +120,7 @@ pub fn send_now(env: Env, socket: &mut Socket, bytes: &[u8], work: &mut Work) ->
     if socket.options.packet != Packet::Raw {
         return Err(atoms::einval());
     }
+    shed(env, socket);
     let mut taken = 0;
     while socket.output.is_none() && socket.writable && taken < bytes.len() && !work.is_over() {
         match write_parts(socket, &[], &[Flat(bytes)], taken, work) {
@@ -140,6 +142,7 @@ pub fn notify_writable(env: Env, socket: &mut Socket) -> Result<(), Reason> {
     if let Err(errno) = socket.register() {
         return Err(socket.output_failed(env, errno, true));
     }
+    shed(env, socket);
     socket.writability = Some(Box::new(env.pid()));
     if socket.writable && socket.output.is_none() {
         socket.enqueue(env);
@@ -162,7 +165,7 @@ fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
 
 /// Makes the calling process wait for the last queued byte, to close then. Returns its operation.
 pub fn await_close(env: Env, socket: &mut Socket) -> u32 {
-    socket.output.get_or_insert_with(Output::empty).closing = true;
+    socket.output.get_or_insert_with(Output::empty).closer = Some(env.pid());
     await_queue(env, socket, SendWait::Flush)
 }
 
@@ -262,12 +265,24 @@ fn settle(env: Env, socket: &mut Socket) {
     }
     if empty && socket.lingering {
         socket.release(env);
-    } else if !empty || output.closing {
+    } else if !empty || output.is_closing(env) {
         socket.output = Some(output);
     } else if let Some(how) = output.shutdown {
         // The connection is gone already where this fails, and the next operation says so.
         let _ = shutdown(socket, how);
         socket.write_shut = true;
+    }
+}
+
+/// Lets go of an empty queue whose closer was killed before it closed the socket.
+fn shed(env: Env, socket: &mut Socket) {
+    if let Some(output) = &socket.output
+        && output.closer.is_some()
+        && output.queue.is_empty()
+        && output.transfer.is_none()
+        && !output.is_closing(env)
+    {
+        socket.output = None;
     }
 }
 

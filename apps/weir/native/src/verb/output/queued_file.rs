@@ -43,7 +43,7 @@ pub fn send(env: Env, socket: &mut Socket, pieces: Vec<Piece<impl Part>>, work: 
         return Sent::Failed(socket.output_failed(env, errno, true));
     }
     let output = socket.output.get_or_insert_with(Output::empty);
-    if output.closing || output.shutdown.is_some() {
+    if output.is_closing(env) || output.shutdown.is_some() {
         return Sent::Failed(atoms::closed());
     }
     let (waiting, before) = (!output.queue.is_empty(), output.queue.len());

@@ -71,7 +71,7 @@ pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, lengt
         return Err(atoms::enotconn());
     };
     if let Some(output) = &socket.output {
-        if output.closing {
+        if output.is_closing(env) {
             return Err(atoms::closed());
         }
         if output.transfer.is_some() {
