@@ -143,7 +143,7 @@ schedulers_go_offline(Config) ->
 
 %% Those of the user's own supervisors are stopped side by side.
 listeners_stop_at_once_without_their_schedulers(_Config) ->
-    weir_test_node:on_node(?MODULE, stop_without_schedulers, "", ["+S", "4:4"]).
+    weir_test_node:on_node(?MODULE, stop_without_schedulers, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
 %% The first has all schedulers online, and has ended when the second still waits for a process of a scheduler that was offline.
 stop_without_schedulers(_Config) ->
@@ -181,7 +181,7 @@ is_waiting_for_all_schedulers(Listener) ->
     lists:keymember(await_or_kill, 2, Stack).
 
 a_killed_stop_leaves_the_schedulers_as_they_were(_Config) ->
-    weir_test_node:on_node(?MODULE, killed_without_schedulers, "", ["+S", "4:4"]).
+    weir_test_node:on_node(?MODULE, killed_without_schedulers, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
 %% One connection does not end when it is asked to, so its listener waits with all schedulers, and is killed.
 killed_without_schedulers(_Config) ->
@@ -199,7 +199,7 @@ killed_without_schedulers(_Config) ->
     4 = come_online(4).
 
 schedulers_are_set_while_a_listener_stops(_Config) ->
-    weir_test_node:on_node(?MODULE, set_meanwhile, "", ["+S", "4:4"]).
+    weir_test_node:on_node(?MODULE, set_meanwhile, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
 set_meanwhile(_Config) ->
     Supervisor = embedded([stubborn], #{shutdown => infinity}, fun stubborn/2),
@@ -255,7 +255,7 @@ come_online(Online) ->
 
 %% They stay where they begin.
 reactors_begin_on_all_schedulers_that_are_online(_Config) ->
-    weir_test_node:on_node(?MODULE, reactors_begin, "", ["+S", "4:4"]).
+    weir_test_node:on_node(?MODULE, reactors_begin, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
 reactors_begin(_Config) ->
     [
