@@ -3,7 +3,6 @@
 -module(weir_http_log_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
--include_lib("kernel/include/file.hrl").
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 
@@ -33,7 +32,6 @@ all() ->
         to_the_logger,
         a_rotation,
         a_writer_that_is_killed,
-        what_a_killed_writer_had_is_counted,
         a_writer_that_is_killed_when_its_listener_stops,
         writers_that_are_killed_too_often,
         a_writer_that_does_not_keep_up,
@@ -278,38 +276,6 @@ a_writer_that_is_killed(Config) ->
     {200, _, _} = request(Port, get("/?after")),
     [_, After] = lines(Config, 2),
     ?assertMatch({match, _}, re:run(After, "/\\?after")).
-
-%% Processes hand over lines all the time, also those who have just looked for the writer when it is killed.
-what_a_killed_writer_had_is_counted(Config) ->
-    File = ?config(file, Config),
-    Counters = weir_http_counters:new(),
-    {ok, Log} = weir_http_log:open(?MODULE, #{to => {file, File}}, Counters),
-    Stop = atomics:new(1, []),
-    Users = [weir_test_peer:async(fun() -> hand_over(Log, Stop, 0) end) || _ <- lists:seq(1, 4)],
-    [
-        begin
-            {ok, #file_info{size = Size}} = file:read_file_info(File),
-            ok = wait_until(fun() -> filelib:file_size(File) > Size end),
-            Writer = writer(),
-            true = exit(Writer, kill),
-            ok = wait_until(fun() -> is_pid(writer()) andalso writer() =/= Writer end)
-        end
-     || _ <- lists:seq(1, 8)
-    ],
-    ok = atomics:put(Stop, 1, 1),
-    Given = lists:sum([weir_test_peer:await(User) || User <- Users]),
-    ok = weir_http_log:close(Log),
-    #{log_dropped := Dropped} = weir_http_counters:get(Counters),
-    %% Those that were being written when the writer was killed may be counted, too.
-    ?assert(filelib:file_size(File) div 2 + Dropped >= Given).
-
-hand_over(Log, Stop, Count) ->
-    ok = weir_http_log:line(<<"x\n">>, Log),
-    ok = weir_http_log:flush(),
-    case atomics:get(Stop, 1) of
-        0 -> hand_over(Log, Stop, Count + 1);
-        1 -> Count + 1
-    end.
 
 %% What would be written is counted, and the other that its supervisor starts ends: nobody would close it any more.
 a_writer_that_is_killed_when_its_listener_stops(Config) ->
