@@ -16,6 +16,7 @@
     cowboys_environment_changes/1,
     ranch_knows_the_listener/1,
     ranch_changes_the_listener/1,
+    ranch_changes_the_next_connection/1,
     ranch_lets_connections_not_count/1,
     ranch_may_start_later/1,
     ranch_shakes_hands/1,
@@ -39,6 +40,7 @@ all() ->
         cowboys_environment_changes,
         ranch_knows_the_listener,
         ranch_changes_the_listener,
+        ranch_changes_the_next_connection,
         ranch_lets_connections_not_count,
         ranch_may_start_later,
         ranch_shakes_hands,
@@ -192,6 +194,39 @@ ranch_changes_the_listener(_Config) ->
     Stop = fun(Name) -> try ranch:stop_listener(Name) catch error:Reason -> {raised, Reason} end end,
     ?assertEqual(Stop(never), Stop(?MODULE)).
 
+%% A connection that begins when the call has returned has the arguments of the call, whoever was called.
+ranch_changes_the_next_connection(Config) ->
+    #{server := #{certfile := Certificate, keyfile := Key}} = ?config(files, Config),
+    Patience = weir_test_wait:patience(),
+    [
+        begin
+            {ok, _} = weir:start_listener(?MODULE, Options#{ip => ?LOCALHOST}, ?MODULE, {say, <<"0000">>}),
+            Port = weir:get_port(?MODULE),
+            Wrong = [
+                {Expected, Heard}
+             || N <- lists:seq(1, Rounds),
+                Expected <- [iolist_to_binary(io_lib:format("~4..0b", [N]))],
+                Heard <- [begin ok = set_arguments(N, {say, Expected}), says(Transport, Port, Patience) end],
+                Heard =/= {ok, Expected}
+            ],
+            ok = weir:stop_listener(?MODULE),
+            ?assertEqual([], Wrong)
+        end
+     || {Transport, Options, Rounds} <- [
+            {gen_tcp, #{}, 500}, {ssl, #{tls => [{certfile, Certificate}, {keyfile, Key}]}, 50}
+        ]
+    ].
+
+set_arguments(N, Args) when N rem 3 =:= 0 -> weir:set_options(?MODULE, #{args => Args});
+set_arguments(_N, Args) -> ranch:set_protocol_options(?MODULE, Args).
+
+says(Transport, Port, Patience) ->
+    Tls = [{verify, verify_none} || Transport =:= ssl],
+    {ok, Socket} = Transport:connect(?LOCALHOST, Port, [binary, {active, false} | Tls], Patience),
+    Heard = Transport:recv(Socket, 4, Patience),
+    ok = Transport:close(Socket),
+    Heard.
+
 ranch_lets_connections_not_count(_Config) ->
     Port = hold(#{max_connections => 1}),
     {ok, First} = connect(Port),
@@ -327,6 +362,10 @@ greet(Ref, Transport, {hold, Pid}) ->
             {tcp_closed, _} -> ok
         end
     end)();
+greet(Ref, Transport, {say, What}) ->
+    {ok, Socket} = ranch:handshake(Ref),
+    ok = Transport:send(Socket, What),
+    Transport:close(Socket);
 greet(Ref, Transport, How) ->
     Greeting =
         case How of

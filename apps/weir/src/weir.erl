@@ -243,7 +243,8 @@ start_listener(Name, Options, Handler, Args) -> weir_listener:start(Name, Option
 child_spec(Name, Options, Handler, Args) -> weir_listener:child_spec(Name, Options, Handler, Args).
 
 %% @doc Stops a listener. Its connections get the exit signal `shutdown', and are killed after the time of the option
-%% `shutdown'; returns when all have ended, their relays too. To wait for connections instead, see {@link drain_listener/2}.
+%% `shutdown'; returns when all have ended, their relays too. A process whose connection is closed already is not one of them. To wait
+%% for connections instead, see {@link drain_listener/2}.
 %% Errors: `{no_listener, Name}', also for one of {@link child_spec/4}.
 -spec stop_listener(weir_listener:name()) -> ok | {error, weir_listener:no_listener()}.
 stop_listener(Name) -> weir_listener:stop(Name).
@@ -287,7 +288,7 @@ latency(Name) -> weir_listener:latency(Name).
 connections(Name) -> weir_listener:connections(Name).
 
 %% @doc Changes options of a listener while it runs. This closes nothing and refuses nothing: existing connections keep
-%% their options, new connections get the new ones.
+%% their options, connections that begin when this has returned have the new ones.
 %%
 %% `Changes' is a map of {@link weir_listener:options()}, and may have `handler' and `args' as well. Other options stay;
 %% within `socket_opts', each option that is not named stays. All values are checked as by {@link start_listener/4}; if one is

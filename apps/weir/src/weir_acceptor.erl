@@ -11,7 +11,7 @@
 
 -include("weir_socket.hrl").
 
--export([start_link/5]).
+-export([start_link/6]).
 -export([init/1]).
 -export([loop/2]).
 
@@ -29,7 +29,7 @@
     listener :: weir_nif:listener(),
     queue :: pos_integer(),
     home :: weir_pollsets:home(),
-    start :: {spawn, Arguments :: list(), Options :: list()} | {protocol, module(), Args :: term()},
+    start :: {spawn, Arguments :: list(), Options :: list()} | {protocol, module(), Args :: term(), weir_ranch:bridge()},
     shutdown :: timeout() | brutal_kill,
     children = #{} :: #{pid() => weir_nif:handle() | none},
     retired = false :: boolean()
@@ -37,27 +37,28 @@
 
 %% @doc Starts the acceptor of a pollset, on a scheduler or wherever the VM likes.
 -spec start_link(
-    weir_connection:terms(), weir_listener_options:normal(), weir_nif:listener(), weir_nif:pollset(), weir_pollsets:home()
+    weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), weir_nif:listener(), weir_nif:pollset(),
+    weir_pollsets:home()
 ) -> pid().
-start_link(Terms, Options, Listener, Pollset, Home) ->
+start_link(Terms, Options, Ranch, Listener, Pollset, Home) ->
     State = #state{
         parent = self(),
         terms = Terms,
         listener = Listener,
         queue = Pollset,
         home = Home,
-        start = start_of(Terms, Options, Listener, Pollset, Home),
+        start = start_of(Terms, Options, Ranch, Listener, Pollset, Home),
         shutdown = maps:get(shutdown, Options)
     },
     proc_lib:spawn_opt(?MODULE, init, [State], [link | bind_options(Home)]).
 
--dialyzer({nowarn_function, start_link/5}).
+-dialyzer({nowarn_function, start_link/6}).
 
 bind_options(anywhere) -> [];
 bind_options(Scheduler) -> [{scheduler, Scheduler}].
 
 %% Made once: what a connection costs is a spawn and one native call.
-start_of(Terms, Options = #{handler := {function, Handler}, args := Args}, Listener, Queue, Home) ->
+start_of(Terms, Options = #{handler := {function, Handler}, args := Args}, _Ranch, Listener, Queue, Home) ->
     Bind =
         case Options of
             #{affinity := bound} -> bind_options(Home);
@@ -65,8 +66,8 @@ start_of(Terms, Options = #{handler := {function, Handler}, args := Args}, Liste
         end,
     %% No fun: that would be of this version of the module for ever.
     {spawn, [Listener, Queue, Terms, Handler, Args], Bind};
-start_of(_Terms, #{handler := {protocol, Module}, args := Args}, _Listener, _Queue, _Home) ->
-    {protocol, Module, Args}.
+start_of(_Terms, #{handler := {protocol, Module}, args := Args}, Ranch, _Listener, _Queue, _Home) ->
+    {protocol, Module, Args, Ranch}.
 
 %% @doc The first call of an acceptor.
 -spec init(#state{}) -> ok.
@@ -96,8 +97,8 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
             loop_or_end(Left, Timeout);
         retire ->
             loop_or_end(State#state{retired = true}, infinity);
-        {change, Terms, Options} ->
-            ?MODULE:loop(change(Terms, Options, State), Timeout);
+        {change, Terms, Options, Ranch} ->
+            ?MODULE:loop(change(Terms, Options, Ranch, State), Timeout);
         %% ranch:remove_connection/1 of a connection's process, see weir_ranch.
         {remove_connection, _Name, Pid} ->
             _ = [weir_nif:listener_exempt(Handle) || #{Pid := Handle} <- [Children], Handle =/= none],
@@ -119,9 +120,9 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
 loop_or_end(#state{retired = true, children = Children}, _Timeout) when map_size(Children) =:= 0 -> ok;
 loop_or_end(State, Timeout) -> ?MODULE:loop(State, Timeout).
 
-%% What has come by now was told before, and begins as it was to begin.
-change(Terms, Options, State = #state{listener = Listener, queue = Queue, home = Home}) ->
-    Start = start_of(Terms, Options, Listener, Queue, Home),
+%% Connections that nobody has begun yet begin so. The native listener lets none begin with options of another version.
+change(Terms, Options, Ranch, State = #state{listener = Listener, queue = Queue, home = Home}) ->
+    Start = start_of(Terms, Options, Ranch, Listener, Queue, Home),
     State#state{terms = Terms, start = Start, shutdown = maps:get(shutdown, Options)}.
 
 event(Count, #state{terms = Terms, queue = Pollset}) ->
@@ -133,8 +134,15 @@ start(0, State) ->
 start(Count, State = #state{start = {spawn, Arguments, Options}}) ->
     _ = erlang:spawn_opt(weir_connection, serve, Arguments, Options),
     start(Count - 1, State);
-start(Count, State = #state{start = {protocol, Module, Args}}) ->
-    start(Count - 1, start_protocol(Module, Args, State)).
+start(Count, State = #state{start = {protocol, Module, Args, Ranch}, listener = Listener, queue = Queue, terms = Terms}) ->
+    %% Nobody but this process takes it: the arguments are read when the connection that they are for is there.
+    case weir_nif:listener_waiting(Listener, Queue) of
+        0 ->
+            State;
+        _ ->
+            Current = weir_ranch:arguments(weir_connection:listener(Terms), Ranch, Args),
+            start(Count - 1, start_protocol(Module, Current, State))
+    end.
 
 start_protocol(Module, Args, State = #state{terms = Terms}) ->
     try Module:start_link(weir_connection:listener(Terms), weir_connection:transport(Terms), Args) of
@@ -155,11 +163,12 @@ not_started(Module, Why, State = #state{terms = Terms, listener = Listener, queu
     State.
 
 give(Child, Pid, State = #state{terms = Terms, listener = Listener, queue = Queue, children = Children}) ->
-    case weir_nif:listener_accept_for(Listener, Queue, Pid) of
+    case weir_nif:listener_accept_for(Listener, Queue, Pid, weir_connection:version(Terms)) of
         {ok, Handle} ->
             Pid ! weir_connection:handshake_message(?SOCKET(Handle), Terms),
             State#state{children = Children#{Child => Handle}};
-        empty ->
+        %% This process has a successor, or is told of the connection again behind what has changed.
+        None when None =:= empty; None =:= outdated ->
             exit(Child, shutdown),
             State#state{children = Children#{Child => none}};
         {error, _} ->

@@ -8,6 +8,7 @@
 -export([terms/2]).
 -export([change/2]).
 -export([listener/1]).
+-export([version/1]).
 -export([handshakes/1]).
 -export([transport/1]).
 -export([serve/5]).
@@ -24,6 +25,8 @@
 
 -record(terms, {
     name :: weir_listener:name(),
+    %% Of the listener's options: each change has another one.
+    version :: non_neg_integer(),
     timeout :: timeout(),
     proxy :: boolean(),
     tls :: [ssl:tls_server_option()] | undefined,
@@ -49,16 +52,20 @@
 %% @doc The terms of a listener.
 -spec terms(weir_listener:name(), weir_listener_options:normal()) -> terms().
 terms(Name, #{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}) ->
-    #terms{name = Name, timeout = Timeout, proxy = Proxy, tls = Tls, handshakes = weir_handshake:new(Name)}.
+    #terms{name = Name, version = 0, timeout = Timeout, proxy = Proxy, tls = Tls, handshakes = weir_handshake:new(Name)}.
 
 %% @doc The terms of a listener whose options have changed.
 -spec change(weir_listener_options:normal(), terms()) -> terms().
-change(#{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}, Terms) ->
-    Terms#terms{timeout = Timeout, proxy = Proxy, tls = Tls}.
+change(#{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}, Terms = #terms{version = Version}) ->
+    Terms#terms{version = Version + 1, timeout = Timeout, proxy = Proxy, tls = Tls}.
 
 %% @doc The name of the listener.
 -spec listener(terms()) -> weir_listener:name().
 listener(#terms{name = Name}) -> Name.
+
+%% @doc Which of the options of the listener they belong to, for `weir_nif:listener_set_version/2'.
+-spec version(terms()) -> non_neg_integer().
+version(#terms{version = Version}) -> Version.
 
 %% @doc Its PROXY headers and TLS handshakes.
 -spec handshakes(terms()) -> weir_handshake:handshakes().
@@ -73,12 +80,13 @@ transport_with(undefined) -> weir_transport;
 transport_with(_Tls) -> weir_transport_tls.
 
 %% @doc Serves one connection of a queue with a fun. There may be none any more: another process has taken it when an
-%% acceptor was replaced.
+%% acceptor was replaced. If the options have changed since this process was started, another one is.
 -spec serve(weir_nif:listener(), pos_integer(), terms(), fun((_, _) -> term()), Args :: term()) -> term().
-serve(Listener, Queue, Terms, Handler, Args) ->
-    case weir_nif:listener_accept(Listener, Queue) of
+serve(Listener, Queue, Terms = #terms{version = Version}, Handler, Args) ->
+    case weir_nif:listener_accept(Listener, Queue, Version) of
         {ok, Handle} -> begin_with(?SOCKET(Handle), Terms, Handler, Args);
         empty -> ok;
+        outdated -> ok;
         %% The table of sockets is full, and the connection is closed.
         {error, _} -> ok
     end.

@@ -68,13 +68,14 @@ pieces(Take, Piece) ->
 init({Name, Given}) ->
     process_flag(trap_exit, true),
     {Listener, Options, Terms, Where} = begin_with(Name, Given),
+    ok = weir_nif:listener_set_version(Listener, weir_connection:version(Terms)),
     State = #state{
         name = Name,
         options = Options,
         started_with = maps:get(given, Given),
         listener = Listener,
         terms = Terms,
-        workers = weir_listener_workers:new(Terms, Options, Listener),
+        workers = weir_listener_workers:new(Terms, Options, none, Listener),
         port = element(2, Where),
         names = monitor(process, weir_listener_names)
     },
@@ -84,7 +85,8 @@ init({Name, Given}) ->
             _ = monitor(process, weir_engine),
             event(start, Listening),
             balance_later(Options),
-            {ok, join_ranch(start_workers(Listening))};
+            Known = #state{ranch = Bridge} = join_ranch(Listening),
+            {ok, start_workers(Known#state{workers = weir_listener_workers:new(Terms, Options, Bridge, Listener)})};
         {error, Reason} ->
             {stop, {shutdown, Reason}}
     end.
@@ -159,10 +161,10 @@ handle_call(info, _From, State = #state{name = Name, options = Options, listener
         failed_handshakes => weir_handshake:failed(weir_connection:handshakes(Terms))
     },
     {reply, maps:merge(weir_nif:listener_info(Listener), About), State};
-handle_call({set_options, Changes}, _From, State) ->
+handle_call({set_options, Changes}, _From, State = #state{name = Name, options = Old}) ->
     case change(Changes, State) of
-        {ok, Changed} ->
-            ok = weir_ranch:changed(Changed#state.ranch),
+        {ok, Changed = #state{options = New, ranch = Bridge}} ->
+            ok = weir_ranch:changed(Name, Old, New, Bridge),
             {reply, ok, Changed};
         {error, _} = Error ->
             {reply, Error, State}
@@ -213,27 +215,30 @@ status(#state{sockets = []}) -> suspended;
 status(_) -> running.
 
 %% The sockets may refuse; all else cannot fail once it was checked.
-change(Changes, State = #state{options = Old, listener = Listener, sockets = Sockets, workers = Workers, terms = Terms}) ->
+change(Changes, State = #state{options = Old, sockets = Sockets}) ->
     case weir_listener_options:change(Changes, Old) of
+        {ok, Old} ->
+            {ok, State};
         {ok, Options} ->
             case weir_listener_sockets:change(Old, Options, Sockets) of
-                ok ->
-                    ok = weir_listener_sockets:attach(Sockets, Listener, Options),
-                    ok = weir_nif:listener_set_limits(Listener, limits(Options)),
-                    Changed = State#state{
-                        options = Options,
-                        terms = weir_connection:change(Options, Terms),
-                        workers = weir_listener_workers:change(Options, Workers)
-                    },
-                    ok = keep(Changed),
-                    balance_anew(Old, Options),
-                    {ok, join_ranch(Changed)};
-                {error, _} = Error ->
-                    Error
+                ok -> {ok, changed(Options, State)};
+                {error, _} = Error -> Error
             end;
         {error, _} = Error ->
             Error
     end.
+
+changed(Options, State = #state{options = Old, listener = Listener, sockets = Sockets, workers = Workers, terms = Terms}) ->
+    ok = weir_listener_sockets:attach(Sockets, Listener, Options),
+    ok = weir_nif:listener_set_limits(Listener, limits(Options)),
+    NewTerms = weir_connection:change(Options, Terms),
+    Known = #state{ranch = Bridge} = join_ranch(State#state{options = Options, terms = NewTerms}),
+    Changed = Known#state{workers = weir_listener_workers:change(NewTerms, Options, Bridge, Workers)},
+    ok = keep(Changed),
+    %% All acceptors have been told. What they have begun to begin otherwise, and any connection from now on, begins so.
+    ok = weir_nif:listener_set_version(Listener, weir_connection:version(NewTerms)),
+    balance_anew(Old, Options),
+    Changed.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_Request, State) ->

@@ -5,10 +5,10 @@
 %% one before stays as long as it is the parent of connections.
 -module(weir_listener_workers).
 
--export([new/3]).
+-export([new/4]).
 -export([start/2]).
 -export([start/3]).
--export([change/2]).
+-export([change/4]).
 -export([listen/2]).
 -export([died/3]).
 -export([acceptors/1]).
@@ -25,6 +25,7 @@
     terms :: weir_connection:terms(),
     options :: weir_listener_options:normal(),
     listener :: weir_nif:listener(),
+    ranch :: weir_ranch:bridge(),
     running = #{} :: #{weir_nif:pollset() => #worker{}},
     %% Acceptors that were replaced, and still have connections.
     retired = [] :: [pid()]
@@ -32,9 +33,9 @@
 
 -opaque workers() :: #workers{}.
 
-%% @doc No workers yet, of a listener with these terms for connections and these options.
--spec new(weir_connection:terms(), weir_listener_options:normal(), weir_nif:listener()) -> workers().
-new(Terms, Options, Listener) -> #workers{terms = Terms, options = Options, listener = Listener}.
+%% @doc No workers yet, of a listener with these terms for connections and these options, which ranch knows by that process.
+-spec new(weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), weir_nif:listener()) -> workers().
+new(Terms, Options, Ranch, Listener) -> #workers{terms = Terms, options = Options, ranch = Ranch, listener = Listener}.
 
 %% @doc Gives each pollset a worker where its poller is; one whose poller has just died, when that has a successor. The
 %% sockets are those that reactors listen on, one for each pollset, or none.
@@ -101,26 +102,24 @@ start_link(Pollset, Home, Sockets, Workers = #workers{options = #{handler := {re
     Given = maps:merge(maps:get(reactor, Options), maps:with([proxy_protocol, handshake_timeout, measure], Options)),
     Reactor = Given#{module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)},
     weir_reactor_process:start_link(Reactor, weir_connection:handshakes(Terms));
-start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, listener = Listener}) ->
-    {ok, weir_acceptor:start_link(Terms, Options, Listener, Pollset, Home)}.
+start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, ranch = Ranch, listener = Listener}) ->
+    {ok, weir_acceptor:start_link(Terms, Options, Ranch, Listener, Pollset, Home)}.
 
 listening(_Pollset, []) -> none;
 listening(Pollset, Sockets) -> lists:nth(Pollset, Sockets).
 
 %% @doc Has connections to come begin with other options. A reactor goes on with those that it was given, but for `measure'.
--spec change(weir_listener_options:normal(), workers()) -> workers().
-change(Options, Workers = #workers{terms = Terms, running = Running, retired = Retired}) ->
-    Changed = weir_connection:change(Options, Terms),
+-spec change(weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), workers()) -> workers().
+change(Terms, Options, Ranch, Workers = #workers{running = Running, retired = Retired}) ->
     case Options of
         #{handler := {reactor, _}, measure := Measured} ->
             _ = [weir_reactor:measure(Pid, Measured) || #worker{pid = Pid} <- maps:values(Running)],
             ok;
         #{} ->
-            _ = [Pid ! {change, Changed, Options} || #worker{pid = Pid} <- maps:values(Running)],
-            _ = [Pid ! {change, Changed, Options} || Pid <- Retired],
-            ok
+            Pids = [Pid || #worker{pid = Pid} <- maps:values(Running)] ++ Retired,
+            lists:foreach(fun(Pid) -> Pid ! {change, Terms, Options, Ranch} end, Pids)
     end,
-    Workers#workers{terms = Changed, options = Options}.
+    Workers#workers{terms = Terms, options = Options, ranch = Ranch}.
 
 %% @doc Gives the reactors that run the sockets of a listener that resumes.
 -spec listen([weir_tcp:socket()], workers()) -> ok.

@@ -27,7 +27,7 @@
 %% Listeners.
 -export([
     listener_new/2, listener_add_socket/3, listener_own/1, listener_retry/1, listener_set_acceptor/2,
-    listener_waiting/2, listener_accept/2, listener_accept_for/3, listener_discard/2, listener_clear/1,
+    listener_waiting/2, listener_accept/3, listener_accept_for/4, listener_discard/2, listener_clear/1, listener_set_version/2,
     listener_set_limits/2, listener_info/1, listener_latency/1, listener_exempt/1, listener_connections/2, listener_relays/2
 ]).
 
@@ -291,17 +291,23 @@ listener_set_acceptor(_Listener, _Queue) -> ?NOT_LOADED.
 %% @doc How many connections wait in a queue.
 -spec listener_waiting(listener(), Queue :: pos_integer()) -> non_neg_integer().
 listener_waiting(_Listener, _Queue) -> ?NOT_LOADED.
-%% @doc Makes the connection that has waited longest a socket of the caller.
--spec listener_accept(listener(), Queue :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
-listener_accept(_Listener, _Queue) -> ?NOT_LOADED.
-%% @doc Makes the connection that has waited longest a socket of a process; it waits on if that is dead.
--spec listener_accept_for(listener(), Queue :: pos_integer(), pid()) ->
-    {ok, handle()} | empty | {error, noproc | inet:posix()}.
-listener_accept_for(_Listener, _Queue, _Pid) -> ?NOT_LOADED.
+%% @doc Has connections begin with this version of the options from now on, and with no other.
+-spec listener_set_version(listener(), Version :: non_neg_integer()) -> ok.
+listener_set_version(_Listener, _Version) -> ?NOT_LOADED.
+%% @doc Makes the connection that has waited longest a socket of the caller. `outdated': the listener's options have another
+%% version, and the acceptor is told of the connection once more.
+-spec listener_accept(listener(), Queue :: pos_integer(), Version :: non_neg_integer()) ->
+    {ok, handle()} | empty | outdated | {error, inet:posix()}.
+listener_accept(_Listener, _Queue, _Version) -> ?NOT_LOADED.
+%% @doc The same for another process; the connection waits on if that is dead. `empty' too if the caller is not the acceptor of the
+%% queue.
+-spec listener_accept_for(listener(), Queue :: pos_integer(), pid(), Version :: non_neg_integer()) ->
+    {ok, handle()} | empty | outdated | {error, noproc | inet:posix()}.
+listener_accept_for(_Listener, _Queue, _Pid, _Version) -> ?NOT_LOADED.
 %% @doc Closes the connection that has waited longest.
 -spec listener_discard(listener(), Queue :: pos_integer()) -> ok.
 listener_discard(_Listener, _Queue) -> ?NOT_LOADED.
-%% @doc Closes all connections that wait.
+%% @doc Ends a listener: closes all connections that wait, and those that would.
 -spec listener_clear(listener()) -> ok.
 listener_clear(_Listener) -> ?NOT_LOADED.
 %% @doc Has other limits hold from now on. Connections that are there stay.

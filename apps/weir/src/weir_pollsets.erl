@@ -112,7 +112,9 @@ init([]) ->
     end.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
-handle_call(pollers, _From, State = #state{pollers = Pollers}) ->
+handle_call(pollers, _From, Before) ->
+    %% Who asks puts something where the pollers are. A reactor stays there.
+    State = #state{pollers = Pollers} = look(Before),
     {reply, maps:map(fun(_, #poller{pid = Pid, home = Home}) -> {Pid, Home} end, Pollers), State};
 handle_call(_Request, _From, State) ->
     {reply, {error, badarg}, State}.
@@ -122,17 +124,9 @@ handle_cast(_Request, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info(look, Before) ->
+handle_info(look, State) ->
     look_later(),
-    State = renew(tell_of_panics(Before)),
-    case erlang:system_info(schedulers_online) of
-        Online when Online =:= State#state.online -> {noreply, State};
-        Online ->
-            Rehoused = lists:foldl(fun rehouse/2, State#state{online = Online}, all()),
-            %% They look where their workers belong.
-            ok = weir_listener_names:tell_all(pollers_moved),
-            {noreply, Rehoused}
-    end;
+    {noreply, look(renew(tell_of_panics(State)))};
 handle_info({'EXIT', Pid, _Reason}, State = #state{renewing = Pid}) ->
     {noreply, State#state{renewing = erlang:monotonic_time(millisecond)}};
 handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
@@ -202,6 +196,18 @@ renew(State = #state{renewing = Last}) ->
 look_later() ->
     _ = erlang:send_after(?LOOK_MS, self(), look),
     ok.
+
+%% Moves the pollers if the number of schedulers online has changed.
+look(State = #state{online = Before}) ->
+    case erlang:system_info(schedulers_online) of
+        Before ->
+            State;
+        Online ->
+            Rehoused = lists:foldl(fun rehouse/2, State#state{online = Online}, all()),
+            %% They look where their workers belong.
+            ok = weir_listener_names:tell_all(pollers_moved),
+            Rehoused
+    end.
 
 start_poller(Pollset, State = #state{pollers = Pollers}) ->
     Home = home(Pollset, State),

@@ -13,7 +13,8 @@
 
 -export([join/3]).
 -export([leave/2]).
--export([changed/1]).
+-export([changed/4]).
+-export([arguments/3]).
 
 -export([init/1]).
 -export([handle_call/3]).
@@ -82,10 +83,48 @@ forget(Name) ->
         error:_ -> ok
     end.
 
-%% @doc Tells that the options of the listener have changed.
--spec changed(bridge()) -> ok.
-changed(none) -> ok;
-changed(Pid) -> gen_server:cast(Pid, changed).
+%% @doc Tells that the options of the listener have changed. ranch has them when it returns; what has not changed here may have
+%% changed there, and is not set.
+-spec changed(weir_listener:name(), Old :: weir_listener_options:normal(), New :: weir_listener_options:normal(), bridge()) -> ok.
+changed(_Name, _Old, _New, none) ->
+    ok;
+changed(Name, Old, New, Pid) ->
+    ok = gen_server:cast(Pid, {changed, New}),
+    _ = is_known(Name, Pid) andalso
+        [set(Name, What, Value) || {What, Value} <- as_of_ranch(New), {What, Value} =/= lists:keyfind(What, 1, as_of_ranch(Old))],
+    ok.
+
+as_of_ranch(Options = #{args := Args, max_connections := Max}) ->
+    [{set_protocol_options, Args}, {set_transport_options, transport_options(Options)}, {set_max_connections, Max}].
+
+set(Name, What, Value) ->
+    try
+        ok = (ranch_server()):What(Name, Value)
+    catch
+        %% It is being stopped.
+        exit:_ -> ok
+    end.
+
+%% @doc The arguments of a connection that begins. `ranch:set_protocol_options/2' returns when ranch has them, before it is known
+%% here, so those of ranch are the ones that hold.
+-spec arguments(weir_listener:name(), bridge(), Ours :: term()) -> term().
+arguments(_Name, none, Ours) ->
+    Ours;
+arguments(Name, Pid, Ours) ->
+    try
+        true = is_known(Name, Pid),
+        (ranch_server()):get_protocol_options(Name)
+    catch
+        error:_ -> Ours
+    end.
+
+%% Whether what ranch has under this name is of this process.
+is_known(Name, Pid) ->
+    try
+        (ranch_server()):get_listener_sup(Name) =:= Pid
+    catch
+        error:_ -> false
+    end.
 
 -spec init({weir_listener:name(), pid(), weir_listener_options:normal(), tuple()}) -> {ok, #state{}} | ignore.
 init({Name, Listener, Options, Address}) ->
@@ -187,28 +226,17 @@ count(#state{name = Name, metrics = Metrics}) ->
             0
     end.
 
-%% What ranch knows is set anew. It tells us in turn, and that is nothing new then.
+%% ranch tells us what the listener has set there, and that is nothing new then.
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
-handle_cast(changed, State = #state{name = Name}) ->
-    case weir_listener_names:call(Name, options) of
-        {error, _} ->
-            {noreply, State};
-        Options = #{args := Args, max_connections := Max} ->
-            Ranch = ranch_server(),
-            _ = whereis(ranch_server) =/= undefined andalso
-                begin
-                    ok = Ranch:set_transport_options(Name, transport_options(Options)),
-                    ok = Ranch:set_protocol_options(Name, Args),
-                    ok = Ranch:set_max_connections(Name, Max)
-                end,
-            {noreply, State#state{options = Options}}
-    end;
+handle_cast({changed, Options}, State) ->
+    {noreply, State#state{options = Options}};
 handle_cast(_Request, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, normal, #state{}}.
-handle_info({set_protocol_options, Args}, State) ->
-    {noreply, change(#{args => Args}, State)};
+handle_info({set_protocol_options, Args}, State = #state{name = Name}) ->
+    %% They may have changed again.
+    {noreply, change(#{args => arguments(Name, self(), Args)}, State)};
 handle_info({set_max_conns, Max}, State) ->
     {noreply, change(#{max_connections => Max}, State)};
 handle_info({set_transport_options, Options}, State) ->
@@ -240,6 +268,6 @@ change(Changes, State = #state{name = Name, options = Options}) ->
                 what => "ranch set options that its listener does not take", listener => Name, reason => Reason
             }),
             %% It is told what there is.
-            ok = changed(self()),
+            _ = [set(Name, What, Value) || {What, Value} <- as_of_ranch(Options), What =/= set_protocol_options],
             State
     end.

@@ -33,13 +33,14 @@ deadline(Time) -> erlang:monotonic_time(millisecond) + Time.
 await(Processes, Deadline) ->
     case gone(Processes, min(Deadline, deadline(?PROMPT_MS))) of
         Left when map_size(Left) =:= 0 -> ok;
-        Left -> with_all_schedulers(fun() -> await_or_kill(Left, Deadline) end)
+        Left -> weir_schedulers:with_all_online(fun() -> await_or_kill(Left, Deadline) end)
     end.
 
 await_or_kill(Processes, Deadline) ->
     Left = gone(Processes, Deadline),
     lists:foreach(fun(Pid) -> exit(Pid, kill) end, maps:values(Left)),
-    gone(Left, infinity).
+    #{} = gone(Left, infinity),
+    ok.
 
 %% Waits for processes, and returns those that are not gone at the deadline. Any number is smaller than an atom.
 gone(Left, _Deadline) when map_size(Left) =:= 0 ->
@@ -54,16 +55,3 @@ gone(Left, Deadline) ->
 
 remaining(infinity) -> infinity;
 remaining(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
-
-with_all_schedulers(Do) ->
-    case {erlang:system_info(schedulers_online), erlang:system_info(schedulers)} of
-        {All, All} ->
-            _ = Do(),
-            ok;
-        {Online, All} ->
-            _ = erlang:system_flag(schedulers_online, All),
-            _ = Do(),
-            %% Unless somebody has set another number meanwhile.
-            _ = erlang:system_info(schedulers_online) =:= All andalso erlang:system_flag(schedulers_online, Online),
-            ok
-    end.

@@ -351,7 +351,7 @@ is_documented(listener_new, Result) -> is_reference(Result);
 is_documented(Count, Result) when Count =:= listener_set_acceptor; Count =:= listener_waiting; Count =:= group_size ->
     is_integer(Result);
 is_documented(Accept, {ok, Handle}) when Accept =:= listener_accept; Accept =:= listener_accept_for -> is_integer(Handle);
-is_documented(Accept, Result) when Accept =:= listener_accept; Accept =:= listener_accept_for -> Result =:= empty;
+is_documented(Accept, Result) when Accept =:= listener_accept; Accept =:= listener_accept_for -> lists:member(Result, [empty, outdated]);
 is_documented(Map, Result) when Map =:= listener_info; Map =:= contention -> is_map(Result);
 is_documented(Count, Result) when Count =:= relay_count; Count =:= group_count -> is_integer(Result);
 is_documented(Latency, {Sum, Times}) when Latency =:= listener_latency; Latency =:= latency_seen -> is_integer(Sum) andalso is_list(Times);
@@ -377,7 +377,7 @@ is_documented(relay_peers, {ok, Peers}) -> tuple_size(Peers) =:= 2;
 is_documented(group_info, {ok, Info}) -> is_map(Info);
 is_documented(Function, ok) ->
     lists:member(Function, [
-        listener_add_socket, listener_own, listener_retry, listener_discard, listener_clear, listener_set_limits,
+        listener_add_socket, listener_own, listener_retry, listener_discard, listener_clear, listener_set_limits, listener_set_version,
         listener_exempt, reactor_listen, reactor_resume, reactor_join, reactor_connect, reactor_leave, relay_stop,
         group_delete, group_join, group_leave,
         group_withdraw

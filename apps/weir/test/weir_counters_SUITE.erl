@@ -9,7 +9,7 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [pollsets, who_wakes_a_poller, listeners, backlog_of_a_listener, reactors, groups, relays, every_row_is_whole].
+    [pollsets, who_wakes_a_poller, listeners, backlog_of_a_listener, reactors, reactors_count_from_their_beginning, groups, relays, every_row_is_whole].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -61,6 +61,31 @@ who_wakes_a_poller(Config) ->
         Sum(wakes_by_thread) > Woken
     end),
     ?assert(Sum(polling_ns) > 0).
+
+%% The pollset of a reactor that has ended is another's later.
+reactors_count_from_their_beginning(_Config) ->
+    Pollsets = [
+        begin
+            {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, args => #{}}),
+            {ok, Info = #{pollset := Pollset}} = weir_reactor:info(Reactor),
+            ?assertMatch(#{accepts := 0, moved_in := 0, reads := 0, read_bytes := 0, writes := 0, sockets := 0}, Info),
+            %% Adopted, it moves in.
+            {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+            {ok, Port} = inet:port(Listen),
+            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {tcp_module, weir_tcp}]),
+            {ok, _} = weir_reactor:adopt(Reactor, Socket, #{}),
+            weir_test_wait:wait_until(fun() -> map_get(moved_in, element(2, weir_reactor:info(Reactor))) =:= 1 end),
+            unlink(Reactor),
+            Monitor = monitor(process, Reactor),
+            exit(Reactor, kill),
+            receive {'DOWN', Monitor, process, Reactor, _} -> ok end,
+            weir_test_wait:wait_until(fun() -> not lists:member(Pollset, weir_nif:abandoned()) end),
+            ok = gen_tcp:close(Listen),
+            Pollset
+        end
+     || _ <- [1, 2, 3]
+    ],
+    ?assert(length(lists:usort(Pollsets)) < 3).
 
 reactors(_Config) ->
     {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, args => #{}}),

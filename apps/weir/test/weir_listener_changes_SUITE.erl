@@ -17,6 +17,7 @@ suite() ->
 all() ->
     [
         the_handler_changes,
+        a_connection_after_a_change_begins_with_it,
         a_fun_becomes_a_protocol,
         tls_comes_and_goes,
         certificates_change,
@@ -89,6 +90,48 @@ the_handler_changes(_Config) ->
     Three = hears(connect_raw(Port), <<"TWO">>),
     ?assertEqual({error, closed}, gen_tcp:recv(Three, 0, patience())),
     [still_echoes(Socket) || Socket <- [One, Two]].
+
+%% Other clients come all the time, so processes that were started before the change are about to take a connection.
+a_connection_after_a_change_begins_with_it(_Config) ->
+    [
+        begin
+            Port = start(Options, <<"0000">>),
+            Stop = atomics:new(1, []),
+            Others = [weir_test_peer:async(fun() -> come_and_go(Port, Options, Stop) end) || _ <- [1, 2]],
+            Wrong = [
+                {Expected, Heard}
+             || N <- lists:seq(1, Rounds),
+                Expected <- [iolist_to_binary(io_lib:format("~4..0b", [N]))],
+                Heard <- [begin change(#{args => Expected}), says(Port, Options) end],
+                Heard =/= {ok, Expected}
+            ],
+            ok = atomics:put(Stop, 1, 1),
+            [ok = weir_test_peer:await(Other) || Other <- Others],
+            ok = weir:stop_listener(?MODULE),
+            ?assertEqual([], Wrong)
+        end
+     || {Options, Rounds} <- [{#{}, 100}, {#{placement => least_loaded}, 50}, {#{tls => certificate()}, 10}]
+    ].
+
+says(Port, #{tls := _}) ->
+    Socket = connect_tls(Port),
+    Heard = ssl:recv(Socket, 4, patience()),
+    ok = ssl:close(Socket),
+    Heard;
+says(Port, #{}) ->
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()),
+    Heard = gen_tcp:recv(Socket, 4, patience()),
+    ok = gen_tcp:close(Socket),
+    Heard.
+
+come_and_go(Port, Options, Stop) ->
+    case atomics:get(Stop, 1) of
+        0 ->
+            {ok, <<_:4/binary>>} = says(Port, Options),
+            come_and_go(Port, Options, Stop);
+        1 ->
+            ok
+    end.
 
 a_fun_becomes_a_protocol(_Config) ->
     Port = start(<<"fun">>),

@@ -17,7 +17,7 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [{group, function}, {group, protocol}, {group, reactor}].
+    [{group, function}, {group, protocol}, {group, reactor}, nothing_is_served_after_a_stop].
 
 groups() ->
     Cases = [
@@ -155,3 +155,37 @@ storm(Port) ->
 calm(Storm) ->
     [Pid ! {stop, self()} || Pid <- Storm],
     [receive {stopped, Pid} -> ok after patience() -> ct:fail(storm_does_not_end) end || Pid <- Storm].
+
+%% Connections come in while the listener is stopped: each is served and ended by then, or nobody serves it.
+nothing_is_served_after_a_stop(Config) ->
+    Name = ?config(name, Config),
+    Table = ets:new(?MODULE, [public]),
+    Handler = fun(Socket, Stopped) ->
+        true = ets:insert(Table, {self(), atomics:get(Stopped, 1)}),
+        weir_listener_test:echo(Socket, [])
+    end,
+    Rounds = lists:seq(1, 100),
+    ?assertEqual([], lists:append([served_after_a_stop(Name, Handler, atomics:new(1, []), Table) || _ <- Rounds])).
+
+served_after_a_stop(Name, Handler, Stopped, Table) ->
+    {ok, _} = weir:start_listener(Name, #{ip => ?LOOPBACK}, Handler, Stopped),
+    Port = weir:get_port(Name),
+    Clients = [
+        weir_test_peer:async(fun Connect() ->
+            case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()) of
+                {ok, Socket} -> [Socket | Connect()];
+                {error, _} -> []
+            end
+        end)
+     || _ <- lists:seq(1, 4)
+    ],
+    wait_until(fun() -> ets:info(Table, size) > 0 end),
+    ok = weir:stop_listener(Name),
+    ok = atomics:put(Stopped, 1, 1),
+    Alive = [Entry || Entry = {Pid, _} <- ets:tab2list(Table), is_process_alive(Pid)],
+    Sockets = lists:append([weir_test_peer:await(Client) || Client <- Clients]),
+    [_ = gen_tcp:recv(Socket, 0, patience()) || Socket <- Sockets],
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    Late = [Entry || Entry = {_, 1} <- ets:tab2list(Table)],
+    true = ets:delete_all_objects(Table),
+    Alive ++ Late.

@@ -23,7 +23,11 @@ all() ->
         descriptors_run_out,
         connections_migrate_while_data_flows,
         loads_are_balanced,
-        schedulers_go_offline
+        schedulers_go_offline,
+        listeners_stop_at_once_without_their_schedulers,
+        a_killed_stop_leaves_the_schedulers_as_they_were,
+        schedulers_are_set_while_a_listener_stops,
+        reactors_begin_on_all_schedulers_that_are_online
     ].
 
 connections_run_where_their_sockets_are(Config) ->
@@ -136,3 +140,132 @@ schedulers_go_offline(Config) ->
     after
         erlang:system_flag(schedulers_online, Online)
     end.
+
+%% Those of the user's own supervisors are stopped side by side.
+listeners_stop_at_once_without_their_schedulers(_Config) ->
+    weir_test_node:on_node(?MODULE, stop_without_schedulers, "unset ERL_FLAGS;", ["+S", "4:4"]).
+
+%% The first has all schedulers online, and has ended when the second still waits for a process of a scheduler that was offline.
+stop_without_schedulers(_Config) ->
+    Names = [one, other],
+    Supervisors = [embedded([Name], #{shutdown => infinity, affinity => bound}, fun stubborn/2) || Name <- Names],
+    [One, Other] = [bound_beyond(2, Name) || Name <- Names],
+    ok = go_offline(2),
+    [OneStops, OtherStops] = [
+        begin
+            Listener = weir_listener_names:whereis_name(Name),
+            Monitor = stop_supervisor(Supervisor),
+            wait_until(fun() -> is_waiting_for_all_schedulers(Listener) end),
+            Monitor
+        end
+     || {Name, Supervisor} <- lists:zip(Names, Supervisors)
+    ],
+    [Pid ! finish || Pid <- One],
+    ok = has_stopped(OneStops),
+    ?assertEqual(4, erlang:system_info(schedulers_online)),
+    [Pid ! finish || Pid <- Other],
+    ok = has_stopped(OtherStops),
+    ?assertEqual(2, erlang:system_info(schedulers_online)),
+    4 = come_online(4).
+
+%% Connects until a connection is bound to a scheduler with a higher number than that: the processes of all.
+bound_beyond(Scheduler, Name) ->
+    _ = connect(weir:get_port(Name)),
+    case receive_serving() of
+        {Pid, Bound} when Bound > Scheduler -> [Pid];
+        {Pid, _} -> [Pid | bound_beyond(Scheduler, Name)]
+    end.
+
+is_waiting_for_all_schedulers(Listener) ->
+    {current_stacktrace, Stack} = process_info(Listener, current_stacktrace),
+    lists:keymember(await_or_kill, 2, Stack).
+
+a_killed_stop_leaves_the_schedulers_as_they_were(_Config) ->
+    weir_test_node:on_node(?MODULE, killed_without_schedulers, "unset ERL_FLAGS;", ["+S", "4:4"]).
+
+%% One connection does not end when it is asked to, so its listener waits with all schedulers, and is killed.
+killed_without_schedulers(_Config) ->
+    Supervisor = embedded([stubborn], #{shutdown => infinity}, fun stubborn/2),
+    _ = connect(weir:get_port(stubborn)),
+    {Stubborn, _} = receive_serving(),
+    Listener = weir_listener_names:whereis_name(stubborn),
+    ok = go_offline(2),
+    Monitor = stop_supervisor(Supervisor),
+    wait_until(fun() -> erlang:system_info(schedulers_online) =:= 4 end),
+    exit(Listener, kill),
+    wait_until(fun() -> erlang:system_info(schedulers_online) =:= 2 end),
+    ok = has_stopped(Monitor),
+    exit(Stubborn, kill),
+    4 = come_online(4).
+
+schedulers_are_set_while_a_listener_stops(_Config) ->
+    weir_test_node:on_node(?MODULE, set_meanwhile, "unset ERL_FLAGS;", ["+S", "4:4"]).
+
+set_meanwhile(_Config) ->
+    Supervisor = embedded([stubborn], #{shutdown => infinity}, fun stubborn/2),
+    _ = connect(weir:get_port(stubborn)),
+    {Stubborn, _} = receive_serving(),
+    ok = go_offline(2),
+    Monitor = stop_supervisor(Supervisor),
+    wait_until(fun() -> erlang:system_info(schedulers_online) =:= 4 end),
+    _ = erlang:system_flag(schedulers_online, 3),
+    wait_until(fun() -> erlang:system_info(schedulers_online) =:= 4 end),
+    exit(Stubborn, kill),
+    ok = has_stopped(Monitor),
+    ?assertEqual(3, erlang:system_info(schedulers_online)),
+    4 = come_online(4).
+
+stubborn(_Socket, Test) ->
+    process_flag(trap_exit, true),
+    Test ! {serving, {self(), erlang:system_info(scheduler_id)}},
+    receive finish -> ok end.
+
+receive_serving() ->
+    receive
+        {serving, Serving} -> Serving
+    after patience() -> ct:fail(not_served)
+    end.
+
+%% A listener of a supervisor that is not linked to the test.
+embedded(Names, Options, Handler) ->
+    Specs = [weir:child_spec(Name, Options#{ip => ?LOOPBACK}, Handler, self()) || Name <- Names],
+    {ok, Supervisor} = weir_listener_supervisor:start_link(Specs),
+    unlink(Supervisor),
+    Supervisor.
+
+stop_supervisor(Supervisor) ->
+    Monitor = monitor(process, Supervisor),
+    exit(Supervisor, shutdown),
+    Monitor.
+
+has_stopped(Monitor) ->
+    receive
+        {'DOWN', Monitor, process, _, _} -> ok
+    after patience() -> ct:fail(does_not_stop)
+    end.
+
+%% Returns when the pollers have moved.
+go_offline(Online) ->
+    _ = erlang:system_flag(schedulers_online, Online),
+    wait_until(fun() -> lists:usort([Home || #{scheduler := Home} <- weir:pollsets()]) =:= lists:seq(1, Online) end).
+
+come_online(Online) ->
+    _ = erlang:system_flag(schedulers_online, Online),
+    erlang:system_info(schedulers_online).
+
+%% They stay where they begin.
+reactors_begin_on_all_schedulers_that_are_online(_Config) ->
+    weir_test_node:on_node(?MODULE, reactors_begin, "unset ERL_FLAGS;", ["+S", "4:4"]).
+
+reactors_begin(_Config) ->
+    [
+        begin
+            ok = go_offline(2),
+            4 = come_online(4),
+            Options = #{ip => ?LOOPBACK, reactor => #{affinity => bound}},
+            {ok, _} = weir:start_listener(bound, Options, handler(reactor), args),
+            ?assertEqual([1, 2, 3, 4], lists:sort([Scheduler || #{scheduler := Scheduler} <- weir:reactors()])),
+            ok = weir:stop_listener(bound)
+        end
+     || _ <- lists:seq(1, 5)
+    ].

@@ -22,17 +22,15 @@ run(Module, Callback, Key, Fun) ->
         Fun()
     catch
         Class:Reason:Stack ->
-            #http{name = Name, counters = Counters, reports = Reports} = persistent_term:get(Key),
-            ok = weir_http_counters:add(Counters, crashes),
+            ok = weir_http_counters:add_for(Key, crashes),
             %% Neither messages nor state are told: they may hold what is secret.
             Report = #{
                 what => "a handler of HTTP failed, and its client is cut off or gets a 500",
                 domain => [weir, http],
-                listener => Name,
                 callback => {Module, Callback},
                 reason => {Class, Reason},
                 stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
             },
-            ok = weir_reports:log(error, Report, Reports),
+            ok = weir_http_crash:report(Report, Key),
             {crashed, {Class, Reason}}
     end.

@@ -44,7 +44,7 @@ handle_close(_Socket, Reason, State) ->
 
 cut(State) ->
     #idle{key = Key} = idle(State),
-    weir_http_counters:add((persistent_term:get(Key))#http.counters, cut_off).
+    weir_http_counters:add_for(Key, cut_off).
 
 %%% Bytes.
 

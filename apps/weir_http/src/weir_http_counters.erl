@@ -4,9 +4,12 @@
 
 -export([new/0]).
 -export([add/2, add/3]).
+-export([add_for/2]).
 -export([get/1]).
 -export([table/0]).
 -export([values/2]).
+
+-include("weir_http.hrl").
 
 -export_type([counters/0, name/0, row/0]).
 
@@ -47,6 +50,15 @@ add(Counters, Name) -> add(Counters, Name, 1).
 %% @doc Counts so many more.
 -spec add(counters(), name(), non_neg_integer()) -> ok.
 add(Counters, Name, Count) -> counters:add(Counters, index(Name), Count).
+
+%% @private
+%% @doc Counts one more for the listener with that key, unless it is gone: a connection of TLS may end after it.
+-spec add_for(Key :: term(), name()) -> ok.
+add_for(Key, Name) ->
+    case persistent_term:get(Key, forgotten) of
+        #http{counters = Counters} -> add(Counters, Name);
+        forgotten -> ok
+    end.
 
 %% @private
 %% @doc All counters by their names.

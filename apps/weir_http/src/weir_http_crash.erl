@@ -3,9 +3,12 @@
 -module(weir_http_crash).
 
 -export([response/6]).
+-export([report/2]).
 -export([without_arguments/1]).
 
 -export_type([listener/0]).
+
+-include("weir_http.hrl").
 
 -type listener() :: {weir_listener:name(), weir_http_counters:counters(), weir_reports:limit()}.
 
@@ -31,6 +34,14 @@ report(Class, Reason, Stack, Request, Name, Reports) ->
         stacktrace => [without_arguments(Call) || Call <- Stack]
     },
     weir_reports:log(error, Report, Reports).
+
+%% @doc Tells that something has failed, with the name of the listener that has this key. A connection of TLS may end after that.
+-spec report(weir_reports:report(), Key :: term()) -> ok.
+report(Report, Key) ->
+    case persistent_term:get(Key, forgotten) of
+        #http{name = Name, reports = Reports} -> weir_reports:log(error, Report#{listener => Name}, Reports);
+        forgotten -> weir_reports:say(fun() -> weir_reports:log(error, Report) end)
+    end.
 
 %% @doc A call of a stack trace without its arguments, which may hold what is secret.
 -spec without_arguments(tuple()) -> tuple().

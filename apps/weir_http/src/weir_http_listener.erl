@@ -82,18 +82,33 @@ started(Start, Given, Http = #http{name = Name}) ->
     ok = persistent_term:put(Key, Http),
     case Start(Given, weir_http_connection:arguments(Key)) of
         {ok, Pid} ->
-            forget(Name),
-            ok = persistent_term:put(?KEY(Name), Key),
+            alone(Name, fun() ->
+                ok = forget(Name),
+                %% Somebody may have stopped it by now.
+                case is_process_alive(Pid) of
+                    true -> persistent_term:put(?KEY(Name), Key);
+                    false -> discard(Key)
+                end
+            end),
             {ok, Pid};
         {error, Reason} ->
-            erase(Key, Http),
+            ok = discard(Key),
             {error, weir_http_options:with_ours(Reason)}
     end.
 
-erase(Key, #http{log = Log}) ->
-    _ = persistent_term:erase(Key),
-    Log =:= off orelse weir_http_log:close(Log),
-    ok.
+discard(Key) ->
+    case persistent_term:get(Key, none) of
+        #http{log = Log} ->
+            _ = persistent_term:erase(Key),
+            _ = Log =:= off orelse weir_http_log:close(Log),
+            ok;
+        none ->
+            ok
+    end.
+
+%% Those who start and stop a listener of a name set and erase what is known of it one after the other. Nobody waits for
+%% connections meanwhile.
+alone(Name, Do) -> global:trans({{?MODULE, Name}, self()}, Do, [node()]).
 
 prepare(Name, Options, Routes) ->
     case weir_http_routes:new(Routes) of
@@ -109,8 +124,11 @@ stop(Name) ->
             {error, {no_listener, Name}};
         _ ->
             Stopped = weir:stop_listener(Name),
-            forget(Name),
-            Stopped
+            alone(Name, fun() ->
+                %% It may have been started again by now.
+                _ = lists:member(Name, weir:listeners()) orelse forget(Name),
+                Stopped
+            end)
     end.
 
 forget(Name) ->
@@ -118,11 +136,8 @@ forget(Name) ->
         none ->
             ok;
         Key ->
-            %% Of those that stop it at once, one.
-            case persistent_term:erase(?KEY(Name)) of
-                true -> erase(Key, persistent_term:get(Key));
-                false -> ok
-            end
+            _ = persistent_term:erase(?KEY(Name)),
+            discard(Key)
     end.
 
 %% @doc See `weir_http:drain_listener/3'.
@@ -146,10 +161,18 @@ drain(Name, Timeout, Options) ->
 %% @doc See `weir_http:set_routes/2'.
 -spec set_routes(weir_listener:name(), [weir_http_routes:route()]) -> ok | {error, term()}.
 set_routes(Name, Routes) ->
-    Key = key(Name),
+    _ = key(Name),
     case weir_http_routes:new(Routes) of
-        {ok, Compiled} -> persistent_term:put(Key, (persistent_term:get(Key))#http{routes = Compiled});
-        {error, _} = Error -> Error
+        {ok, Compiled} ->
+            Key = key(Name),
+            _ = [persistent_term:put(Key, Http#http{routes = Compiled}) || Http = #http{} <- [persistent_term:get(Key, none)]],
+            %% Who stops the listener erases the name first. If that is there now, the term is erased after it was set.
+            case persistent_term:get(?KEY(Name), none) of
+                Key -> ok;
+                _ -> discard(Key), error({no_listener, Name})
+            end;
+        {error, _} = Error ->
+            Error
     end.
 
 %% @doc See `weir_http:info/1'.

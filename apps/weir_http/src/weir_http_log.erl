@@ -58,6 +58,10 @@
 -define(LINES, 2).
 -define(TOLD, 3).
 
+%% What a queue has for lines when the successor of its writer has counted those that are lost. Who adds to it sees that nobody
+%% would count his.
+-define(COUNTED, (-1 bsl 62)).
+
 -record(writer, {log :: #log{}, device :: file:io_device() | logger | {error, term()}, queue :: atomics:atomics_ref() | none}).
 
 %% @doc Makes the table of writers, which is the caller's.
@@ -138,10 +142,12 @@ bad_file(Path, Reason) ->
 close(Log) ->
     %% The successor of one that was killed finds nothing there, and ends as well.
     case taken(Log) of
-        [{_, Writer, _, _}] ->
+        [{_, Writer, Queue, _}] ->
             try
                 gen_server:call(Writer, close, infinity)
             catch
+                %% It was killed, and its successor finds no log.
+                exit:_ when Queue =/= none -> lost(atomics:exchange(Queue, ?LINES, ?COUNTED), Log);
                 exit:_ -> ok
             end;
         [] ->
@@ -224,9 +230,11 @@ hand_over(_Lines, Count, [], Log) ->
 enqueue(Lines, Count, Writer, Queue, Log) ->
     case atomics:add_get(Queue, ?BYTES, byte_size(Lines)) =< ?WAITING of
         true ->
-            ok = atomics:add(Queue, ?LINES, Count),
-            Writer ! {lines, Lines, Count},
-            ok;
+            case atomics:add_get(Queue, ?LINES, Count) of
+                %% It was killed since it was looked for.
+                Counted when Counted < 0 -> dropped(Count, Log);
+                _ -> Writer ! {lines, Lines, Count}, ok
+            end;
         false ->
             ok = atomics:sub(Queue, ?BYTES, byte_size(Lines)),
             _ = atomics:exchange(Queue, ?TOLD, 1) =:= 0 andalso tell(Log),
@@ -256,9 +264,9 @@ init(Log = #log{key = Key}) ->
                 %% The error goes to the caller that starts the listener: a crash report would say no more.
                 {error, Reason} -> {stop, {shutdown, Reason}}
             end;
-        %% One before was killed. What it had is lost.
+        %% One before was killed. What it had is lost, and what is on its way to it.
         [{_, _, Queue, _}] ->
-            ok = dropped(atomics:get(Queue, ?LINES), Log),
+            ok = lost(atomics:exchange(Queue, ?LINES, ?COUNTED), Log),
             case device(Log) of
                 {ok, Device} -> begun(Log, Device);
                 {error, _} = Error -> begun(Log, Error)
@@ -266,6 +274,17 @@ init(Log = #log{key = Key}) ->
         [] ->
             closed(Log)
     end.
+
+lost(Count, Log = #log{name = Name}) when Count > 0 ->
+    ok = weir_reports:log(warning, #{
+        what => "the writer of the access log was killed, and lines that it had are lost",
+        domain => [weir, http],
+        listener => Name,
+        lines => Count
+    }),
+    dropped(Count, Log);
+lost(_Count, _Log) ->
+    ok.
 
 begun(Log = #log{key = Key}, Device) ->
     Queue = atomics:new(3, []),

@@ -191,6 +191,4 @@ closed(Reason, #parked{handler = Handler, state = State}, Key) ->
 count_of(timeout, Key) -> count(held_timeouts, Key);
 count_of(_Reason, _Key) -> ok.
 
-count(Name, Key) ->
-    #http{counters = Counters} = persistent_term:get(Key),
-    weir_http_counters:add(Counters, Name).
+count(Name, Key) -> weir_http_counters:add_for(Key, Name).

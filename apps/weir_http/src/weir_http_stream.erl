@@ -214,9 +214,7 @@ slow(Stream, Key) ->
     ok = count(stream_slow, Key),
     ended(slow, <<>>, Stream, Key).
 
-count(Name, Key) ->
-    #http{counters = Counters} = persistent_term:get(Key),
-    weir_http_counters:add(Counters, Name).
+count(Name, Key) -> weir_http_counters:add_for(Key, Name).
 
 ended(Reason, _Events, Stream = #stream{framing = Framing, settings = #settings{body = {bytes, Last}}}, Key) ->
     ok = closed(Reason, Stream, Key),

@@ -3,6 +3,8 @@
 %% callbacks of {@link weir_http_connection}.
 %%
 %% It waits while the client takes what was sent, for as long as `send_timeout' of the socket says for each piece of it.
+%% Its listener may be gone when it hears that its client is: then it ends without a word.
+%%
 %% Between requests it has one timer, for the end of its patience, so that an idle connection does nothing.
 -module(weir_http_tls).
 
@@ -125,14 +127,15 @@ ticked(Tls = #tls{key = Key}) ->
     _ = weir_http_connection:begin_tick(#idle{key = Key}),
     tick(Tls).
 
-tick(Tls = #tls{socket = Socket, key = Key, state = Idle = #idle{}}) ->
-    Http = #http{idle_ticks = Most} = persistent_term:get(Key),
-    Passed =
-        case weir_http_patience:is_draining(Http) of
-            true -> Idle;
-            false -> Idle#idle{quiet = Most - 1}
-        end,
-    called(Tls#tls{state = Passed, due = infinity}, handle_tick, Socket);
+tick(Tls = #tls{socket = Socket, state = Idle = #idle{}}) ->
+    with_http(Tls, fun(Http = #http{idle_ticks = Most}) ->
+        Passed =
+            case weir_http_patience:is_draining(Http) of
+                true -> Idle;
+                false -> Idle#idle{quiet = Most - 1}
+            end,
+        called(Tls#tls{state = Passed, due = infinity}, handle_tick, Socket)
+    end);
 tick(Tls = #tls{socket = Socket}) ->
     called(Tls#tls{due = infinity}, handle_tick, Socket).
 
@@ -158,9 +161,10 @@ call(#tls{key = Key}, Callback) ->
 
 result({ok, State}, Tls, Next) ->
     Next(Tls#tls{state = State});
-result({sleep, Ticks, State}, Tls = #tls{key = Key}, _Next) ->
-    #http{tick = Tick} = persistent_term:get(Key),
-    ?MODULE:loop(Tls#tls{state = State, due = erlang:monotonic_time(millisecond) + Ticks * Tick});
+result({sleep, Ticks, State}, Tls, _Next) ->
+    with_http(Tls, fun(#http{tick = Tick}) ->
+        ?MODULE:loop(Tls#tls{state = State, due = erlang:monotonic_time(millisecond) + Ticks * Tick})
+    end);
 result({send, Bytes, State}, Tls = #tls{ssl = Ssl}, Next) ->
     case send(Ssl, Bytes) of
         ok -> Next(Tls#tls{state = State});
@@ -172,15 +176,22 @@ result({close, Bytes, State}, Tls = #tls{ssl = Ssl}, _Next) ->
     _ = send(Ssl, Bytes),
     ended(normal, Tls#tls{state = State});
 result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
-    #http{name = Name, reports = Reports} = persistent_term:get(Key),
-    ok = weir_reports:log(error, #{
-        what => "a connection of HTTP failed, and is closed",
-        domain => [weir, http],
-        listener => Name,
-        reason => {Class, Reason},
-        stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
-    }, Reports),
-    ended({error, {Class, Reason, Stack}}, Tls).
+    with_http(Tls, fun(#http{}) ->
+        ok = weir_http_crash:report(#{
+            what => "a connection of HTTP failed, and is closed",
+            domain => [weir, http],
+            reason => {Class, Reason},
+            stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
+        }, Key),
+        ended({error, {Class, Reason, Stack}}, Tls)
+    end).
+
+%% Goes on with what the connections of the listener look up, or ends where there is no listener any more.
+with_http(Tls = #tls{key = Key}, GoOn) ->
+    case persistent_term:get(Key, forgotten) of
+        forgotten -> ended(normal, Tls);
+        Http -> GoOn(Http)
+    end.
 
 %% `send_timeout' is for a call: a client that takes a large response slowly has the time anew for each piece of it.
 send(Ssl, Bytes) ->
@@ -198,15 +209,16 @@ send_pieces(Ssl, Last) ->
     weir_transport_tls:send(Ssl, Last).
 
 %% How long it may be until something has to be looked at.
-next(Tls = #tls{key = Key, state = State, due = Due}) ->
-    Http = #http{tick = Tick} = persistent_term:get(Key),
-    Now = erlang:monotonic_time(millisecond),
-    NewDue =
-        case State of
-            #idle{} -> later(Now, Tick, idle_ticks(Http));
-            _ -> min(Due, Now + Tick)
-        end,
-    ?MODULE:loop(Tls#tls{due = NewDue}).
+next(Tls = #tls{state = State, due = Due}) ->
+    with_http(Tls, fun(Http = #http{tick = Tick}) ->
+        Now = erlang:monotonic_time(millisecond),
+        NewDue =
+            case State of
+                #idle{} -> later(Now, Tick, idle_ticks(Http));
+                _ -> min(Due, Now + Tick)
+            end,
+        ?MODULE:loop(Tls#tls{due = NewDue})
+    end).
 
 idle_ticks(Http = #http{idle_ticks = Most}) ->
     case weir_http_patience:is_draining(Http) of

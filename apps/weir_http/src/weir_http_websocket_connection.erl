@@ -238,32 +238,32 @@ close(Socket, Reason, WebSocket = #websocket{settings = Settings}, Key) ->
 
 %% The last call of the handler.
 closed(Reason, #websocket{handler = Handler, state = State, opened = Opened}, Key) ->
-    #http{name = Name, reports = Reports} = persistent_term:get(Key),
-    ok = weir_event:execute(
-        [weir, websocket, stop],
-        #{duration => erlang:convert_time_unit(now_ms() - Opened, millisecond, native)},
-        #{name => Name, reason => Reason}
-    ),
+    _ = [
+        weir_event:execute(
+            [weir, websocket, stop],
+            #{duration => erlang:convert_time_unit(now_ms() - Opened, millisecond, native)},
+            #{name => Name, reason => Reason}
+        )
+     || #http{name = Name} <- [persistent_term:get(Key, forgotten)]
+    ],
     try erlang:function_exported(Handler, closed, 2) andalso Handler:closed(Reason, State) of
         _ -> ok
     catch
         Class:Error:Stack ->
-            weir_reports:log(error, #{
+            weir_http_crash:report(#{
                 what => "a handler of a WebSocket failed when it was closed",
                 domain => [weir, http],
-                listener => Name,
                 callback => {Handler, closed},
                 reason => {Class, Error},
                 stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
-            }, Reports)
+            }, Key)
     end.
 
 -spec gone(term(), #websocket{}, weir_http_switched:key()) -> ok.
 gone(_Reason, #websocket{phase = {closing, _}}, _Key) ->
     ok;
 gone(send_queue_full, WebSocket, Key) ->
-    #http{counters = Counters} = persistent_term:get(Key),
-    ok = weir_http_counters:add(Counters, websocket_slow),
+    ok = weir_http_counters:add_for(Key, websocket_slow),
     closed(slow, WebSocket, Key);
 gone(Reason, WebSocket, Key) ->
     closed({lost, Reason}, WebSocket, Key).

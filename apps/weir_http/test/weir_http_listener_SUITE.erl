@@ -24,6 +24,8 @@ all() ->
         a_drain_closes_what_is_idle,
         a_listener_is_stopped_and_started_again,
         a_listener_is_stopped_by_several_at_once,
+        nothing_is_kept_of_a_listener_whose_routes_change_while_it_stops,
+        a_listener_is_stopped_while_it_is_started,
         a_name_is_taken_once,
         an_option_that_there_is_not,
         a_supervisor_starts_it,
@@ -75,6 +77,55 @@ routes_change_under_connections(Config) ->
     ok = send(Socket, get("/")),
     {200, _, <<"other">>} = response(Socket),
     ?assertError({no_listener, nobody}, weir_http:set_routes(nobody, [])).
+
+nothing_is_kept_of_a_listener_whose_routes_change_while_it_stops(_Config) ->
+    Before = kept(),
+    [
+        begin
+            {ok, _} = weir_http:start_listener(short, #{ip => ?LOOPBACK}, routes()),
+            Changes = [weir_test_peer:async(fun() -> set_routes_until_it_is_gone(short) end) || _ <- [1, 2]],
+            erlang:yield(),
+            ok = weir_http:stop_listener(short),
+            [ok = weir_test_peer:await(Change) || Change <- Changes]
+        end
+     || _ <- lists:seq(1, 50)
+    ],
+    ?assertEqual(Before, kept()).
+
+set_routes_until_it_is_gone(Name) ->
+    try weir_http:set_routes(Name, routes()) of
+        ok -> set_routes_until_it_is_gone(Name)
+    catch
+        error:{no_listener, Name} -> ok
+    end.
+
+%% What connections of listeners look up.
+kept() -> lists:sort([Key || {Key = {weir_http_listener, _}, _} <- persistent_term:get()]).
+
+%% Whoever comes first: a listener that runs is known and serves, and of one that does not nothing is kept.
+a_listener_is_stopped_while_it_is_started(_Config) ->
+    Before = kept(),
+    [
+        begin
+            Calls = [
+                fun() -> weir_http:start_listener(short, #{ip => ?LOOPBACK}, routes()) end,
+                fun() -> weir_http:start_listener(short, #{ip => ?LOOPBACK}, routes()) end,
+                fun() -> weir_http:stop_listener(short) end,
+                fun() -> weir_http:stop_listener(short) end
+            ],
+            Results = [weir_test_peer:await(Call) || Call <- [weir_test_peer:async(Call) || Call <- Calls]],
+            case lists:member(short, weir:listeners()) of
+                true ->
+                    {200, _, <<"hello">>} = request(weir:get_port(short), get("/")),
+                    ?assertMatch(#{requests := 1}, weir_http:info(short)),
+                    ok = weir_http:stop_listener(short);
+                false ->
+                    ok
+            end,
+            ?assertEqual({Results, Before}, {Results, kept()})
+        end
+     || _ <- lists:seq(1, 5)
+    ].
 
 a_listener_is_stopped_by_several_at_once(_Config) ->
     [

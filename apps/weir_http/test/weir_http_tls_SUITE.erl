@@ -37,6 +37,7 @@ all() ->
         a_slow_handshake_is_cut_off,
         a_drain_answers_what_has_begun_and_closes_what_is_idle,
         a_killed_connection_ends_its_request,
+        a_connection_ends_after_its_listener,
         a_proxy_header_comes_first,
         an_idle_connection_does_nothing,
         a_connection_is_no_member_of_a_group,
@@ -249,6 +250,29 @@ a_drain_answers_what_has_begun_and_closes_what_is_idle(_Config) ->
     {200, #{<<"connection">> := <<"close">>}, <<"hello">>} = response(Socket),
     ?assert(is_closed(Socket)),
     receive {drained, Result} -> ?assertEqual(ok, Result) end.
+
+%% ssl has closed the socket, and the process hears of it, or of something else, when the listener has been stopped.
+a_connection_ends_after_its_listener(_Config) ->
+    [
+        begin
+            Funs = #{open => fun(_, State) -> {ok, State} end},
+            Port = weir_http_funs:start(?LISTENER, Kind, Funs),
+            Socket = connect(Port),
+            ok = send(Socket, get("/go")),
+            _ = weir_http_funs:opened(),
+            [{_, Connection}] = weir:connections(?LISTENER),
+            Monitor = monitor(process, Connection),
+            true = erlang:suspend_process(Connection),
+            _ = [Connection ! Message || Message <- Before],
+            ok = close(Socket),
+            ?waitEqual([], weir:connections(?LISTENER)),
+            ok = weir_http:stop_listener(?LISTENER),
+            true = erlang:resume_process(Connection),
+            ?assertEqual(normal, receive {'DOWN', Monitor, process, _, Reason} -> Reason end),
+            {lost, _} = weir_http_funs:closed()
+        end
+     || Kind <- [hold, events], Before <- [[], [weir_http_drain], [weir_http_writable]]
+    ].
 
 a_killed_connection_ends_its_request(_Config) ->
     Self = self(),

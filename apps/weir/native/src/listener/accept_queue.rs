@@ -1,6 +1,5 @@
 //! Where connections wait for a process: the accept queues of a listener.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustler::{Env, LocalPid};
@@ -9,6 +8,7 @@ use crate::listener::permit::Arrival;
 use crate::listener::{Listener, lock};
 use crate::pollset;
 use crate::term::atoms;
+use crate::value::arrivals::Arrivals;
 use crate::value::sync::Mutex;
 
 /// Descriptors that wait in one queue at most; those beyond wait in the backlog.
@@ -28,9 +28,36 @@ pub struct AcceptQueue {
 pub struct Waiting {
     /// Is told, and starts the processes.
     pub acceptor: Option<LocalPid>,
-    pub arrivals: VecDeque<Arrival>,
-    /// Those of them that the acceptor has not been told of.
-    pub untold: usize,
+    pub arrivals: Arrivals<Arrival>,
+}
+
+/// Why somebody who comes for a connection gets none.
+pub enum Missed {
+    /// None waits.
+    Nothing,
+    /// The options that it would begin with are not those of the listener any more. The acceptor is told of it again.
+    Outdated,
+}
+
+/// For whom a connection is taken.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Taker {
+    /// The calling process, whoever has started it.
+    Caller,
+    /// A process that the acceptor of the queue has started. A predecessor of the acceptor takes none, so the one that the acceptor
+    /// has seen waiting is there until it comes for it.
+    ChildOfAcceptor,
+}
+
+impl Waiting {
+    /// Tells the acceptor of what it has not been told of. One that died has a successor, which is told of all.
+    fn announce(&mut self, env: Env) {
+        let Some(acceptor) = self.acceptor else { return };
+        let untold = self.arrivals.tell();
+        if untold > 0 {
+            let _ = env.send(&acceptor, (atoms::weir_accept(), untold));
+        }
+    }
 }
 
 impl AcceptQueue {
@@ -42,29 +69,27 @@ impl AcceptQueue {
 }
 
 impl Listener {
-    /// Makes a connection wait for a process: in this queue, or where the fewest sockets are.
-    pub fn push(&self, queue: usize, arrival: Arrival) {
+    /// Makes a connection wait for a process: in this queue, or where the fewest sockets are. A listener that has ended closes it.
+    pub fn push(&self, env: Env, queue: usize, arrival: Arrival) {
         let reachable = self.reachable(queue).iter();
         let Some(queue) = reachable.min_by_key(|queue| queue.load()) else {
             unreachable!("a queue reaches itself");
         };
-        let mut waiting = lock(&queue.waiting);
-        waiting.arrivals.push_back(arrival);
-        waiting.untold += 1;
-        queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
+        let refused = {
+            let mut waiting = lock(&queue.waiting);
+            let refused = waiting.arrivals.push(arrival);
+            queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
+            refused
+        };
+        if let Some(arrival) = refused {
+            self.discard(env, arrival);
+        }
     }
 
     /// Tells the acceptors what has come: `{weir_accept, Count}`, one message for a batch.
     pub fn announce(&self, env: Env, queue: usize) {
         for queue in self.reachable(queue) {
-            let mut waiting = lock(&queue.waiting);
-            if waiting.untold > 0
-                && let Some(acceptor) = waiting.acceptor
-            {
-                // One that died has a successor, which is told of all.
-                let _ = env.send(&acceptor, (atoms::weir_accept(), waiting.untold));
-                waiting.untold = 0;
-            }
+            lock(&queue.waiting).announce(env);
         }
     }
 
@@ -72,7 +97,7 @@ impl Listener {
     pub fn set_acceptor(&self, queue: usize, pid: LocalPid) -> usize {
         let mut waiting = lock(&self.queues[queue].waiting);
         waiting.acceptor = Some(pid);
-        waiting.untold = 0;
+        let _ = waiting.arrivals.tell();
         waiting.arrivals.len()
     }
 
@@ -81,30 +106,65 @@ impl Listener {
         self.queues[queue].length.load(Ordering::Relaxed)
     }
 
-    /// Takes the connection that has waited longest in a queue.
-    pub fn pop(&self, env: Env, queue: usize) -> Option<Arrival> {
+    /// Takes the connection that has waited longest in a queue, for somebody who begins with this version of the options.
+    pub fn pop(&self, env: Env, queue: usize, version: u64, taker: Taker) -> Result<Arrival, Missed> {
         let queue = &self.queues[queue];
         let arrival = {
             let mut waiting = lock(&queue.waiting);
-            let arrival = waiting.arrivals.pop_front()?;
+            if taker == Taker::ChildOfAcceptor && waiting.acceptor != Some(env.pid()) {
+                return Err(Missed::Nothing);
+            }
+            // One that came after a change was pushed after the new version was set, and before under this lock.
+            if waiting.arrivals.len() > 0 && self.version.load(Ordering::SeqCst) != version {
+                waiting.arrivals.tell_again();
+                waiting.announce(env);
+                return Err(Missed::Outdated);
+            }
+            let arrival = waiting.arrivals.pop().ok_or(Missed::Nothing)?;
             queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
             arrival
         };
+        self.has_popped(env, queue);
+        Ok(arrival)
+    }
+
+    /// Goes on accepting if a queue was full and is not any more.
+    fn has_popped(&self, env: Env, queue: &AcceptQueue) {
         if queue.stalled.load(Ordering::SeqCst)
             && queue.length.load(Ordering::SeqCst) <= MAX_WAITING / 2
             && queue.stalled.swap(false, Ordering::SeqCst)
         {
             self.resume(env);
         }
-        Some(arrival)
     }
 
     /// Puts a connection back in front: the process that it was for is dead.
-    pub fn put_back(&self, queue: usize, arrival: Arrival) {
+    pub fn put_back(&self, env: Env, queue: usize, arrival: Arrival) {
         let queue = &self.queues[queue];
-        let mut waiting = lock(&queue.waiting);
-        waiting.arrivals.push_front(arrival);
-        queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
+        let refused = {
+            let mut waiting = lock(&queue.waiting);
+            let refused = waiting.arrivals.put_back(arrival);
+            queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
+            refused
+        };
+        if let Some(arrival) = refused {
+            self.discard(env, arrival);
+        }
+    }
+
+    /// Closes the connection that has waited longest in a queue: its process could not be started.
+    pub fn discard_next(&self, env: Env, queue: usize) {
+        let queue = &self.queues[queue];
+        let arrival = {
+            let mut waiting = lock(&queue.waiting);
+            let arrival = waiting.arrivals.pop();
+            queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
+            arrival
+        };
+        if let Some(arrival) = arrival {
+            self.has_popped(env, queue);
+            self.discard(env, arrival);
+        }
     }
 
     /// Closes a connection that nobody will serve.
@@ -113,10 +173,15 @@ impl Listener {
         self.leave(env, arrival.address, true);
     }
 
-    /// Closes all connections that no process has.
+    /// Ends: closes all connections that no process has, and takes no more.
     pub fn clear(&self, env: Env) {
-        for queue in 0..self.queues.len() {
-            while let Some(arrival) = self.pop(env, queue) {
+        for queue in &self.queues {
+            let left = {
+                let mut waiting = lock(&queue.waiting);
+                queue.length.store(0, Ordering::SeqCst);
+                waiting.arrivals.close()
+            };
+            for arrival in left {
                 self.discard(env, arrival);
             }
         }

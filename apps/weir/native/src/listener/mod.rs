@@ -9,7 +9,7 @@
 //!
 //! Calling accept(2) and making sockets is the business of a verb. May use `pollset` and what is below it.
 
-mod accept_queue;
+pub mod accept_queue;
 pub mod permit;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -88,6 +88,8 @@ pub struct Listener {
     selective: AtomicBool,
     admission: Mutex<Admission>,
     template: RwLock<Option<Arc<Template>>>,
+    /// Of the options that connections begin with. Its process sets it when those that begin connections have been told.
+    version: AtomicU64,
     queues: Box<[AcceptQueue]>,
     /// The listening sockets, and where they are polled.
     listening: Mutex<Vec<(Handle, u16)>>,
@@ -124,6 +126,7 @@ impl Listener {
             selective: AtomicBool::new(!settings.admission.is_open()),
             admission: Mutex::new(settings.admission),
             template: RwLock::default(),
+            version: AtomicU64::new(0),
             queues: (1..=schedulers).map(queue).collect(),
             listening: Mutex::default(),
             owner: Mutex::default(),
@@ -145,6 +148,11 @@ impl Listener {
     /// What accepted sockets are made with; none before there was a listening socket.
     pub fn template(&self) -> Option<Arc<Template>> {
         self.template.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on connections begin with these options, and not with others.
+    pub fn set_version(&self, version: u64) {
+        self.version.store(version, Ordering::SeqCst);
     }
 
     /// Those that have come in and are not closed.

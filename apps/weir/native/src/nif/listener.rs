@@ -12,6 +12,7 @@ use rustler::{Atom, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{failed, find, plain, posix, proper_list};
 use crate::kernel::sockopt;
+use crate::listener::accept_queue::{Missed, Taker};
 use crate::listener::{Listener, Settings};
 use crate::pollset;
 use crate::relay;
@@ -130,19 +131,38 @@ fn listener_waiting(listener: ListenerTerm, number: usize) -> NifResult<usize> {
 }
 
 #[rustler::nif]
-fn listener_accept<'a>(env: Env<'a>, listener: ListenerTerm, number: usize) -> NifResult<Term<'a>> {
-    give(env, &listener, number, env.pid())
+fn listener_set_version(listener: ListenerTerm, version: u64) -> Atom {
+    listener.0.set_version(version);
+    atoms::ok()
 }
 
 #[rustler::nif]
-fn listener_accept_for<'a>(env: Env<'a>, listener: ListenerTerm, number: usize, pid: LocalPid) -> NifResult<Term<'a>> {
-    give(env, &listener, number, pid)
+fn listener_accept<'a>(env: Env<'a>, listener: ListenerTerm, number: usize, version: u64) -> NifResult<Term<'a>> {
+    give(env, &listener, number, env.pid(), (version, Taker::Caller))
 }
 
-fn give<'a>(env: Env<'a>, listener: &ListenerTerm, number: usize, pid: LocalPid) -> NifResult<Term<'a>> {
-    Ok(match accept::take_arrival(env, &listener.0, queue(listener, number)?, pid) {
-        Ok(Some(handle)) => (atoms::ok(), handle.raw()).encode(env),
-        Ok(None) => atoms::empty().encode(env),
+#[rustler::nif]
+fn listener_accept_for<'a>(
+    env: Env<'a>,
+    listener: ListenerTerm,
+    number: usize,
+    pid: LocalPid,
+    version: u64,
+) -> NifResult<Term<'a>> {
+    give(env, &listener, number, pid, (version, Taker::ChildOfAcceptor))
+}
+
+fn give<'a>(
+    env: Env<'a>,
+    listener: &ListenerTerm,
+    number: usize,
+    pid: LocalPid,
+    how: (u64, Taker),
+) -> NifResult<Term<'a>> {
+    Ok(match accept::take_arrival(env, &listener.0, queue(listener, number)?, pid, how) {
+        Ok(Ok(handle)) => (atoms::ok(), handle.raw()).encode(env),
+        Ok(Err(Missed::Nothing)) => atoms::empty().encode(env),
+        Ok(Err(Missed::Outdated)) => atoms::outdated().encode(env),
         Err(Errno::SRCH) => failed(env, atoms::noproc()),
         Err(errno) => posix(env, errno),
     })
@@ -150,9 +170,7 @@ fn give<'a>(env: Env<'a>, listener: &ListenerTerm, number: usize, pid: LocalPid)
 
 #[rustler::nif]
 fn listener_discard(env: Env, listener: ListenerTerm, number: usize) -> NifResult<Atom> {
-    if let Some(arrival) = listener.0.pop(env, queue(&listener, number)?) {
-        listener.0.discard(env, arrival);
-    }
+    listener.0.discard_next(env, queue(&listener, number)?);
     Ok(atoms::ok())
 }
 

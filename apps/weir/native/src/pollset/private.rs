@@ -91,6 +91,8 @@ pub fn acquire(env: Env) -> rustix::io::Result<(u16, u32)> {
         give_back(index);
         return Err(errno);
     }
+    get(index).counters.reset();
+    get(index).ready.begin_anew();
     let token = get(index).ready.claim(env.pid());
     let holder = ResourceArc::new(Holder { index });
     // The calling process is alive: it calls.

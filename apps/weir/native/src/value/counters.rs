@@ -1,4 +1,4 @@
-//! What a pollset has done since it was made: always on, and cheap enough to be.
+//! What a pollset has done since it was made, or given to a process of its own: always on, and cheap enough to be.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -90,6 +90,64 @@ impl Tally {
 }
 
 impl Counters {
+    /// Begins anew, for somebody else who polls. How many sockets there are stays, and so does how often it has failed.
+    pub fn reset(&self) {
+        let Counters {
+            polls,
+            empty_polls,
+            events,
+            events_min_inverted,
+            events_max,
+            events_log2,
+            sleeps,
+            asleep_ns,
+            gathers,
+            wakes_by_thread,
+            wakes_by_process,
+            polling_ns,
+            between_ns,
+            reads,
+            read_bytes,
+            writes,
+            written_bytes,
+            short_writes,
+            file_waits,
+            files_cut,
+            accepts,
+            sockets: _,
+            moved_in,
+            moved_out,
+            faults: _,
+        } = self;
+        let all = [
+            polls,
+            empty_polls,
+            events,
+            events_min_inverted,
+            events_max,
+            sleeps,
+            asleep_ns,
+            gathers,
+            wakes_by_thread,
+            wakes_by_process,
+            polling_ns,
+            between_ns,
+            reads,
+            read_bytes,
+            writes,
+            written_bytes,
+            short_writes,
+            file_waits,
+            files_cut,
+            accepts,
+            moved_in,
+            moved_out,
+        ];
+        for counter in all.into_iter().chain(events_log2) {
+            counter.store(0, Relaxed);
+        }
+    }
+
     /// Notes a read.
     pub fn read(&self, n: usize) {
         add(&self.reads, 1);

@@ -1,7 +1,8 @@
 //! Times from request to reply, as histograms that only grow: what happened in a second is the difference of two looks.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use super::shared::Shared;
 
@@ -51,11 +52,11 @@ impl Times {
         Times { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum: AtomicU64::new(0) }
     }
 
-    /// Counts a time.
+    /// Counts a time. Who sees that it was counted finds it in the sum.
     #[inline]
     pub fn count(&self, nanoseconds: u64) {
-        self.buckets[bucket(nanoseconds)].fetch_add(1, Relaxed);
         self.sum.fetch_add(nanoseconds, Relaxed);
+        self.buckets[bucket(nanoseconds)].fetch_add(1, Release);
     }
 }
 
@@ -102,11 +103,11 @@ impl Latency {
         self.is_on().then(|| &**shard.get_or_init(|| Box::new(Times::new())))
     }
 
-    /// All that was measured.
+    /// All that was measured. Times that are measured meanwhile may be in the sum and not be counted yet.
     pub fn seen(&self) -> Seen {
         let shards = || self.shards.iter().filter_map(OnceLock::get);
         let times = (0..BUCKETS).filter_map(|bucket| {
-            let count = shards().map(|times| times.buckets[bucket].load(Relaxed)).sum();
+            let count = shards().map(|times| times.buckets[bucket].load(Acquire)).sum();
             (count > 0).then_some((middle(bucket), count))
         });
         Seen { times: times.collect(), sum: shards().map(|times| times.sum.load(Relaxed)).sum() }
@@ -151,6 +152,27 @@ mod tests {
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
         assert_eq!(bucket(LONGEST), BUCKETS - 1);
         assert_eq!(bucket(0), 0);
+    }
+
+    #[test]
+    fn a_time_that_is_counted_is_in_the_sum() {
+        const EACH: u64 = 1_000_000;
+        let (latency, begun) = (Latency::new(true), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..200_000 {
+                    latency.times(1).expect("it measures").count(EACH);
+                    begun.store(true, Relaxed);
+                }
+            });
+            while !begun.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            for _ in 0..500 {
+                let (count, sum) = latency.totals();
+                assert!(sum >= count * EACH, "{count} {sum}");
+            }
+        });
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod active;
 pub mod admission;
+pub mod arrivals;
 pub mod chaos;
 pub mod counters;
 pub mod division;

@@ -126,6 +126,12 @@ impl<P: Copy> Ready<P> {
         self.contended.load(Relaxed)
     }
 
+    /// Begins to count anew, for another poller that has nothing to do with those before.
+    pub fn begin_anew(&self) {
+        self.contended.store(0, Relaxed);
+        self.lock().polled = Instant::now();
+    }
+
     /// Makes `poller` the one that polls, and returns its token. The one before it polls no longer.
     pub fn claim(&self, poller: P) -> u32 {
         self.lock().succeed(Some(poller))

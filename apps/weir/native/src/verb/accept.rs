@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustler::{Encoder, Env, LocalPid};
 
+use crate::listener::accept_queue::{Missed, Taker};
 use crate::listener::permit::Arrival;
 use crate::listener::{Decision, LateOption, Listener, Template};
 use crate::pollset;
@@ -204,7 +205,7 @@ fn serve_listener(env: Env, socket: &mut Socket, listener: &Arc<Listener>, queue
         }
         work.visited();
         match attempt(env, socket, listener, Some(queue)) {
-            Attempt::Admitted(arrival) => listener.push(queue, arrival),
+            Attempt::Admitted(arrival) => listener.push(env, queue, arrival),
             Attempt::Refused => {}
             Attempt::Nothing => break,
         }
@@ -264,22 +265,29 @@ fn take_for_listener(
     })
 }
 
-/// Makes the connection that has waited longest in a queue a socket of `owner`: `Ok(None)` if none waits. ESRCH if the
-/// process is dead; then the connection waits on.
+/// Makes the connection that has waited longest in a queue a socket of `owner`, who begins it with this version of the listener's
+/// options. ESRCH if the process is dead; then the connection waits on.
+///
+/// The slot is there, and locked, before the connection leaves the queue: who closes the queue and then walks the table misses none.
 pub fn take_arrival(
     env: Env,
     listener: &Arc<Listener>,
     queue: usize,
     owner: LocalPid,
-) -> Result<Option<Handle>, Errno> {
-    let Some(arrival) = listener.pop(env, queue) else {
-        return Ok(None);
-    };
-    chaos::between();
+    (version, taker): (u64, Taker),
+) -> Result<Result<Handle, Missed>, Errno> {
+    if listener.length(queue) == 0 {
+        return Ok(Err(Missed::Nothing));
+    }
     let (Some(template), Some(mut accepted)) = (listener.template(), table::allocate()) else {
-        listener.discard(env, arrival);
+        listener.discard_next(env, queue);
         return Err(Errno::MFILE);
     };
+    let arrival = match listener.pop(env, queue, version, taker) {
+        Ok(arrival) => arrival,
+        Err(missed) => return Ok(Err(missed)),
+    };
+    chaos::between();
     let (fd, permit) = arrival.into_parts(listener, owner);
     set_late_options(&fd, &template.late_options);
     let about = (template.module, listener.pollset(queue), template.options);
@@ -289,10 +297,10 @@ pub fn take_arrival(
             if accepted.is_active() {
                 accepted.enqueue(env);
             }
-            Ok(Some(handle))
+            Ok(Ok(handle))
         }
         Err(fd) => {
-            listener.put_back(queue, Arrival::from_parts(fd, permit));
+            listener.put_back(env, queue, Arrival::from_parts(fd, permit));
             Err(Errno::SRCH)
         }
     }

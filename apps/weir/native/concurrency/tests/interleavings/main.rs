@@ -3,6 +3,7 @@
 #![cfg(loom)]
 
 mod group;
+mod listener;
 mod poller;
 mod table;
 

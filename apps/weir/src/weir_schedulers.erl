@@ -1,0 +1,113 @@
+%% @private
+%% @doc Has all schedulers online while somebody waits for processes that are bound to one that may be offline.
+%%
+%% There may be several who wait at once, so one process of the VM counts them: it sets all schedulers online for the first, and
+%% sets the number that was before when the last has ended, by itself or killed. If somebody else sets another number meanwhile,
+%% that is the one to go back to. The process begins with the first wish and ends with the last. It is bound to no scheduler, and
+%% belongs to no application, because applications wait here while they are stopped.
+-module(weir_schedulers).
+-behaviour(gen_server).
+
+-export([with_all_online/1]).
+
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+
+%% How often it is looked whether somebody has set another number: those who wait would wait for as long.
+-define(LOOK_MS, 50).
+
+-record(state, {
+    %% How many are online when nobody waits.
+    online :: pos_integer(),
+    waiting = #{} :: #{reference() => []}
+}).
+
+%% @doc Calls a fun while all schedulers are online, and returns what it returns.
+-spec with_all_online(fun(() -> Result)) -> Result.
+with_all_online(Do) ->
+    {Keeper, Wish} = wish(),
+    try
+        Do()
+    after
+        take_back(Keeper, Wish)
+    end.
+
+wish() ->
+    Keeper =
+        case gen_server:start({local, ?MODULE}, ?MODULE, [], []) of
+            {ok, Started} -> Started;
+            {error, {already_started, Running}} -> Running
+        end,
+    try
+        {Keeper, gen_server:call(Keeper, wish, infinity)}
+    catch
+        %% It has just ended, with the last wish before.
+        exit:_ -> wish()
+    end.
+
+%% If the keeper was killed, nobody knows the number.
+take_back(Keeper, Wish) ->
+    try
+        gen_server:call(Keeper, {take_back, Wish}, infinity)
+    catch
+        exit:_ -> ok
+    end.
+
+-spec init([]) -> {ok, #state{}}.
+init([]) ->
+    %% The processes of an application's group are killed with it.
+    true = group_leader(whereis(init), self()),
+    look_later(),
+    {ok, #state{online = erlang:system_info(schedulers_online)}}.
+
+-spec handle_call(wish | {take_back, reference()} | term(), gen_server:from(), #state{}) ->
+    {reply, term(), #state{}} | {stop, normal, ok, #state{}}.
+handle_call(wish, {Pid, _}, State = #state{waiting = Waiting}) ->
+    Wish = monitor(process, Pid),
+    {reply, Wish, all_online(State#state{waiting = Waiting#{Wish => []}})};
+handle_call({take_back, Wish}, _From, State) ->
+    _ = demonitor(Wish, [flush]),
+    case without(Wish, State) of
+        {noreply, Others} -> {reply, ok, Others};
+        {stop, normal, None} -> {stop, normal, ok, None}
+    end;
+handle_call(_Request, _From, State) ->
+    {reply, {error, badarg}, State}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_Request, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, normal, #state{}}.
+handle_info({'DOWN', Wish, process, _, _}, State) ->
+    without(Wish, State);
+handle_info(look, State) ->
+    look_later(),
+    {noreply, all_online(State)};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+look_later() ->
+    _ = erlang:send_after(?LOOK_MS, self(), look),
+    ok.
+
+%% The flag is set and its old value read in one step.
+all_online(State) ->
+    All = erlang:system_info(schedulers),
+    case erlang:system_flag(schedulers_online, All) of
+        All -> State;
+        Online -> State#state{online = Online}
+    end.
+
+without(Wish, State = #state{online = Online, waiting = Waiting}) ->
+    case maps:remove(Wish, Waiting) of
+        None when map_size(None) =:= 0 ->
+            %% Unless somebody has set another number since the last look.
+            IsOurs = erlang:system_info(schedulers_online) =:= erlang:system_info(schedulers),
+            _ = IsOurs andalso erlang:system_flag(schedulers_online, Online),
+            {stop, normal, State#state{waiting = None}};
+        Others ->
+            {noreply, State#state{waiting = Others}}
+    end.
