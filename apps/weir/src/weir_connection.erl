@@ -3,6 +3,7 @@
 %% TLS is negotiated.
 -module(weir_connection).
 
+-include("../include/weir_step.hrl").
 -include("weir_socket.hrl").
 
 -export([terms/2]).
@@ -83,6 +84,7 @@ transport_with(_Tls) -> weir_transport_tls.
 %% acceptor was replaced. If the options have changed since this process was started, another one is.
 -spec serve(weir_nif:listener(), pos_integer(), terms(), fun((_, _) -> term()), Args :: term()) -> term().
 serve(Listener, Queue, Terms = #terms{version = Version}, Handler, Args) ->
+    ?STEP,
     case weir_nif:listener_accept(Listener, Queue, Version) of
         {ok, Handle} -> begin_with(?SOCKET(Handle), Terms, Handler, Args);
         empty -> ok;
@@ -92,6 +94,7 @@ serve(Listener, Queue, Terms = #terms{version = Version}, Handler, Args) ->
     end.
 
 begin_with(Socket, Terms = #terms{name = Name, timeout = Timeout}, Handler, Args) ->
+    ?STEP,
     case establish(Socket, [], Terms, Timeout) of
         {ok, Connection} ->
             case weir_event:is_attached(?STOPPED) orelse weir_event:is_attached(?STARTED) of

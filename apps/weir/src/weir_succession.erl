@@ -13,6 +13,8 @@
 -module(weir_succession).
 -behaviour(gen_server).
 
+-include("../include/weir_step.hrl").
+
 -export([start_link/0]).
 -export([finish/2]).
 -export([settle/1]).
@@ -33,6 +35,7 @@ start_link() ->
 finish(Handle, {settle, Told}) ->
     {message_queue_data, Kept} = process_info(self(), message_queue_data),
     _ = Kept =:= off_heap andalso take_in(),
+    ?STEP,
     weir_nif:tell(Handle, Told, Kept);
 finish(_Handle, Result) ->
     Result.
@@ -91,6 +94,7 @@ settle(Handle) ->
             %% The first question may be taken while the buffers are being emptied, and theirs already has been. When it is
             %% answered that is over, and the second one is behind all that were in any buffer.
             _ = process_info(Owner, message_queue_len),
+            ?STEP,
             case process_info(Owner, [message_queue_len, message_queue_data]) of
                 [_, {message_queue_data, Kept}] -> weir_nif:settled(Handle, Told, Kept);
                 undefined -> ok

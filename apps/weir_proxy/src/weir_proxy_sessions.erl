@@ -4,6 +4,7 @@
 -module(weir_proxy_sessions).
 -behaviour(gen_server).
 
+-include_lib("weir/include/weir_step.hrl").
 -include("weir_proxy_session.hrl").
 
 -export([init_table/0]).
@@ -83,8 +84,11 @@ nearest() -> name((erlang:system_info(scheduler_id) - 1) rem keepers() + 1).
 %% @doc A session has begun, and counts for what its connection did.
 -spec begun(#session{}) -> ok.
 begun(Session = #session{relay = Relay, keeper = Keeper, process = Process, due = Due}) ->
+    ?STEP,
     true = ets:insert(?TABLE, Session),
+    ?STEP,
     ok = weir_proxy_pending:relayed(Process),
+    ?STEP,
     %% A keeper that has died since it was chosen has a successor, which may have looked before this session was there.
     _ = is_process_alive(Keeper) orelse gen_server:cast(name(1), orphans),
     case is_over(Due) of

@@ -3,6 +3,7 @@
 %% the claim on it.
 -module(weir_pubsub_publication).
 
+-include_lib("weir/include/weir_step.hrl").
 -include("weir_pubsub.hrl").
 -include("weir_pubsub_shard.hrl").
 
@@ -56,9 +57,11 @@ give(#channel{epoch = Epoch, first = First, last = Last, due = Due} = Channel, P
     #channel{processes = Processes, sockets = Sockets} = Channel,
     {Crowds, Left} = weir_pubsub_crowd:take(Channel, Shard),
     Saved = weir_pubsub_registry:save(Left, Policy, Shard),
+    ?STEP,
     ok = Event(Policy, Saved),
     {#channel{audiences = Audiences} = Delivered, Lagging} =
         weir_pubsub_delivery:deliver(Saved, Policy, {Crowds, {message, {Epoch, Last}, Data, Meta}}, Shard),
+    ?STEP,
     %% Mostly nothing has changed by that.
     Delivered =:= Saved orelse weir_pubsub_registry:save(Delivered, Policy, Shard),
     News =
