@@ -139,7 +139,7 @@ streams(Config) ->
     Others = [
         messages_from_before_it_is_open_come_after, bytes_in_place_of_events, a_client_that_takes_nothing_is_closed,
         a_group_that_disconnects, a_slow_client_is_closed, a_handler_hears_when_all_is_written, events_for_a_slow_client_are_dropped,
-        what_exceeds_the_send_queue_closes_it
+        what_exceeds_the_send_queue_closes_it, nothing_is_written_while_something_waits
     ],
     run(weir_http_streams_SUITE, all_of(weir_http_streams_SUITE) -- Others, Config),
     Processes = [a_process_goes_on, a_process_goes_on_for_an_old_client, a_process_whose_client_is_gone, a_process_that_fails],
