@@ -27,9 +27,11 @@ rounds_until(Deadline, Seed) ->
     ct:log("seed ~b", [Seed]),
     ok = weir_scenario_streams:run(Seed, 3),
     ok = weir_scenario_groups:run(Seed, 3),
+    ok = weir_scenario_listeners:run(Seed, 2),
     ok = weir_scenario:disturbed(Seed, fun() ->
         weir_scenario_streams:run(Seed + 1, 3),
-        weir_scenario_groups:run(Seed + 1, 3)
+        weir_scenario_groups:run(Seed + 1, 3),
+        weir_scenario_listeners:run(Seed + 1, 2)
     end),
     case erlang:monotonic_time(second) < Deadline of
         true -> rounds_until(Deadline, Seed + 2);

@@ -15,7 +15,7 @@ all() -> [{group, alone}, {group, disturbed}].
 
 %% Those of the second group have pollers killed and schedulers taken offline beside them.
 groups() ->
-    Cases = [streams, groups],
+    Cases = [streams, groups, listeners],
     [{alone, [], Cases}, {disturbed, [], Cases}].
 
 init_per_suite(Config) ->
@@ -32,6 +32,8 @@ without_pollers(_Event, _) -> ignore.
 streams(Config) -> scenario(Config, fun(Seed) -> weir_scenario_streams:run(Seed, 5) end).
 
 groups(Config) -> scenario(Config, fun(Seed) -> weir_scenario_groups:run(Seed, 5) end).
+
+listeners(Config) -> scenario(Config, fun(Seed) -> weir_scenario_listeners:run(Seed, 2) end).
 
 scenario(Config, Run) ->
     Seed = rand:uniform(1 bsl 30),
