@@ -6,7 +6,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_test, [publish/2, publish_numbered/2, subscribe/1, subscribe/2, kept/1, used/2, shard_of/1, suspend/1]).
+-import(weir_pubsub_test, [publish_numbered/2, subscribe/1, subscribe/2, used/2, shard_of/1, suspend/1]).
 
 -include("pubsub_suite.hrl").
 
