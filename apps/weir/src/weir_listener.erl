@@ -230,10 +230,16 @@ drain(Name, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 
     _ = weir_listener_names:call(Name, close_backlog),
     ok = timer:sleep(min(?HANDSHAKE_MS, Timeout)),
     ok = accept_backlog(Name, min(?BACKLOG_MS, Timeout) div ?DRAIN_MS),
-    case {weir_listener_names:call(Name, listener), suspend(Name)} of
-        {{ok, Listener}, ok} -> drain_until(Listener, Deadline);
-        {_, {error, _} = Error} -> Error
-    end.
+    %% It may be stopped at any time.
+    suspend_and_drain(weir_listener_names:call(Name, listener), Name, Deadline).
+
+suspend_and_drain({ok, Listener}, Name, Deadline) ->
+    case suspend(Name) of
+        ok -> drain_until(Listener, Deadline);
+        {error, _} = Error -> Error
+    end;
+suspend_and_drain({error, _} = Error, _Name, _Deadline) ->
+    Error.
 
 accept_backlog(_Name, 0) ->
     ok;

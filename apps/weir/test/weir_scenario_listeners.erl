@@ -40,9 +40,9 @@ play(Seed) ->
     after
         lists:foreach(fun weir_scenario:stop_disturber/1, Clients),
         _ = [weir:stop_listener(Name) || Name <- Names],
-        ok = gen_tcp:close(Echo),
         unlink(Server),
         exit(Server, kill),
+        ok = gen_tcp:close(Echo),
         ets:delete(Served)
     end,
     ?assertEqual({Seed, []}, {Seed, [Name || Name <- weir:listeners(), lists:member(Name, Names)]}).
