@@ -121,7 +121,7 @@ hold(Socket, Groups, Sequences, Reactor) ->
         2 -> inet:setopts(Socket, [{active, one_of([true, false, once])}]);
         N when N < 6 -> weir_group:leave(Group, Socket);
         N when N < 12 -> weir_group:join(Group, Socket);
-        N when N < 18 -> weir_group:join(Group, Socket, #{first => message(Number, counters:get(Sequences, Number))});
+        N when N < 18 -> join_anew(Number, Group, Socket, Sequences);
         _ -> weir_group:join(Group, Socket, #{once => true})
     end,
     receive
@@ -129,6 +129,11 @@ hold(Socket, Groups, Sequences, Reactor) ->
         stop -> gen_tcp:close(Socket)
     after rand:uniform(4) - 1 -> hold(Socket, Groups, Sequences, Reactor)
     end.
+
+%% A member may get a later message than its first one is before it is none any more.
+join_anew(Number, Group, Socket, Sequences) ->
+    _ = weir_group:leave(Group, Socket),
+    weir_group:join(Group, Socket, #{first => message(Number, counters:get(Sequences, Number))}).
 
 read(Socket, _Last, _Pace, 0) ->
     ok = inet:setopts(Socket, [{linger, {true, 0}}]),
