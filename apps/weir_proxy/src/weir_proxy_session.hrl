@@ -1,6 +1,6 @@
 %% A session, as it is in the table of weir_proxy_sessions.
 -record(session, {
-    relay :: weir_relay:relay() | undefined | '_',
+    relay :: weir_relay:relay() | undefined | '_' | '$2' | '$3',
     proxy :: term(),
     frontend :: binary() | '_',
     backend :: binary() | '_',

@@ -47,7 +47,7 @@
 
 %% What holds, in one term. Rules have the numbers of policies; that of the first is 1: the defaults.
 -record(configuration, {
-    version :: pos_integer(),
+    version :: non_neg_integer(),
     rules :: [{weir_pubsub_pattern:pattern(), pos_integer()}],
     policies :: tuple(),
     groups :: weir_pubsub_limits:groups()
