@@ -253,8 +253,7 @@ pollsets_of_weir(Config) ->
     ok = weir_scope:close(View).
 
 %% By strace(1), on the same seconds: the VM's own poll sets are asked by epoll_wait, Weir's by epoll_pwait, once for each poll and once
-%% before each sleep. The counters are read around strace and within: it has seen about as many as the former
-%% at most, and as many as the latter at least.
+%% before each sleep. The counters are read around strace and within: it has seen as many as the latter at least.
 polls_by_strace(Config) ->
     case os:find_executable("strace") of
         false -> {skip, "no strace"};
@@ -288,8 +287,9 @@ polls_by(Strace, Config) ->
             ct:log("~p polls and sleeps, ~p calls, ~p with those before and after", [After - Before, Calls, All]),
             ?assert(After - Before > 500),
             ?assert(Calls >= After - Before),
-            %% A thread that sleeps asks once more when strace comes.
-            ?assert(Calls =< 1.05 * All + 20);
+            %% A thread that sleeps asks once more when strace comes, and one that serves in the place of a poller that gets no processor
+            %% asks without being counted: this bound only tells a counter that has missed every second poll.
+            ?assert(Calls =< 2 * All + 100);
         {Tracer, {exit_status, _}} ->
             {skip, "strace may not look at processes here"}
     end.
