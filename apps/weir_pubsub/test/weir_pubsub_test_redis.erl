@@ -43,10 +43,17 @@ answers(Port) ->
         error:Reason -> Reason
     end.
 
-%% Without a word to anybody.
-kill({Run, _Pid}) ->
+%% Without a word to anybody. It is dead when this returns: until then it would answer for the next one on its port.
+kill({Run, Pid}) ->
     true = port_close(Run),
-    ok.
+    weir_test_wait:wait_until(fun() -> is_dead(Pid) end).
+
+%% Nobody may have asked yet how it ended.
+is_dead(Pid) ->
+    case file:read_file("/proc/" ++ Pid ++ "/stat") of
+        {ok, Stat} -> hd(string:lexemes(lists:last(string:split(Stat, ")", all)), " ")) =:= <<"Z">>;
+        {error, _} -> true
+    end.
 
 %% A command over a connection of its own.
 ask(Port, Words) ->
