@@ -114,7 +114,7 @@ allowed(max_bytes, Bytes) -> weir_checked_options:number("bytes", 0, Bytes);
 allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog -> weir_checked_options:number("messages", 1, Messages).
 
 %% @doc Deletes a group, from any process; nothing happens if it is gone. Its members stay open. Messages that wait for them
-%% still go out; broadcasts that have not reached them do not.
+%% still go out; broadcasts that have not reached them do not, but for those that a pollset is just writing: to 32 members at most.
 -spec delete(group()) -> ok.
 delete({weir_group, Group}) ->
     weir_nif:group_delete(Group).
