@@ -3,7 +3,7 @@
 -behaviour(weir_http_process).
 
 -export([start/4]).
--export([told/0, told/1, watch/1, watched/0, told_down/1, in_time/1]).
+-export([told/0, told/1, watch/1, watched/0, told_down/1, in_time/1, in_time/2]).
 
 -export([serve/2]).
 

@@ -26,6 +26,7 @@ all() ->
         sizes,
         times,
         readers,
+        a_client_that_takes_little_is_not_closed,
         streams,
         held,
         curl_is_served,
@@ -132,7 +133,16 @@ times(Config) ->
     %% So many handshakes may take longer than its timeouts.
     run_parallel(weir_http_limits_SUITE, group_of_limits(times) -- [honest_clients_are_served_beside], Config).
 
-readers(Config) -> run_parallel(weir_http_limits_SUITE, group_of_limits(readers), Config).
+readers(Config) -> run_parallel(weir_http_limits_SUITE, group_of_limits(readers) -- [a_client_that_takes_little_is_not], Config).
+
+%% ssl takes a hundred buffers at once, and then nothing until its user has read them: 25 records, which this user takes one after the
+%% other. So long the server sees it take nothing.
+a_client_that_takes_little_is_not_closed(_Config) ->
+    ok = weir_http_client:with_tls(),
+    Outcome = weir_http_serving:in_time(1000, fun(Limit) ->
+        weir_http_limits_SUITE:take_little("/larger", 32 * 16384, Limit div 100, Limit)
+    end),
+    ?assert(Outcome > 4_000_000).
 
 %% A connection of TLS is no member of a group, and what waits for its client is not the engine's.
 streams(Config) ->
