@@ -22,7 +22,7 @@
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc The configuration of now. Whoever needs more than one thing of it gets it once.
+%% @doc The configuration of now. A caller that needs more than one thing of it gets it once.
 -spec current() -> configuration().
 current() -> persistent_term:get(?MODULE).
 

@@ -42,7 +42,7 @@ pub enum Missed {
 /// For whom a connection is taken.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Taker {
-    /// The calling process, whoever has started it.
+    /// The calling process: it does not matter which process has started it.
     Caller,
     /// A process that the acceptor of the queue has started. A predecessor of the acceptor takes none, so the one that the acceptor
     /// has seen waiting is there until it comes for it.

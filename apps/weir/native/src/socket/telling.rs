@@ -15,11 +15,11 @@ use crate::term::sender;
 /// The sender of the last message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Teller {
-    /// There was no message to this owner, or all are in its queue: whoever sends is the next one.
+    /// There was no message to this owner, or all are in its queue: any process may send the next one.
     Nobody,
     /// A message of another process could come before the last one.
     Process(LocalPid),
-    /// Messages have no sender, and are in order whoever sends them.
+    /// Messages have no sender, and are in order whichever process sends them.
     Anybody,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A thread is held up before each lock and after each unlock ([`sync`](super::sync)), and between the named steps of a life,
 //! where another thread may see what is half done. The numbers are those of the seed in the environment variable `WEIR_CHAOS`,
-//! which `scripts/test` prints; which thread draws which number is up to the kernel, so a seed narrows a search and no more.
+//! which `scripts/test` has checked; which thread draws which number is up to the kernel, so a seed narrows a search and no more.
 
 /// Between two steps of something's life, each whole by itself. Here is where others come between.
 #[inline(always)]

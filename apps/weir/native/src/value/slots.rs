@@ -72,7 +72,7 @@ pub enum Lookup<'a, T: Occupant> {
 
 /// A slot, locked. Where the lock is let go of, a slot whose occupant is not open is emptied and given back.
 ///
-/// So whoever ends an occupant only has it say that it is not open any more. Those who have called him still have the
+/// So a function that ends an occupant only has it say that it is not open any more. Its callers still have the
 /// occupant, with its handle, and not the slot of another: what they do to it has no effect, and goes with it.
 pub struct Locked<'a, T: Occupant> {
     occupant: MutexGuard<'a, T>,
