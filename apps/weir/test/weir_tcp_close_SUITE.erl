@@ -7,10 +7,10 @@
 
 -import(weir_test_peer, [socket_pair/2, socket_pair/3, listen/2, async/1, await/1, assert_waits/1]).
 -import(weir_test_wait, [
-    patience/0, wait_until/1, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0, recv_all/1,
+    patience/0, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0, recv_all/1,
     recv_exactly/2
 ]).
--import(weir_tcp_test, [pending/2, assert_closed/1]).
+-import(weir_tcp_test, [pending/2, assert_closed/1, assert_told_closed/1]).
 
 -include("drop_in_suite.hrl").
 
@@ -102,8 +102,7 @@ calls_on_a_closed_listener(Config) ->
 calls_after_the_peer_closed_active(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
     ok = gen_tcp:close(Peer),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
-    wait_until(fun() -> gen_tcp:send(Socket, <<"x">>) =:= {error, closed} end),
+    assert_told_closed(Socket),
     assert_closed(Socket).
 
 %% `closed' is said once by each direction; then the socket is one that is not

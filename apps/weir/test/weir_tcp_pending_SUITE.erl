@@ -8,7 +8,7 @@
 
 -import(weir_test_peer, [socket_pair/2, listen/2, async/1, await/1, assert_waits/1, reset/1]).
 -import(weir_test_wait, [patience/0, wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
--import(weir_tcp_test, [pending/2, assert_whole/2, assert_cut/2]).
+-import(weir_tcp_test, [pending/2, assert_whole/2, assert_cut/2, assert_told_closed/1]).
 
 -include("drop_in_suite.hrl").
 
@@ -77,7 +77,7 @@ shutdown_write_while_active(Config) ->
     ok = gen_tcp:send(Peer, <<"meanwhile">>),
     ?assertEqual({tcp, Socket, <<"meanwhile">>}, next_message()),
     assert_whole(Peer, Data),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
+    assert_told_closed(Socket),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
     assert_no_message().
 
@@ -118,7 +118,7 @@ shutdown_write_then_reset_active(Config) ->
     ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
     ok = reset(Peer),
     ?assertEqual({tcp_error, Socket, econnreset}, next_message()),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
+    assert_told_closed(Socket),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
 
 %% It is an error of the connection, and the end of what was queued.
@@ -150,7 +150,7 @@ send_after_shutdown_write_with_nothing_pending_shown(Config) ->
     ?assertEqual(ok, gen_tcp:shutdown(Active, write)),
     ?assertEqual({error, econnreset}, gen_tcp:send(Active, <<"x">>)),
     ?assertEqual({tcp_error, Active, econnreset}, next_message()),
-    ?assertEqual({tcp_closed, Active}, next_message()),
+    assert_told_closed(Active),
     ?assertEqual({error, closed}, gen_tcp:send(Active, <<"x">>)).
 
 %% The end of input is the end of the socket, unless `exit_on_close' says no.
@@ -239,7 +239,7 @@ half_close_drops_it(Config) ->
 half_close_drops_it_active(Config) ->
     {Socket, Peer, Data} = pending(Config, [{active, true}]),
     ok = gen_tcp:shutdown(Peer, write),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
+    assert_told_closed(Socket),
     assert_cut(Peer, Data),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
 

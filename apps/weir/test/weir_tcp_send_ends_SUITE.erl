@@ -10,6 +10,7 @@
     patience/0, wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1
 ]).
 -import(weir_tcp_send_test, [narrow_pair/2, pending/1, send_until_error/3]).
+-import(weir_tcp_test, [assert_told_closed/1]).
 
 -include("drop_in_suite.hrl").
 
@@ -127,7 +128,7 @@ send_timeout_closes_silently(Config) ->
     %% Nobody is told until a mode is set.
     assert_no_message(),
     ?assertEqual(ok, inet:setopts(Socket, [{active, true}])),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
+    assert_told_closed(Socket),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
     {_, closed} = recv_all(Peer).
 
@@ -273,7 +274,7 @@ delayed_send_after_a_reset_active(Config) ->
     ok = reset(Peer),
     %% Whatever it says: the reset may have come first.
     _ = gen_tcp:send(Socket, <<"x">>),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
+    assert_told_closed(Socket),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
     assert_no_message().
 

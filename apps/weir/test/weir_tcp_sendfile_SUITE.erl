@@ -12,6 +12,7 @@
 -import(weir_tcp_sendfile_test, [
     assert_refused/2, contents/1, file/2, is_weir/1, open/2, open_with/2, pair/1, send_whole/2, stuck/2
 ]).
+-import(weir_tcp_test, [assert_told_closed/1]).
 
 -include("drop_in_suite.hrl").
 
@@ -246,7 +247,7 @@ directory(Config) ->
     File = open_with(proplists:get_value(priv_dir, Config), [read, raw, directory]),
     ?assertEqual({error, einval}, send_whole(File, Socket)),
     ok = file:close(File),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
+    assert_told_closed(Socket),
     assert_no_message(),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
 

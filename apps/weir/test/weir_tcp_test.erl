@@ -5,6 +5,7 @@
 -export([assert_whole/2]).
 -export([assert_cut/2]).
 -export([assert_cut/3]).
+-export([assert_told_closed/1]).
 -export([assert_closed/1]).
 -export([take/1]).
 -export([received/1]).
@@ -15,7 +16,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -import(weir_test_peer, [socket_pair/3]).
--import(weir_test_wait, [next_message/0, assert_no_message/0, recv_all/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1]).
 
 %% Ends -------------------------------------------------------------------------
 
@@ -42,6 +43,11 @@ assert_cut(Peer, Data, Expected) ->
     ?assertEqual(Expected, Reason),
     ?assert(byte_size(Received) < byte_size(Data)),
     ?assert(Received =:= binary:part(Data, 0, byte_size(Received))).
+
+%% The port of a stock socket ends a moment after it has told so. A call in that moment says `einval'.
+assert_told_closed(Socket) ->
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    wait_until(fun() -> not is_port(Socket) orelse erlang:port_info(Socket) =:= undefined end).
 
 %% The calls of gen_tcp say `closed', those of inet say `einval', whatever
 %% their other arguments.

@@ -4,6 +4,8 @@
 
 -export([start/1, start/2, stop/1, port/1, address/1, connections/1]).
 
+-import(weir_test_wait, [wait_until/1]).
+
 %% Options: {port, P}, silent (no name), {path, Path} (a unix socket), of_suite (ends only by stop/1). The port stays the
 %% caller's when the server has ended: it refuses then, and another server may be started there.
 start(Name) -> start(Name, []).
@@ -54,11 +56,18 @@ echo(Socket) ->
         {error, _} -> gen_tcp:close(Socket)
     end.
 
-%% Its connections and its listening socket end with it.
-stop({Pid, _, _}) ->
+%% Its connections and its listening socket end with it, the socket a moment later.
+stop({Pid, Port, _}) ->
     Monitor = monitor(process, Pid),
     exit(Pid, kill),
-    receive {'DOWN', Monitor, _, _, _} -> ok end.
+    receive {'DOWN', Monitor, _, _, _} -> ok end,
+    wait_until(fun() -> Port =:= 0 orelse refuses(Port) end).
+
+refuses(Port) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Port, [{tcp_module, inet_tcp}]) of
+        {ok, Socket} -> gen_tcp:close(Socket), false;
+        {error, _} -> true
+    end.
 
 port({_, Port, _}) -> Port.
 
