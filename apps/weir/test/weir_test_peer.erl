@@ -99,7 +99,7 @@ acquire_pollsets() ->
         receive stop -> ok end
     end,
     %% A listener has a reactor for each scheduler, and those that die have successors before their pollsets are free.
-    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, max(16, 4 * erlang:system_info(schedulers)))],
+    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, max(16, 8 * erlang:system_info(schedulers)))],
     [receive {acquired, Pid} -> ok end || {Pid, _} <- Holders],
     [Pid ! stop || {Pid, _} <- Holders],
     [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Holders],

@@ -346,9 +346,9 @@ read(Socket, false) ->
     weir_http_socket:active(Socket, true).
 
 %% The process was killed, or has failed when the response had begun: the client sees by the end of the connection that it
-%% is not whole. One that has failed has reported that, and ended by itself: before it was watched, if it was quick (`noproc').
+%% is not whole. One that has failed has reported that, and ended by itself.
 ended(_Socket, Reason, Busy = #busy{has_begun = true, idle = Idle, seen = Seen}, Http) ->
-    _ = lists:member(Reason, [normal, noproc]) orelse weir_http_busy:killed(Reason, Busy, Http),
+    _ = Reason =:= normal orelse weir_http_busy:killed(Reason, Busy, Http),
     ok = weir_http_observation:stop(Seen, process_ended, Idle#idle.key),
     {close, Idle};
 ended(Socket, Reason, Busy = #busy{is_read = IsRead, idle = Idle, seen = Seen}, Http) ->

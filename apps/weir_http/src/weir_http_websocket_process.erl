@@ -29,8 +29,7 @@
 -spec start(fun((weir_http_socket:socket()) -> term()), weir_http_socket:socket()) -> #process{}.
 start(Fun, Socket) ->
     ok = weir_http_orphans:watch(),
-    Pid = proc_lib:spawn(?MODULE, run, [Fun, Socket]),
-    Monitor = erlang:monitor(process, Pid, [{tag, {weir_reactor, Socket}}]),
+    {Pid, Monitor} = proc_lib:spawn_opt(?MODULE, run, [Fun, Socket], [{monitor, [{tag, {weir_reactor, Socket}}]}]),
     #process{socket = Socket, pid = Pid, monitor = Monitor}.
 
 %% @doc By what such a process is known, see `proc_lib:translate_initial_call/1'.

@@ -6,7 +6,6 @@
 -export([initial_call/0]).
 -export([run/6]).
 
--include_lib("weir/include/weir_step.hrl").
 -include("weir_http.hrl").
 
 %% @doc Starts it from the reactor, which is told of its end as of anything about the connection.
@@ -14,9 +13,11 @@
     {pid(), reference()}.
 start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name = Name, counters = Counters, reports = Reports}) ->
     ok = weir_http_orphans:watch(),
-    Pid = proc_lib:spawn(?MODULE, run, [Handler, State, Request, Wanted, Body, {Name, Counters, Reports}]),
-    ?STEP,
-    {Pid, erlang:monitor(process, Pid, [{tag, {weir_reactor, weir_http_request:connection(Request)}}])}.
+    %% In one call: of a process that dies before somebody watches it nobody hears why.
+    {_Pid, _Monitor} = proc_lib:spawn_opt(
+        ?MODULE, run, [Handler, State, Request, Wanted, Body, {Name, Counters, Reports}],
+        [{monitor, [{tag, {weir_reactor, weir_http_request:connection(Request)}}]}]
+    ).
 
 %% @doc By what such a process is known, see `proc_lib:translate_initial_call/1'.
 -spec initial_call() -> mfa().
