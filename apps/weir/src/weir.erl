@@ -194,7 +194,7 @@ line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width), $\s | line(C
 -spec migrate(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | reactor | inet:posix()}.
 migrate(?SOCKET(Handle), Scheduler) ->
     Self = self(),
-    case weir_nif:move(Handle, Scheduler) of
+    case weir_nif:place(Handle, Scheduler) of
         ok ->
             case weir_nif:owner(Handle) of
                 {ok, Self} -> weir_affinity:move_to(Scheduler);

@@ -81,7 +81,8 @@ spawn_reactor(Options = #{scheduler := Chosen}, Handshakes) ->
     Scheduler =
         case Chosen of
             undefined -> weir_pollsets:here();
-            _ -> Chosen
+            %% On one that is offline it would not even begin.
+            _ -> weir_pollsets:substitute(Chosen)
         end,
     Memory = [{min_heap_size, ?HEAP_WORDS}, {min_bin_vheap_size, ?BINARY_WORDS}],
     Arguments = [self(), Scheduler, Options, Handshakes],
