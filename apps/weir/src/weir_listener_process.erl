@@ -11,7 +11,6 @@
 -behaviour(gen_server).
 
 -export([start_link/2]).
--export([connections/1]).
 
 -export([init/1]).
 -export([handle_call/3]).
@@ -55,18 +54,6 @@ start_link(Name, Options) ->
         Result -> Result
     catch
         exit:{noproc, _} -> {error, {not_started, weir}}
-    end.
-
-%% @doc The connections of a listener: each socket with the process that it was accepted for, and its pollset.
--spec connections(weir_nif:listener()) -> [{weir_nif:handle(), pid(), weir_nif:pollset()}].
-connections(Listener) -> pieces(fun(Piece) -> weir_nif:listener_connections(Listener, Piece) end, 0).
-
-relays(Listener) -> pieces(fun(Piece) -> weir_nif:listener_relays(Listener, Piece) end, 0).
-
-pieces(Take, Piece) ->
-    case Take(Piece) of
-        {ok, Some} -> Some ++ pieces(Take, Piece + 1);
-        done -> []
     end.
 
 -spec init({weir_listener:name(), weir_listener_options:normal()}) -> {ok, #state{}} | {stop, term()}.
@@ -301,25 +288,19 @@ follow(State = #state{sockets = []}) ->
     start_workers(State#state{online = length(weir_pollsets:online())});
 follow(State = #state{options = Options, sockets = Before, listener = Listener}) ->
     Online = length(weir_pollsets:online()),
-    Sockets =
-        case weir_listener_sockets:add(Options, Before, Online) of
-            {ok, All} -> All;
-            {error, Reason} -> follow_later(Reason, Before, State)
-        end,
-    case weir_listener_sockets:attach(Sockets, Listener, Options, Online) of
-        ok -> ok;
-        {error, Refused} -> follow_later(Refused, ok, State)
-    end,
-    Following = start_workers(State#state{sockets = Sockets, online = Online}),
-    ok = weir_listener_workers:listen(Online, Sockets, Following#state.workers),
+    {Result, Sockets} = weir_listener_sockets:follow(Before, Listener, Options, Online),
+    ok = follow_again(Result, State),
+    Following = #state{workers = Workers} = start_workers(State#state{sockets = Sockets, online = Online}),
+    ok = weir_listener_workers:listen(Online, Sockets, Workers),
     Following.
 
-follow_later(Reason, Result, #state{name = Name}) ->
-    ok = weir_reports:log(warning, #{
-        what => "a listener cannot use all schedulers that are online, trying again", listener => Name, reason => Reason
-    }),
+follow_again(ok, _State) ->
+    ok;
+follow_again({error, Reason}, #state{name = Name}) ->
     _ = erlang:send_after(?FOLLOW_AGAIN_MS, self(), pollers_moved),
-    Result.
+    weir_reports:log(warning, #{
+        what => "a listener cannot use all schedulers that are online, trying again", listener => Name, reason => Reason
+    }).
 
 exhausted(_Reason, State = #state{exhausted = true}) ->
     State;
@@ -370,11 +351,7 @@ terminate(_Reason, State = #state{name = Name, options = Options, listener = Lis
     ok = weir_ranch:leave(Name, Bridge),
     ok = weir_shutdown:processes(weir_listener_workers:acceptors(Workers), worker_shutdown(Options)),
     ok = weir_nif:listener_clear(Listener),
-    Processes = [Pid || {_, Pid, _} <- connections(Listener)] ++ [Pid || {_, Pid} <- relays(Listener)],
-    ok = weir_shutdown:processes(Processes, maps:get(shutdown, Options)),
-    %% What is left was given to processes that are none of ours, or is nobody's.
-    lists:foreach(fun({Handle, _, _}) -> weir_nif:close(Handle, now) end, connections(Listener)),
-    lists:foreach(fun({Relay, _}) -> weir_nif:relay_stop(Relay) end, relays(Listener)),
+    ok = weir_listener_connections:stop(Listener, maps:get(shutdown, Options)),
     ok = weir_listener_names:forget(Name),
     event(stop, Closed).
 
@@ -408,7 +385,7 @@ balance(State = #state{options = #{balance := off}}) ->
     State;
 balance(State = #state{options = #{balance := #{threshold := Threshold}}, listener = Listener, online = Online, loads = Before}) ->
     Now = maps:from_list([{Pollset, maps:get(events, weir_nif:counters(Pollset))} || Pollset <- lists:seq(1, Online)]),
-    Connections = [{Pollset, Handle} || {Handle, _, Pollset} <- connections(Listener)],
+    Connections = [{Pollset, Handle} || {Handle, _, Pollset} <- weir_listener_connections:all(Listener)],
     Moves = weir_balancer:moves(weir_balancer:since(Before, Now), Threshold, Connections),
     lists:foreach(fun({Handle, To}) -> weir_nif:move(Handle, To) end, Moves),
     State#state{loads = Now}.

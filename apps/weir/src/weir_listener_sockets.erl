@@ -12,7 +12,7 @@
 -include("weir_socket.hrl").
 
 -export([open/3]).
--export([add/3]).
+-export([follow/4]).
 -export([share/2]).
 -export([attach/4]).
 -export([change/3]).
@@ -151,20 +151,23 @@ others(First, Open, Pollset, Count) ->
             Error
     end.
 
-%% @doc Opens more sockets beside those that are there, as far as there are fewer than so many. After an error there are those that
-%% were there.
--spec add(weir_listener_options:normal(), [socket(), ...], pos_integer()) -> {ok, [socket()]} | {error, term()}.
-add(Options = #{fd := Fd, ip := IP}, Sockets = [First | _], Count) ->
-    Open =
-        case {Fd, IP} of
-            {undefined, {local, _}} -> fun duplicate/2;
-            {undefined, _} -> fun(Socket, Pollset) -> join_group(Socket, group(Options), Pollset) end;
-            _ -> fun duplicate/2
-        end,
-    case others(First, Open, length(Sockets) + 1, Count) of
-        {ok, More} -> {ok, Sockets ++ More};
-        Error -> Error
+%% @doc Has a listener use so many pollsets, the first ones: opens the sockets that are missing, and deals out all. Returns them; after
+%% an error there are those that were there.
+-spec follow([socket(), ...], weir_nif:listener(), weir_listener_options:normal(), pos_integer()) -> {ok | {error, term()}, [socket()]}.
+follow(Before, Listener, Options, Count) ->
+    case others(hd(Before), opener(Options), length(Before) + 1, Count) of
+        {ok, More} ->
+            Sockets = Before ++ More,
+            {attach(Sockets, Listener, Options, Count), Sockets};
+        {error, _} = Error ->
+            _ = attach(Before, Listener, Options, Count),
+            {Error, Before}
     end.
+
+%% As the first ones were opened.
+opener(#{fd := Fd}) when Fd =/= undefined -> fun duplicate/2;
+opener(#{ip := {local, _}}) -> fun duplicate/2;
+opener(Options) -> fun(Socket, Pollset) -> join_group(Socket, group(Options), Pollset) end.
 
 %% @doc Deals sockets out to so many pollsets, the first ones.
 -spec share([socket()], pos_integer()) -> [{socket(), weir_nif:pollset()}].

@@ -111,7 +111,7 @@ start_link(Pollset, Home, Sockets, Workers = #workers{options = #{handler := {re
         end,
     Given = maps:merge(maps:get(reactor, Options), maps:with([proxy_protocol, handshake_timeout, measure], Options)),
     Reactor = Given#{module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)},
-    weir_reactor_process:start_link(Reactor, weir_connection:handshakes(Terms));
+    weir_reactor_start:start_link(Reactor, weir_connection:handshakes(Terms));
 start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, ranch = Ranch, listener = Listener}) ->
     {ok, weir_acceptor:start_link(Terms, Options, Ranch, Listener, Pollset, Home)}.
 

@@ -9,6 +9,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_listener_test, [ask/2, connect/1, handler/1, is_served/1]).
+-import(weir_online_test, [change_under/1, listening/0, online/1, used/0, workers/1]).
 -import(weir_test_machine, [on_machine/3]).
 -import(weir_test_peer, [async/1, await/1, keep/1, pid/1, socket_pair/2]).
 -import(weir_test_streams, [assert_streams_go_on/1, start_streams/2, stop_streams/1]).
@@ -26,50 +27,26 @@ all() ->
         acceptors_of_a_shared_listener_follow,
         acceptors_of_a_unix_socket_follow,
         connections_go_to_the_least_loaded_that_is_online,
-        reactors_follow,
         bound_connections_wait_and_go_on,
-        connections_of_bound_reactors_wait_and_new_ones_do_not,
         no_connection_is_lost_while_schedulers_come_and_go,
-        no_connection_of_reactors_is_lost_while_schedulers_come_and_go,
-        a_reactor_that_is_killed_has_a_successor_with_all_its_sockets,
         a_suspended_listener_follows,
         a_listener_without_descriptors_follows_later,
         sockets_leave_schedulers_that_go_offline,
         sockets_are_opened_where_schedulers_are_online,
-        a_reactor_begins_where_a_scheduler_is_online,
-        a_connection_leaves_a_reactor_for_a_scheduler_that_is_online,
         schedulers_that_come_for_a_moment_are_not_used
     ].
 
 init_per_suite(Config) ->
-    [{machine, weir_test_machine:start("", ["+S", "8:2"])} | Config].
+    [{machine, weir_online_test:start_machine()} | Config].
 
 end_per_suite(Config) ->
     weir_test_machine:stop(proplists:get_value(machine, Config)).
 
-%% What a case before has left when it failed.
 init_per_testcase(_Case, Config) ->
-    ok = on_machine(?MODULE, two_online, Config),
+    ok = on_machine(weir_online_test, two_online, Config),
     Config.
 
 end_per_testcase(_Case, _Config) -> ok.
-
-two_online(_Config) ->
-    _ = [weir:stop_listener(Name) || Name <- weir:listeners()],
-    online(2).
-
-%% Returns when the pollsets know it, and the sockets that may go have gone.
-online(Count) ->
-    _ = erlang:system_flag(schedulers_online, Count),
-    ?waitEqual(lists:seq(1, Count), weir_pollsets:online()),
-    ok.
-
-%% The pollsets of schedulers that have sockets.
-used() -> [Number || #{pollset := Number, sockets := Count} <- weir:pollsets(), Count > 0].
-
-listening() -> [Socket || Socket = ?SOCKET(Handle) <- weir:sockets(), {ok, #{state := listening}} <- [weir_nif:info(Handle)]].
-
-workers() -> length(weir_listener_names:call(?MODULE, which_children)).
 
 start(Kind, Options) ->
     {ok, _} = weir:start_listener(?MODULE, maps:merge(#{ip => ?LOOPBACK}, Options), handler(Kind), args),
@@ -91,11 +68,11 @@ follow_shared(_Config) -> follow(start(function, #{shared => true, port => weir_
 
 %% Sockets are dealt out to the pollsets of schedulers that are online, and connections are where these are.
 follow(Port) ->
-    ?assertEqual({2, 2}, {length(listening()), workers()}),
+    ?assertEqual({2, 2}, {length(listening()), workers(?MODULE)}),
     ?assertEqual([1, 2], used()),
     Streams = streams_on([1, 2], Port, start_streams(Port, 8)),
     ok = online(4),
-    ?waitEqual({4, 4}, {length(listening()), workers()}),
+    ?waitEqual({4, 4}, {length(listening()), workers(?MODULE)}),
     More = streams_on([1, 2, 3, 4], Port, Streams),
     ok = online(1),
     ?waitEqual([1], used()),
@@ -152,118 +129,13 @@ choose_least_loaded(_Config) ->
     [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
     ?assertEqual([1, 2], used()),
     ok = online(4),
-    ?waitEqual({4, 4}, {length(listening()), workers()}),
+    ?waitEqual({4, 4}, {length(listening()), workers(?MODULE)}),
     [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
     ?assertMatch([_, _, _, _], [Many || #{sockets := Many} <- weir:pollsets(), Many > 5]),
     ok = online(1),
     ?waitEqual([1], used()),
     [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
     ?assertEqual([1], used()),
-    ok = weir:stop_listener(?MODULE).
-
-%%% Reactors.
-
-reactors_follow(Config) -> on_machine(?MODULE, follow_with_reactors, Config).
-
-follow_with_reactors(_Config) ->
-    Port = start(reactor, #{}),
-    ?assertEqual({2, [1, 2]}, {length(listening()), schedulers_of_reactors()}),
-    Streams = streams_in(2, Port, start_streams(Port, 8)),
-    ok = online(4),
-    ?waitEqual({4, [1, 2, 3, 4]}, {length(listening()), schedulers_of_reactors()}),
-    More = streams_in(4, Port, Streams),
-    ok = online(1),
-    %% The others have their connections, and get no more of them.
-    Had = wait_until_one_listens(),
-    Most = start_streams(Port, 20) ++ More,
-    assert_streams_go_on(Most),
-    ?waitEqual(tl(Had), tl(connections_of_reactors())),
-    ?assertEqual(hd(Had) + 20, hd(connections_of_reactors())),
-    ok = online(4),
-    ?waitEqual(4, length(lists:usort(pollsets_of(listening())))),
-    ?assertEqual([1, 2, 3, 4], schedulers_of_reactors()),
-    stop_streams(Most),
-    ok = weir:stop_listener(?MODULE).
-
-schedulers_of_reactors() -> lists:sort([Scheduler || #{scheduler := Scheduler} <- weir:reactors()]).
-
-%% In the order of the schedulers that they began on.
-connections_of_reactors() ->
-    Reactors = lists:sort([{Scheduler, Reactor} || #{scheduler := Scheduler, reactor := Reactor} <- weir:reactors()]),
-    [Connections || {_, Reactor} <- Reactors, {ok, #{connections := Connections}} <- [weir_reactor:info(Reactor)]].
-
-%% Until so many reactors have connections.
-streams_in(Count, Port, Streams) ->
-    assert_streams_go_on(Streams),
-    case [Connections || Connections <- connections_of_reactors(), Connections > 0] of
-        Serving when length(Serving) =:= Count -> Streams;
-        _ -> streams_in(Count, Port, start_streams(Port, 1) ++ Streams)
-    end.
-
-%% All listening sockets are on the pollset of one reactor, which takes what comes from now on.
-wait_until_one_listens() ->
-    ?waitMatch([_], lists:usort(pollsets_of(listening()))),
-    connections_of_reactors().
-
-pollsets_of(Sockets) -> [Pollset || ?SOCKET(Handle) <- Sockets, {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]].
-
-a_reactor_that_is_killed_has_a_successor_with_all_its_sockets(Config) -> on_machine(?MODULE, kill_reactor, Config).
-
-kill_reactor(_Config) ->
-    Port = start(reactor, #{}),
-    ok = online(4),
-    ?waitEqual([1, 2, 3, 4], schedulers_of_reactors()),
-    ok = online(1),
-    _ = wait_until_one_listens(),
-    [First] = [Reactor || #{scheduler := 1, reactor := Reactor} <- weir:reactors()],
-    exit(First, kill),
-    ?waitMatch([_], [Reactor || #{scheduler := 1, reactor := Reactor} <- weir:reactors(), Reactor =/= First]),
-    [is_served(connect(Port)) || _ <- lists:seq(1, 40)],
-    ok = weir:stop_listener(?MODULE).
-
-a_reactor_begins_where_a_scheduler_is_online(Config) -> on_machine(?MODULE, begin_reactors, Config).
-
-begin_reactors(_Config) ->
-    [
-        begin
-            {ok, Reactor} = weir_reactor:start_link(#{module => weir_listener_reactor, args => args, scheduler => 8, affinity => Affinity}),
-            ?assertMatch([#{scheduler := 2}], [About || #{reactor := Pid} = About <- weir:reactors(), Pid =:= Reactor]),
-            unlink(Reactor),
-            exit(Reactor, shutdown)
-        end
-     || Affinity <- [soft, bound]
-    ],
-    ?waitEqual([], weir:reactors()).
-
-a_connection_leaves_a_reactor_for_a_scheduler_that_is_online(Config) -> on_machine(?MODULE, leave_reactor, Config).
-
-%% The handler of connections that this module serves in a reactor: they leave it when they say so.
-init(_Socket, Test) -> {ok, Test}.
-
-handle_data(_Socket, <<"leave">>, Test) -> {handoff, Test, Test};
-handle_data(_Socket, Data, Test) -> {send, Data, Test}.
-
-handle_close(_Socket, _Reason, Test) -> {ok, Test}.
-
-leave_reactor(_Config) ->
-    {ok, _} = weir:start_listener(?MODULE, #{ip => ?LOOPBACK}, ?MODULE, self()),
-    ok = online(8),
-    ?waitEqual(8, length(weir:reactors())),
-    Peers = [is_served(connect(weir:get_port(?MODULE))) || _ <- lists:seq(1, 60)],
-    ok = online(2),
-    [
-        begin
-            ok = gen_tcp:send(Peer, <<"leave">>),
-            receive
-                {weir_reactor, handoff, Socket} ->
-                    {ok, Socket} = keep({ok, Socket}),
-                    ?assertEqual({ok, <<"leave">>}, gen_tcp:recv(Socket, 5))
-            after patience() -> ct:fail(does_not_leave)
-            end
-        end
-     || Peer <- Peers
-    ],
-    ?assertEqual([1, 2], used()),
     ok = weir:stop_listener(?MODULE).
 
 %%% Bound processes.
@@ -301,61 +173,13 @@ where(Peer) ->
     ],
     Pollset.
 
-connections_of_bound_reactors_wait_and_new_ones_do_not(Config) -> on_machine(?MODULE, wait_in_bound_reactors, Config).
-
-wait_in_bound_reactors(_Config) ->
-    ok = online(4),
-    Port = start(reactor, #{reactor => #{affinity => bound}}),
-    Peers = #{} = one_in_each(4, Port, #{}),
-    ok = online(2),
-    ?waitEqual(2, length(lists:usort(pollsets_of(listening())))),
-    [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
-    [ok = gen_tcp:send(Peer, <<"still">>) || Peer <- maps:values(Peers)],
-    ok = online(4),
-    [?assertEqual({ok, <<"still">>}, gen_tcp:recv(Peer, 5, patience())) || Peer <- maps:values(Peers)],
-    ?waitEqual(4, length(lists:usort(pollsets_of(listening())))),
-    ok = weir:stop_listener(?MODULE).
-
-one_in_each(Count, _Port, Found) when map_size(Found) =:= Count -> Found;
-one_in_each(Count, Port, Found) ->
-    Peer = is_served(connect(Port)),
-    one_in_each(Count, Port, Found#{where(Peer) => Peer}).
-
 %%% Changes under load.
 
 no_connection_is_lost_while_schedulers_come_and_go(Config) -> on_machine(?MODULE, change_under_connects, Config).
 
-change_under_connects(_Config) -> change_under(start(function, #{})).
-
-no_connection_of_reactors_is_lost_while_schedulers_come_and_go(Config) -> on_machine(?MODULE, change_reactors_under_connects, Config).
-
-change_reactors_under_connects(_Config) -> change_under(start(reactor, #{})).
-
-%% Each client connects, is served and closes, over and over.
-change_under(Port) ->
-    Clients = [async(fun() -> connect_until_stopped(Port) end) || _ <- lists:seq(1, 8)],
-    Streams = start_streams(Port, 8),
-    lists:foreach(
-        fun(Online) ->
-            ok = online(Online),
-            assert_streams_go_on(Streams)
-        end,
-        [8, 1, 4, 2, 3, 1, 8, 5, 2]
-    ),
-    _ = [pid(Client) ! stop || Client <- Clients],
-    ?assertEqual([ok || _ <- Clients], [await(Client) || Client <- Clients]),
-    stop_streams(Streams),
+change_under_connects(_Config) ->
+    ok = change_under(start(function, #{})),
     ok = weir:stop_listener(?MODULE).
-
-connect_until_stopped(Port) ->
-    receive
-        stop -> ok
-    after 0 ->
-        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()),
-        {ok, <<"hello">>} = ask(Socket, <<"hello">>),
-        ok = gen_tcp:close(Socket),
-        connect_until_stopped(Port)
-    end.
 
 a_suspended_listener_follows(Config) -> on_machine(?MODULE, change_while_suspended, Config).
 
@@ -367,7 +191,7 @@ change_while_suspended(_Config) ->
             ok = weir:suspend_listener(?MODULE),
             ok = online(4),
             ok = weir:resume_listener(?MODULE),
-            ?waitEqual({4, 4}, {length(listening()), workers()}),
+            ?waitEqual({4, 4}, {length(listening()), workers(?MODULE)}),
             [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
             ok = weir:suspend_listener(?MODULE),
             ok = online(1),
@@ -386,13 +210,14 @@ a_listener_without_descriptors_follows_later(_Config) ->
 follow_later(_Config) ->
     Port = start(function, #{}),
     %% What it needs while there is none.
+    ok = code:ensure_modules_loaded([weir_online_test]),
     is_served(connect(Port)),
     Files = open_files(code:which(?MODULE), []),
     ok = online(8),
     %% It has been told, and has tried.
     ?assertEqual(2, length(listening())),
     _ = [file:close(File) || File <- Files],
-    ?waitEqual({8, 8}, {length(listening()), workers()}),
+    ?waitEqual({8, 8}, {length(listening()), workers(?MODULE)}),
     [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
     ok = weir:stop_listener(?MODULE).
 
@@ -462,7 +287,7 @@ bring_all_online(_Config) ->
     weir_schedulers:with_all_online(fun() ->
         ?assertEqual(8, erlang:system_info(schedulers_online)),
         ?assertEqual([1, 2], weir_pollsets:online()),
-        ?assertEqual({2, 2}, {length(listening()), workers()})
+        ?assertEqual({2, 2}, {length(listening()), workers(?MODULE)})
     end),
     ?assertEqual(2, erlang:system_info(schedulers_online)),
     ?assertEqual([1, 2], weir_pollsets:online()),
