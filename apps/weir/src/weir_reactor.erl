@@ -120,7 +120,7 @@
 }.
 %% `module' is the callback module. `args' (`undefined') is for its `init/2'. `listen' (`none') is a listening socket of
 %% Weir's, whose connections the reactor takes, with its options; it stays its owner's, and survives the reactor.
-%% `scheduler' is where it runs, that of the caller unless told otherwise, `affinity' (`soft') how firmly. `tick'
+%% `scheduler' is where it begins, that of the caller unless told otherwise, `affinity' (`soft') how firmly. `tick'
 %% (`infinity') and `long_callback_ms' (100) are milliseconds, `max_send_queue' (1 MiB) bytes. `proxy_protocol' (`false') has
 %% accepted connections begin with a PROXY header, for which there are `handshake_timeout' (5000) milliseconds. `measure' (`false'): see {@link measure/2}. `name'
 %% registers the process.
