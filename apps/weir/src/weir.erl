@@ -189,12 +189,13 @@ line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width), $\s | line(C
 %% The socket moves to that scheduler's pollset at once. Its owner moves too only if the owner is the caller, because in the
 %% VM no process can move another one; afterwards the VM may move it again, unless it is bound. To move a connection of another
 %% process together with that process, ask it to make this call. The caller stays where it is if the VM does not let a process
-%% choose (the option is not documented), or if the scheduler is offline. `{error, reactor}': a connection cannot leave its
+%% choose (the option is not documented), or if the scheduler is offline: then another scheduler polls the socket. A socket that was
+%% placed so stays when the scheduler goes offline, while others leave it. `{error, reactor}': a connection cannot leave its
 %% reactor, because its state may hold timers and monitors of that process.
 -spec migrate(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | reactor | inet:posix()}.
 migrate(?SOCKET(Handle), Scheduler) ->
     Self = self(),
-    case weir_nif:move(Handle, Scheduler) of
+    case weir_nif:place(Handle, Scheduler) of
         ok ->
             case weir_nif:owner(Handle) of
                 {ok, Self} -> weir_affinity:move_to(Scheduler);

@@ -1,8 +1,8 @@
 %% @doc Listeners: their options, handlers and information. The functions to use are in {@link weir}.
 %%
 %% A listener accepts connections on a port. A process on the scheduler that polls the socket serves each connection. A listener
-%% has a listening socket and a worker for each scheduler. Connections do not depend on the listener's process: it may die at
-%% any time, and its successor listens on the same port.
+%% has a listening socket and a worker for each scheduler that is online, and follows when their number changes. Connections do not
+%% depend on the listener's process: it may die at any time, and its successor listens on the same port.
 %%
 %% Listeners and connections emit events: see {@link weir_event}.
 -module(weir_listener).
@@ -37,7 +37,8 @@
 %% <li>a fun, called with the socket and the arguments of the listener in a process of the connection's own, which owns the
 %% socket. When it returns, the connection is closed;</li>
 %% <li>a module with ranch's protocol callback `start_link(Name, Transport, Args)', see {@link weir:handshake/1};</li>
-%% <li>a module of the behaviour {@link weir_reactor}, which serves many connections in one process for each scheduler.</li>
+%% <li>a module of the behaviour {@link weir_reactor}, which serves many connections in one process for each scheduler that is
+%% online.</li>
 %% </ul>
 
 -type connection() :: weir_tcp:socket() | ssl:sslsocket().
@@ -71,7 +72,7 @@
 }.
 %% Defaults are in parentheses.
 %% <dl>
-%% <dt>`port' (0)</dt><dd>0 takes a free one, the same for all schedulers and for as long as the listener is there.</dd>
+%% <dt>`port' (0)</dt><dd>0 takes a free one, the same for all sockets and for as long as the listener is there.</dd>
 %% <dt>`ip' (`any')</dt><dd>Where to listen: an address as a tuple or as text, `any', or `loopback'. `{local, Path}' is a
 %% unix socket. Its file stays when the listener ends; the next listener replaces it.</dd>
 %% <dt>`fd'</dt><dd>A descriptor that another program, such as an init system, has opened and bound. Weir duplicates it and
@@ -294,7 +295,7 @@ latency(Name) ->
 -spec connections(name()) -> [{weir_tcp:socket(), pid()}] | {error, no_listener()}.
 connections(Name) ->
     case weir_listener_names:call(Name, listener) of
-        {ok, Listener} -> [{?SOCKET(Handle), Pid} || {Handle, Pid, _} <- weir_listener_process:connections(Listener)];
+        {ok, Listener} -> [{?SOCKET(Handle), Pid} || {Handle, Pid, _} <- weir_listener_connections:all(Listener)];
         {error, _} = Error -> Error
     end.
 

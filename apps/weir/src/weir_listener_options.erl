@@ -19,6 +19,7 @@
     allow := [{inet:ip_address(), 0..128}],
     deny := [{inet:ip_address(), 0..128}],
     placement := local | least_loaded,
+    affinity := soft | bound,
     measure := boolean()
 }.
 

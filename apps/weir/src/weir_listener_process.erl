@@ -11,7 +11,6 @@
 -behaviour(gen_server).
 
 -export([start_link/2]).
--export([connections/1]).
 
 -export([init/1]).
 -export([handle_call/3]).
@@ -21,6 +20,9 @@
 
 %% How long to wait when the system gives no descriptor: others have to close some first.
 -define(RETRY_MS, 100).
+
+%% When a listener that cannot follow the schedulers that are online tries again: it serves meanwhile.
+-define(FOLLOW_AGAIN_MS, 1000).
 
 %% How often it is looked whether Weir is running again.
 -define(AWAIT_WEIR_MS, 100).
@@ -33,6 +35,8 @@
     terms :: weir_connection:terms(),
     workers :: weir_listener_workers:workers(),
     sockets = [] :: [weir_tcp:socket()],
+    %% How many pollsets they are dealt out to.
+    online = 1 :: pos_integer(),
     %% That of the sockets, while there are any and after: it is kept for when the listener resumes.
     port :: inet:port_number() | undefined,
     %% The registry of names, which is as alive as Weir. Otherwise: what to do when it is back.
@@ -50,18 +54,6 @@ start_link(Name, Options) ->
         Result -> Result
     catch
         exit:{noproc, _} -> {error, {not_started, weir}}
-    end.
-
-%% @doc The connections of a listener: each socket with the process that it was accepted for, and its pollset.
--spec connections(weir_nif:listener()) -> [{weir_nif:handle(), pid(), weir_nif:pollset()}].
-connections(Listener) -> pieces(fun(Piece) -> weir_nif:listener_connections(Listener, Piece) end, 0).
-
-relays(Listener) -> pieces(fun(Piece) -> weir_nif:listener_relays(Listener, Piece) end, 0).
-
-pieces(Take, Piece) ->
-    case Take(Piece) of
-        {ok, Some} -> Some ++ pieces(Take, Piece + 1);
-        done -> []
     end.
 
 -spec init({weir_listener:name(), weir_listener_options:normal()}) -> {ok, #state{}} | {stop, term()}.
@@ -109,17 +101,17 @@ how(#{shared := true}) -> share;
 how(#{shared := false}) -> claim.
 
 limits(Options) ->
-    maps:with([max_connections, overload, max_rate, per_address, allow, deny, placement, measure], Options).
+    maps:with([max_connections, overload, max_rate, per_address, allow, deny, placement, affinity, measure], Options).
 
 listen(Where, State = #state{options = Options, listener = Listener, workers = Workers}) ->
-    Pollsets = weir_pollsets:all(),
-    case weir_listener_sockets:open(Options, Where, length(Pollsets)) of
+    Online = length(weir_pollsets:online()),
+    case weir_listener_sockets:open(Options, Where, Online) of
         {ok, Sockets} ->
-            case weir_listener_sockets:attach(Sockets, Listener, Options) of
+            case weir_listener_sockets:attach(Sockets, Listener, Options, Online) of
                 ok ->
-                    Listening = State#state{sockets = Sockets, port = weir_listener_sockets:port(Sockets)},
+                    Listening = State#state{sockets = Sockets, online = Online, port = weir_listener_sockets:port(Sockets)},
                     ok = keep(Listening),
-                    ok = weir_listener_workers:listen(Sockets, Workers),
+                    ok = weir_listener_workers:listen(Online, Sockets, Workers),
                     {ok, Listening};
                 {error, _} = Error ->
                     ok = weir_listener_sockets:close(Sockets),
@@ -134,8 +126,8 @@ keep(#state{name = Name, options = Options, started_with = How, listener = Liste
         listener => Listener, port => Port, started_with => How, options => Options, terms => Terms
     }).
 
-start_workers(State = #state{workers = Workers, sockets = Sockets}) ->
-    State#state{workers = weir_listener_workers:start(Sockets, Workers)}.
+start_workers(State = #state{workers = Workers, sockets = Sockets, online = Online}) ->
+    State#state{workers = weir_listener_workers:start(Online, Sockets, Workers)}.
 
 %% What was written for ranch may ask ranch about its listener.
 join_ranch(State = #state{ranch = none, name = Name, options = Options = #{handler := {protocol, _}}, sockets = Sockets}) ->
@@ -229,7 +221,8 @@ change(Changes, State = #state{options = Old, sockets = Sockets}) ->
     end.
 
 changed(Options, State = #state{options = Old, listener = Listener, sockets = Sockets, workers = Workers, terms = Terms}) ->
-    ok = weir_listener_sockets:attach(Sockets, Listener, Options),
+    #state{online = Online} = State,
+    ok = weir_listener_sockets:attach(Sockets, Listener, Options, Online),
     ok = weir_nif:listener_set_limits(Listener, limits(Options)),
     NewTerms = weir_connection:change(Options, Terms),
     Known = #state{ranch = Bridge} = join_ranch(State#state{options = Options, terms = NewTerms}),
@@ -268,11 +261,11 @@ handle_info(renew_workers, State = #state{workers = Workers, options = #{handler
     _ = [Pid ! renew || Kind =/= reactor, Pid <- weir_listener_workers:acceptors(Workers)],
     {noreply, State};
 handle_info(pollers_moved, State) ->
-    {noreply, start_workers(State)};
+    {noreply, follow(State)};
 handle_info({start_worker, Pollset}, State = #state{names = Names, workers = Workers, sockets = Sockets}) when
     is_reference(Names)
 ->
-    {noreply, State#state{workers = weir_listener_workers:start(Pollset, Sockets, Workers)}};
+    {noreply, State#state{workers = weir_listener_workers:restart(Pollset, Sockets, Workers)}};
 handle_info({'EXIT', Bridge, _Reason}, State = #state{ranch = Bridge}) ->
     {noreply, State#state{ranch = none}};
 handle_info({'EXIT', Pid, Reason}, State = #state{workers = Workers}) ->
@@ -288,6 +281,26 @@ handle_info(look_for_weir, State) ->
     come_back(whereis(weir_listener_names), State);
 handle_info(_Message, State) ->
     {noreply, State}.
+
+%% Other schedulers are online. Those that are new get a socket and a worker. What waits in the backlogs of those that are gone is
+%% accepted by others.
+follow(State = #state{sockets = []}) ->
+    start_workers(State#state{online = length(weir_pollsets:online())});
+follow(State = #state{options = Options, sockets = Before, listener = Listener}) ->
+    Online = length(weir_pollsets:online()),
+    {Result, Sockets} = weir_listener_sockets:follow(Before, Listener, Options, Online),
+    ok = follow_again(Result, State),
+    Following = #state{workers = Workers} = start_workers(State#state{sockets = Sockets, online = Online}),
+    ok = weir_listener_workers:listen(Online, Sockets, Workers),
+    Following.
+
+follow_again(ok, _State) ->
+    ok;
+follow_again({error, Reason}, #state{name = Name}) ->
+    _ = erlang:send_after(?FOLLOW_AGAIN_MS, self(), pollers_moved),
+    weir_reports:log(warning, #{
+        what => "a listener cannot use all schedulers that are online, trying again", listener => Name, reason => Reason
+    }).
 
 exhausted(_Reason, State = #state{exhausted = true}) ->
     State;
@@ -338,11 +351,7 @@ terminate(_Reason, State = #state{name = Name, options = Options, listener = Lis
     ok = weir_ranch:leave(Name, Bridge),
     ok = weir_shutdown:processes(weir_listener_workers:acceptors(Workers), worker_shutdown(Options)),
     ok = weir_nif:listener_clear(Listener),
-    Processes = [Pid || {_, Pid, _} <- connections(Listener)] ++ [Pid || {_, Pid} <- relays(Listener)],
-    ok = weir_shutdown:processes(Processes, maps:get(shutdown, Options)),
-    %% What is left was given to processes that are none of ours, or is nobody's.
-    lists:foreach(fun({Handle, _, _}) -> weir_nif:close(Handle, now) end, connections(Listener)),
-    lists:foreach(fun({Relay, _}) -> weir_nif:relay_stop(Relay) end, relays(Listener)),
+    ok = weir_listener_connections:stop(Listener, maps:get(shutdown, Options)),
     ok = weir_listener_names:forget(Name),
     event(stop, Closed).
 
@@ -374,9 +383,9 @@ balance_later(#{balance := #{interval := Interval}}) ->
 
 balance(State = #state{options = #{balance := off}}) ->
     State;
-balance(State = #state{options = #{balance := #{threshold := Threshold}}, listener = Listener, loads = Before}) ->
-    Now = maps:from_list([{Pollset, maps:get(events, weir_nif:counters(Pollset))} || Pollset <- weir_pollsets:all()]),
-    Connections = [{Pollset, Handle} || {Handle, _, Pollset} <- connections(Listener)],
+balance(State = #state{options = #{balance := #{threshold := Threshold}}, listener = Listener, online = Online, loads = Before}) ->
+    Now = maps:from_list([{Pollset, maps:get(events, weir_nif:counters(Pollset))} || Pollset <- lists:seq(1, Online)]),
+    Connections = [{Pollset, Handle} || {Handle, _, Pollset} <- weir_listener_connections:all(Listener)],
     Moves = weir_balancer:moves(weir_balancer:since(Before, Now), Threshold, Connections),
     lists:foreach(fun({Handle, To}) -> weir_nif:move(Handle, To) end, Moves),
     State#state{loads = Now}.

@@ -1,15 +1,20 @@
 %% @private
-%% @doc The listening sockets of a listener: one for each pollset.
+%% @doc The listening sockets of a listener: one for each pollset of a scheduler that is online.
 %%
 %% Where the kernel knows SO_REUSEPORT they are sockets of their own on one port, and it spreads connections over them.
 %% A unix socket and a descriptor that came from elsewhere are duplicated instead: whichever pollset comes first accepts.
+%%
+%% When schedulers go offline, all sockets stay, because the kernel resets what waits in the backlog of one that is closed. They
+%% are then dealt out to the pollsets that are left.
 -module(weir_listener_sockets).
 
 -include_lib("kernel/include/file.hrl").
 -include("weir_socket.hrl").
 
 -export([open/3]).
--export([attach/3]).
+-export([follow/4]).
+-export([share/2]).
+-export([attach/4]).
 -export([change/3]).
 -export([port/1]).
 -export([close_backlog/2]).
@@ -39,11 +44,13 @@ open(Options = #{ip := {local, Path} = IP, shared := IsShared, mode := Mode}, {H
         Result ->
             duplicated(Result, Count)
     end;
-open(Options = #{ip := IP}, {How, Port}, Count) ->
+open(Options, {How, Port}, Count) ->
     case How =:= share orelse Port =:= 0 orelse is_free(Options, Port) of
-        true -> open_group([{ip, IP}, {reuseport, true} | settings(Options)], Port, Count);
+        true -> open_group(group(Options), Port, Count);
         Error -> Error
     end.
+
+group(Options = #{ip := IP}) -> [{ip, IP}, {reuseport, true} | settings(Options)].
 
 %% Before it listens: nobody else has been able to connect until then.
 permit(_Path, undefined) -> ok;
@@ -89,48 +96,83 @@ listen(Port, Options, Bound) ->
         exit:badarg -> {error, {bad_option, socket_opts, Options, "options of gen_tcp:listen/2 that go together"}}
     end.
 
-duplicated({ok, First = {_, _, Handle}}, Count) ->
-    Duplicate = fun(Pollset) ->
-        case weir_nif:duplicate(Handle, Pollset) of
-            {ok, Duplicate} -> {ok, ?SOCKET(Duplicate)};
-            Error -> Error
-        end
-    end,
-    place([First], Duplicate, 2, Count);
-duplicated(Error, _Count) ->
-    Error.
+duplicated({ok, First}, Count) -> first(First, fun duplicate/2, Count);
+duplicated(Error, _Count) -> Error.
+
+duplicate(?SOCKET(Handle), Pollset) ->
+    case weir_nif:duplicate(Handle, Pollset) of
+        {ok, Duplicate} -> {ok, ?SOCKET(Duplicate)};
+        Error -> Error
+    end.
 
 open_group(Options, Port, Count) ->
     case listen(Port, Options) of
-        {ok, First} ->
-            {ok, Chosen} = inet:port(First),
-            Open = fun(Pollset) ->
-                case listen(Chosen, Options) of
-                    {ok, Socket = {_, _, Handle}} ->
-                        ok = weir_nif:move(Handle, Pollset),
-                        {ok, Socket};
-                    Error ->
-                        Error
-                end
-            end,
-            place([First], Open, 2, Count);
+        {ok, First} -> first(First, fun(Socket, Pollset) -> join_group(Socket, Options, Pollset) end, Count);
+        Error -> Error
+    end.
+
+join_group(First, Options, Pollset) ->
+    case inet:port(First) of
+        {ok, Port} -> placed(listen(Port, Options), Pollset);
+        Error -> Error
+    end.
+
+placed({ok, Socket = ?SOCKET(Handle)}, Pollset) ->
+    ok = weir_nif:move(Handle, Pollset),
+    {ok, Socket};
+placed(Error, _Pollset) ->
+    Error.
+
+%% It may have been made anywhere.
+first(First = ?SOCKET(Handle), Open, Count) ->
+    ok = weir_nif:move(Handle, 1),
+    case others(First, Open, 2, Count) of
+        {ok, Others} ->
+            {ok, [First | Others]};
+        Error ->
+            ok = close([First]),
+            Error
+    end.
+
+%% All or none.
+others(_First, _Open, Pollset, Count) when Pollset > Count ->
+    {ok, []};
+others(First, Open, Pollset, Count) ->
+    case Open(First, Pollset) of
+        {ok, Socket} ->
+            case others(First, Open, Pollset + 1, Count) of
+                {ok, Sockets} ->
+                    {ok, [Socket | Sockets]};
+                Error ->
+                    ok = close([Socket]),
+                    Error
+            end;
         Error ->
             Error
     end.
 
-%% The first may have been made anywhere, the others know their place.
-place(Sockets, _Open, Pollset, Count) when Pollset > Count ->
-    [First = {_, _, Handle} | Others] = lists:reverse(Sockets),
-    ok = weir_nif:move(Handle, 1),
-    {ok, [First | Others]};
-place(Sockets, Open, Pollset, Count) ->
-    case Open(Pollset) of
-        {ok, Socket} ->
-            place([Socket | Sockets], Open, Pollset + 1, Count);
-        Error ->
-            close(Sockets),
-            Error
+%% @doc Has a listener use so many pollsets, the first ones: opens the sockets that are missing, and deals out all. Returns them; after
+%% an error there are those that were there.
+-spec follow([socket(), ...], weir_nif:listener(), weir_listener_options:normal(), pos_integer()) -> {ok | {error, term()}, [socket()]}.
+follow(Before, Listener, Options, Count) ->
+    case others(hd(Before), opener(Options), length(Before) + 1, Count) of
+        {ok, More} ->
+            Sockets = Before ++ More,
+            {attach(Sockets, Listener, Options, Count), Sockets};
+        {error, _} = Error ->
+            _ = attach(Before, Listener, Options, Count),
+            {Error, Before}
     end.
+
+%% As the first ones were opened.
+opener(#{fd := Fd}) when Fd =/= undefined -> fun duplicate/2;
+opener(#{ip := {local, _}}) -> fun duplicate/2;
+opener(Options) -> fun(Socket, Pollset) -> join_group(Socket, group(Options), Pollset) end.
+
+%% @doc Deals sockets out to so many pollsets, the first ones.
+-spec share([socket()], pos_integer()) -> [{socket(), weir_nif:pollset()}].
+share(Sockets, Count) ->
+    [{Socket, (Index - 1) rem Count + 1} || {Index, Socket} <- lists:zip(lists:seq(1, length(Sockets)), Sockets)].
 
 %% Sockets with SO_REUSEPORT share a port without a word, also with those of another listener. One without tells.
 is_free(#{ip := IP, socket_opts := Settings}, Port) ->
@@ -152,22 +194,28 @@ is_free(#{ip := IP, socket_opts := Settings}, Port) ->
             Error
     end.
 
-%% @doc Has what the sockets accept go through the native listener, with the options that they have now. The kernel may
-%% refuse to watch one (epoll_ctl(2): ENOMEM, ENOSPC).
--spec attach([socket()], weir_nif:listener(), weir_listener_options:normal()) -> ok | {error, closed | inet:posix()}.
-attach(Sockets, Listener, Options) -> attach(1, Sockets, Listener, Options).
+%% @doc Has what the sockets accept go through the native listener, with the options that they have now, to so many pollsets. The
+%% kernel may refuse to watch one (epoll_ctl(2): ENOMEM, ENOSPC).
+-spec attach([socket()], weir_nif:listener(), weir_listener_options:normal(), pos_integer()) ->
+    ok | {error, closed | reactor | inet:posix()}.
+attach(Sockets, Listener, Options, Count) -> attach(share(Sockets, Count), Listener, Options).
 
-attach(_Pollset, [], _Listener, _Options) ->
+attach([], _Listener, _Options) ->
     ok;
-attach(Pollset, [?SOCKET(Handle) | Sockets], Listener, Options) ->
-    case weir_nif:listener_add_socket(Listener, queue(Pollset, Options), Handle) of
-        ok -> attach(Pollset + 1, Sockets, Listener, Options);
+attach([{?SOCKET(Handle), Pollset} | Sockets], Listener, Options) ->
+    case attach_one(Handle, Pollset, Listener, Options) of
+        ok -> attach(Sockets, Listener, Options);
         {error, _} = Error -> Error
     end.
 
 %% Reactors take their connections from the listening socket, without a queue.
-queue(_Pollset, #{handler := {reactor, _}}) -> reactor;
-queue(Pollset, _Options) -> Pollset.
+attach_one(Handle, _Pollset, Listener, #{handler := {reactor, _}}) ->
+    weir_nif:listener_add_socket(Listener, reactor, Handle);
+attach_one(Handle, Pollset, Listener, _Options) ->
+    case weir_nif:move(Handle, Pollset) of
+        ok -> weir_nif:listener_add_socket(Listener, Pollset, Handle);
+        {error, _} = Error -> Error
+    end.
 
 %% @doc Has the kernel take no more connections. Those that are there, or shake hands, can be accepted. A backlog that came from
 %% elsewhere is others' too, and stays.

@@ -1,15 +1,19 @@
 %% @private
-%% @doc The workers of a listener: an acceptor or a reactor for each pollset, linked to the process of the listener.
+%% @doc The workers of a listener: an acceptor or a reactor for each pollset of a scheduler that is online, linked to the process
+%% of the listener.
 %%
 %% They are where the pollers are. One that dies is replaced; so is an acceptor whose poller has gone elsewhere, and the
 %% one before stays as long as it is the parent of connections.
+%%
+%% When schedulers go offline, their workers stay: an acceptor for what waits in its accept queue still, a reactor for its
+%% connections. They get nothing new, because the listening sockets go to others, and go on when their schedulers are back.
 -module(weir_listener_workers).
 
 -export([new/4]).
--export([start/2]).
 -export([start/3]).
+-export([restart/3]).
 -export([change/4]).
--export([listen/2]).
+-export([listen/3]).
 -export([died/3]).
 -export([acceptors/1]).
 -export([children/1]).
@@ -26,6 +30,8 @@
     options :: weir_listener_options:normal(),
     listener :: weir_nif:listener(),
     ranch :: weir_ranch:bridge(),
+    %% How many pollsets have something to do, the first ones.
+    count = 1 :: pos_integer(),
     running = #{} :: #{weir_nif:pollset() => #worker{}},
     %% Acceptors that were replaced, and still have connections.
     retired = [] :: [pid()]
@@ -37,16 +43,19 @@
 -spec new(weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), weir_nif:listener()) -> workers().
 new(Terms, Options, Ranch, Listener) -> #workers{terms = Terms, options = Options, ranch = Ranch, listener = Listener}.
 
-%% @doc Gives each pollset a worker where its poller is; one whose poller has just died, when that has a successor. The
-%% sockets are those that reactors listen on, one for each pollset, or none.
--spec start([weir_tcp:socket()], workers()) -> workers().
-start(Sockets, Workers) ->
+%% @doc Gives each of so many pollsets, the first ones, a worker where its poller is; one whose poller has just died, when that has a
+%% successor. The sockets are those that reactors listen on, or none.
+-spec start(pos_integer(), [weir_tcp:socket()], workers()) -> workers().
+start(Count, Sockets, Workers = #workers{running = Running}) ->
     Pollers = pollers(),
-    lists:foldl(fun(Pollset, Now) -> start(Pollset, Pollers, Sockets, Now) end, Workers, weir_pollsets:all()).
+    Pollsets = lists:umerge(lists:seq(1, Count), lists:sort(maps:keys(Running))),
+    Start = fun(Pollset, Now) -> start(Pollset, Pollers, Sockets, Now) end,
+    lists:foldl(Start, Workers#workers{count = Count}, Pollsets).
 
-%% @doc The same for one pollset.
--spec start(weir_nif:pollset(), [weir_tcp:socket()], workers()) -> workers().
-start(Pollset, Sockets, Workers) -> start(Pollset, pollers(), Sockets, Workers).
+%% @doc Gives a pollset another worker, if it needs one. A reactor that got nothing new needs no successor.
+-spec restart(weir_nif:pollset(), [weir_tcp:socket()], workers()) -> workers().
+restart(Pollset, _Sockets, Workers = #workers{count = Count, options = #{handler := {reactor, _}}}) when Pollset > Count -> Workers;
+restart(Pollset, Sockets, Workers) -> start(Pollset, pollers(), Sockets, Workers).
 
 %% Where Weir is being stopped there is nobody to ask.
 pollers() ->
@@ -81,6 +90,7 @@ new_worker(Pollset, Home, Sockets, Workers = #workers{running = Running, terms =
     Born = erlang:monotonic_time(millisecond),
     case start_link(Pollset, Home, Sockets, Workers) of
         {ok, Pid} ->
+            ok = listen_on_others(Pollset, Pid, Sockets, Workers),
             Workers#workers{running = Running#{Pollset => #worker{pid = Pid, home = Home, born = Born}}};
         {error, Reason} ->
             ok = weir_reports:log(warning, #{
@@ -101,12 +111,22 @@ start_link(Pollset, Home, Sockets, Workers = #workers{options = #{handler := {re
         end,
     Given = maps:merge(maps:get(reactor, Options), maps:with([proxy_protocol, handshake_timeout, measure], Options)),
     Reactor = Given#{module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)},
-    weir_reactor_process:start_link(Reactor, weir_connection:handshakes(Terms));
+    weir_reactor_start:start_link(Reactor, weir_connection:handshakes(Terms));
 start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, ranch = Ranch, listener = Listener}) ->
     {ok, weir_acceptor:start_link(Terms, Options, Ranch, Listener, Pollset, Home)}.
 
-listening(_Pollset, []) -> none;
-listening(Pollset, Sockets) -> lists:nth(Pollset, Sockets).
+%% There may be fewer, where the system gives no descriptors.
+listening(Pollset, Sockets) when Pollset =< length(Sockets) -> lists:nth(Pollset, Sockets);
+listening(_Pollset, _Sockets) -> none.
+
+%% Those of schedulers that are offline.
+listen_on_others(Pollset, Pid, Sockets, #workers{options = #{handler := {reactor, _}}, count = Count}) ->
+    Own = listening(Pollset, Sockets),
+    Shares = weir_listener_sockets:share(Sockets, Count),
+    _ = [weir_reactor:listen(Pid, Socket) || {Socket, Of} <- Shares, Of =:= Pollset, Socket =/= Own],
+    ok;
+listen_on_others(_Pollset, _Pid, _Sockets, _Workers) ->
+    ok.
 
 %% @doc Has connections to come begin with other options. A reactor goes on with those that it was given, but for `measure'.
 -spec change(weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), workers()) -> workers().
@@ -121,16 +141,17 @@ change(Terms, Options, Ranch, Workers = #workers{running = Running, retired = Re
     end,
     Workers#workers{terms = Terms, options = Options, ranch = Ranch}.
 
-%% @doc Gives the reactors that run the sockets of a listener that resumes.
--spec listen([weir_tcp:socket()], workers()) -> ok.
-listen(Sockets, #workers{options = #{handler := {reactor, _}}, running = Running}) ->
-    Listen = fun({Pollset, #worker{pid = Pid}}) -> weir_reactor:listen(Pid, lists:nth(Pollset, Sockets)) end,
-    lists:foreach(Listen, maps:to_list(Running));
-listen(_Sockets, _Workers) ->
+%% @doc Gives the reactors that run the sockets, dealt out to so many of them.
+-spec listen(pos_integer(), [weir_tcp:socket()], workers()) -> ok.
+listen(Count, Sockets, #workers{options = #{handler := {reactor, _}}, running = Running}) ->
+    Shares = weir_listener_sockets:share(Sockets, Count),
+    _ = [weir_reactor:listen(Pid, Socket) || {Socket, Pollset} <- Shares, #{Pollset := #worker{pid = Pid}} <- [Running]],
+    ok;
+listen(_Count, _Sockets, _Workers) ->
     ok.
 
 %% @doc A linked process has died. If it was a worker the message `{start_worker, Pollset}' comes when it is time for
-%% another.
+%% {@link restart/3}.
 -spec died(pid(), Reason :: term(), workers()) -> workers().
 died(Pid, Reason, Workers = #workers{terms = Terms, running = Running, retired = Retired}) ->
     case [Entry || Entry = {_, #worker{pid = P}} <- maps:to_list(Running), P =:= Pid] of

@@ -14,13 +14,13 @@
 
 -on_load(load/0).
 
--export([available/0, loaded/0, renew/1, make/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1, contention/0, panics/0]).
+-export([available/0, loaded/0, renew/1, make/1, set_online/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1, contention/0, panics/0]).
 
 %% Sockets.
 -export([
     open/3, open_in/4, fdopen/4, bind/2, listen/2, refuse/1, has_backlog/1, duplicate/2, accept/3, connect/2, send/2,
     sendfile_begin/4, sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1, tell/3,
-    setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/3, passivate/1, unsettled/1, all_unsettled/1, settled/3, monitor/2, demonitor/2, move/2,
+    setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/3, passivate/1, unsettled/1, all_unsettled/1, settled/3, monitor/2, demonitor/2, move/2, place/2, evacuate/1,
     info/1, sockets/1, traffic/1, send_now/2, notify_writable/1
 ]).
 
@@ -97,6 +97,10 @@ renew(_Piece) -> ?NOT_LOADED.
 %% @doc Makes the pollset of a scheduler, if there is none. Errors are those of epoll_create1(2).
 -spec make(pollset()) -> ok | {error, inet:posix()}.
 make(_Pollset) -> ?NOT_LOADED.
+%% @doc Says how many schedulers are online, the first ones. What comes for the pollset of another one goes to the pollset of one of
+%% these; what is there stays until {@link evacuate/1}.
+-spec set_online(Schedulers :: pos_integer()) -> ok.
+set_online(_Schedulers) -> ?NOT_LOADED.
 %% @doc The processes that poll, pollers and reactors.
 -spec pollers() -> [pid()].
 pollers() -> ?NOT_LOADED.
@@ -251,6 +255,14 @@ demonitor(_Handle, _Reference) -> ?NOT_LOADED.
 %% @doc Takes the socket to another pollset; not a connection of a `reactor'.
 -spec move(handle(), pollset()) -> ok | {error, closed | reactor | inet:posix()}.
 move(_Handle, _Pollset) -> ?NOT_LOADED.
+%% @doc The same for a place that somebody has chosen: {@link evacuate/1} leaves it there.
+-spec place(handle(), pollset()) -> ok | {error, closed | reactor | inet:posix()}.
+place(_Handle, _Pollset) -> ?NOT_LOADED.
+%% @doc Takes some dozens of sockets in one piece of the table of {@link sockets/1} from pollsets of schedulers that are offline to those
+%% of others: `more' if the piece has others, `done' behind the last. Those stay that were placed, those whose process is bound, and
+%% listening sockets of listeners.
+-spec evacuate(Piece :: non_neg_integer()) -> ok | more | done.
+evacuate(_Piece) -> ?NOT_LOADED.
 %% @doc What is known of a socket.
 -spec info(handle()) -> {ok, #{atom() => term()}} | {error, closed}.
 info(_Handle) -> ?NOT_LOADED.

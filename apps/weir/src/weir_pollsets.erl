@@ -6,6 +6,9 @@
 %% this process, which is not bound, looks; and has the pollset of an offline scheduler polled from an online one. The
 %% poller left behind finds its token stale when it runs again.
 %%
+%% That is for what has to stay there. New sockets get pollsets of schedulers that are online, those that are elsewhere move
+%% when their scheduler goes offline ({@link weir_nif:evacuate/1}), and listeners are told.
+%%
 %% Where the VM refuses to bind processes, pollers run anywhere: correct, and slower.
 -module(weir_pollsets).
 -behaviour(gen_server).
@@ -13,6 +16,8 @@
 -export([start_link/0]).
 -export([ensure_started/0]).
 -export([all/0]).
+-export([online/0]).
+-export([substitute/1]).
 -export([here/0]).
 -export([pollers/0]).
 
@@ -74,10 +79,29 @@ ensure_started() ->
             ok
     end.
 
-%% @doc The numbers of the pollsets.
+%% @doc The numbers of the pollsets, also of those of schedulers that are offline.
 -spec all() -> [weir_nif:pollset()].
 all() ->
     lists:seq(1, erlang:system_info(schedulers)).
+
+%% @doc The pollsets of schedulers that are online: over these something new is spread. A listener that has asked is told when it
+%% is time to ask again.
+-spec online() -> [weir_nif:pollset()].
+online() ->
+    Online =
+        try
+            gen_server:call(?MODULE, online)
+        catch
+            %% It does not run, or is about to end.
+            exit:_ -> weir_schedulers:online()
+        end,
+    lists:seq(1, Online).
+
+%% @doc A scheduler that is online in the place of another, or that one if it is online.
+-spec substitute(Scheduler :: pos_integer()) -> pos_integer().
+substitute(Scheduler) -> substitute(Scheduler, erlang:system_info(schedulers_online)).
+
+substitute(Scheduler, Online) -> (Scheduler - 1) rem Online + 1.
 
 %% @doc The pollset of the scheduler that the caller runs on. Dirty schedulers, where no caller of ours should be, have
 %% numbers beyond those of the others, and no pollset.
@@ -103,8 +127,11 @@ init([]) ->
     %% When this process is there, all pollsets are: a poller may have to wait for its scheduler.
     case [Error || Pollset <- all(), {error, _} = Error <- [weir_nif:make(Pollset)]] of
         [] ->
-            Online = erlang:system_info(schedulers_online),
+            Online = weir_schedulers:online(),
+            ok = weir_nif:set_online(Online),
             State = lists:foldl(fun start_poller/2, #state{binding = probe_binding(), online = Online}, all()),
+            %% The process before this one may have died when the number had just changed.
+            _ = spawn_link(fun() -> evacuate(0) end),
             look_later(),
             {ok, State};
         [{error, Reason} | _] ->
@@ -116,6 +143,9 @@ handle_call(pollers, _From, Before) ->
     %% Who asks puts something where the pollers are. A reactor stays there.
     State = #state{pollers = Pollers} = look(Before),
     {reply, maps:map(fun(_, #poller{pid = Pid, home = Home}) -> {Pid, Home} end, Pollers), State};
+handle_call(online, _From, Before) ->
+    State = #state{online = Online} = look(Before),
+    {reply, Online, State};
 handle_call(_Request, _From, State) ->
     {reply, {error, badarg}, State}.
 
@@ -199,14 +229,30 @@ look_later() ->
 
 %% Moves the pollers if the number of schedulers online has changed.
 look(State = #state{online = Before}) ->
-    case erlang:system_info(schedulers_online) of
+    case weir_schedulers:online() of
         Before ->
             State;
         Online ->
+            %% Before sockets are looked for: none comes there any more.
+            ok = weir_nif:set_online(Online),
             Rehoused = lists:foldl(fun rehouse/2, State#state{online = Online}, all()),
-            %% They look where their workers belong.
+            %% They look where their sockets and workers belong.
             ok = weir_listener_names:tell_all(pollers_moved),
+            %% A process of its own does it: there may be many sockets.
+            _ = Online < Before andalso spawn_link(fun() -> evacuate(0) end),
             Rehoused
+    end.
+
+evacuate(Piece) ->
+    case weir_nif:evacuate(Piece) of
+        done ->
+            ok;
+        ok ->
+            erlang:yield(),
+            evacuate(Piece + 1);
+        more ->
+            erlang:yield(),
+            evacuate(Piece)
     end.
 
 start_poller(Pollset, State = #state{pollers = Pollers}) ->
@@ -236,7 +282,7 @@ rehouse(Pollset, State = #state{pollers = Pollers, frozen = Frozen}) ->
     end.
 
 home(_Pollset, #state{binding = false}) -> anywhere;
-home(Pollset, #state{online = Online}) -> (Pollset - 1) rem Online + 1.
+home(Pollset, #state{online = Online}) -> substitute(Pollset, Online).
 
 %% `{scheduler, I}' is not documented: see whether this VM takes it, and whether the process runs where it should.
 probe_binding() ->

@@ -83,9 +83,10 @@
 %% queue is taken whole, however large it is.
 %%
 %% <h2>Scheduler</h2>
-%% A reactor starts on the scheduler in its options. With `affinity' `soft' the VM may move it when schedulers are
-%% unevenly loaded. `bound' keeps it there, and <em>its connections stand still</em> while that scheduler is offline, also those
-%% in the backlog of its listening socket. No connection moves to another reactor: its state may hold timers and monitors of
+%% A reactor starts on the scheduler in its options, or on one that is online if that is not. With `affinity' `soft' the VM may
+%% move it when schedulers are unevenly loaded. `bound' keeps it there, and <em>its connections stand still</em> while that
+%% scheduler is offline, also those in the backlog of its listening socket. A listener has other reactors listen on that socket
+%% meanwhile. No connection moves to another reactor: its state may hold timers and monitors of
 %% the process.
 -module(weir_reactor).
 
@@ -119,7 +120,7 @@
 }.
 %% `module' is the callback module. `args' (`undefined') is for its `init/2'. `listen' (`none') is a listening socket of
 %% Weir's, whose connections the reactor takes, with its options; it stays its owner's, and survives the reactor.
-%% `scheduler' is where it runs, that of the caller unless told otherwise, `affinity' (`soft') how firmly. `tick'
+%% `scheduler' is where it begins, that of the caller unless told otherwise, `affinity' (`soft') how firmly. `tick'
 %% (`infinity') and `long_callback_ms' (100) are milliseconds, `max_send_queue' (1 MiB) bytes. `proxy_protocol' (`false') has
 %% accepted connections begin with a PROXY header, for which there are `handshake_timeout' (5000) milliseconds. `measure' (`false'): see {@link measure/2}. `name'
 %% registers the process.
@@ -186,7 +187,7 @@
 %% the callbacks that are needed; what is wrong with the listening socket; `emfile' if there are 1024 such processes already.
 -spec start_link(options()) -> {ok, pid()} | {error, term()}.
 start_link(Options) ->
-    weir_reactor_process:start_link(Options, weir_handshake:new(undefined)).
+    weir_reactor_start:start_link(Options, weir_handshake:new(undefined)).
 
 %% @doc A reactor for a supervisor; in Elixir `{:weir_reactor, options}' in a list of children. The id is `{weir_reactor, Module}',
 %% with the scheduler if the options name one: several reactors of one module fit into a supervisor if each has its own scheduler.

@@ -3,7 +3,6 @@
 %% callbacks do with the connections is the matter of {@link weir_reactor_connections}.
 -module(weir_reactor_process).
 
--export([start_link/2]).
 -export([init/4]).
 -export([loop/2]).
 
@@ -15,12 +14,6 @@
 -export([system_replace_state/2]).
 
 -include("weir_socket.hrl").
-
-%% With which heap a reactor begins; see weir_reactor_connections.
--define(HEAP_WORDS, 32768).
-
-%% Words of binaries on the way that make a collection worth it: 4 MiB.
--define(BINARY_WORDS, 524288).
 
 %% Messages that are handled between two batches.
 -define(MESSAGES, 64).
@@ -34,7 +27,6 @@
 
 %% Milliseconds for calling terminate/2, of the five seconds that a supervisor waits.
 -define(TERMINATE_MS, 3000).
-
 
 -export_type([event/0, write/0]).
 
@@ -68,38 +60,16 @@
 
 %%% Start.
 
-%% @doc Starts a reactor, whose PROXY headers are among these handshakes.
--spec start_link(weir_reactor:options(), weir_handshake:handshakes()) -> {ok, pid()} | {error, term()}.
-start_link(Options, Handshakes) ->
-    case {weir_reactor_options:new(Options), weir_pollsets:ensure_started()} of
-        {{ok, Normal}, ok} -> spawn_reactor(Normal, Handshakes);
-        {{ok, _}, {error, _} = Error} -> Error;
-        {{error, _} = Error, _} -> Error
-    end.
+-dialyzer({nowarn_function, loosen/1}).
 
-spawn_reactor(Options = #{scheduler := Chosen}, Handshakes) ->
-    Scheduler =
-        case Chosen of
-            undefined -> weir_pollsets:here();
-            _ -> Chosen
-        end,
-    Memory = [{min_heap_size, ?HEAP_WORDS}, {min_bin_vheap_size, ?BINARY_WORDS}],
-    Arguments = [self(), Scheduler, Options, Handshakes],
-    try
-        proc_lib:start_link(?MODULE, init, Arguments, infinity, [{scheduler, Scheduler} | Memory])
-    catch
-        %% This VM does not bind processes.
-        error:badarg -> proc_lib:start_link(?MODULE, init, Arguments, infinity, Memory)
-    end.
-
--dialyzer({nowarn_function, [spawn_reactor/2, loosen/1]}).
-
+%% @doc The first call of a reactor, on the scheduler where it is at home. {@link weir_reactor_start} waits for it.
 -spec init(pid(), pos_integer(), weir_reactor_options:normal(), weir_handshake:handshakes()) -> no_return().
 init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := Tick}, Handshakes) ->
     process_flag(trap_exit, true),
+    %% Until then it stands still if its scheduler goes offline.
+    loosen(Affinity),
     case prepare(Home, Options) of
         {ok, Pollset, Token} ->
-            loosen(Affinity),
             Times = weir_reactor_times:new(),
             ok = weir_reactors:enter(#{pollset => Pollset, module => Module, scheduler => Home}, Times),
             Started = erlang:monotonic_time(),
@@ -118,10 +88,10 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
                 times = Times,
                 ticks = weir_reactor_ticks:start(Tick, Module)
             },
-            proc_lib:init_ack(Parent, {ok, self()}),
+            weir_reactor_start:started(Parent, {ok, self()}),
             ?MODULE:loop([], Reactor);
         {error, Reason} ->
-            proc_lib:init_ack(Parent, {error, Reason}),
+            weir_reactor_start:started(Parent, {error, Reason}),
             exit(normal)
     end.
 

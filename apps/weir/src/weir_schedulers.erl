@@ -8,6 +8,7 @@
 -module(weir_schedulers).
 -behaviour(gen_server).
 
+-export([online/0]).
 -export([with_all_online/1]).
 
 -export([init/1]).
@@ -23,6 +24,23 @@
     online :: pos_integer(),
     waiting = #{} :: #{reference() => []}
 }).
+
+%% @doc How many schedulers are online, or will be again when nobody waits any more: nothing is spread over the others for that time.
+-spec online() -> pos_integer().
+online() ->
+    %% In this order: a keeper that begins sets the number when it can be found.
+    Online = erlang:system_info(schedulers_online),
+    case whereis(?MODULE) of
+        undefined ->
+            Online;
+        Keeper ->
+            try
+                gen_server:call(Keeper, online)
+            catch
+                %% It has just ended, and has set the number.
+                exit:_ -> erlang:system_info(schedulers_online)
+            end
+    end.
 
 %% @doc Calls a fun while all schedulers are online, and returns what it returns.
 -spec with_all_online(fun(() -> Result)) -> Result.
@@ -62,8 +80,10 @@ init([]) ->
     look_later(),
     {ok, #state{online = erlang:system_info(schedulers_online)}}.
 
--spec handle_call(wish | {take_back, reference()} | term(), gen_server:from(), #state{}) ->
+-spec handle_call(online | wish | {take_back, reference()} | term(), gen_server:from(), #state{}) ->
     {reply, term(), #state{}} | {stop, normal, ok, #state{}}.
+handle_call(online, _From, State = #state{online = Online}) ->
+    {reply, Online, State};
 handle_call(wish, {Pid, _}, State = #state{waiting = Waiting}) ->
     Wish = monitor(process, Pid),
     {reply, Wish, all_online(State#state{waiting = Waiting#{Wish => []}})};

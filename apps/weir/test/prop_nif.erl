@@ -8,12 +8,12 @@
 -export([prop_pollsets/0]).
 
 %% Those that decide who polls: they need another start of Weir afterwards.
--define(POLLING, [{make, 1}, {claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
+-define(POLLING, [{make, 1}, {set_online, 1}, {claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
 
 %% The limits of a listener.
 -define(LIMITS, #{
-    max_connections => 3, overload => reset, max_rate => infinity, per_address => 2, placement => local, measure => true,
-    allow => [{{127, 0, 0, 0}, 8}], deny => [{{0, 0, 0, 0, 0, 0, 0, 1}, 128}]
+    max_connections => 3, overload => reset, max_rate => infinity, per_address => 2, placement => local, affinity => soft,
+    measure => true, allow => [{{127, 0, 0, 0}, 8}], deny => [{{0, 0, 0, 0, 0, 0, 0, 1}, 128}]
 }).
 
 prop_sockets() ->
@@ -272,7 +272,7 @@ is_documented(loaded, Result) -> Result =:= true;
 %% No term that a process hands over makes it panic.
 is_documented(panics, Result) -> Result =:= {0, <<>>};
 is_documented(renew, Result) -> Result =:= ok orelse Result =:= done;
-is_documented(make, Result) -> Result =:= ok;
+is_documented(Function, Result) when Function =:= make; Function =:= set_online -> Result =:= ok;
 is_documented(pollers, Result) -> lists:all(fun is_pid/1, Result);
 is_documented(claim, {ok, Token}) -> is_integer(Token);
 is_documented(poll, {Events, Round}) ->
@@ -324,7 +324,8 @@ is_documented(owner, {ok, Owner}) -> is_pid(Owner) orelse Owner =:= undefined;
 is_documented(set_owner, Result) -> Result =:= ok;
 is_documented(monitor, Result) -> Result =:= ok;
 is_documented(demonitor, Result) -> is_boolean(Result);
-is_documented(move, Result) -> Result =:= ok;
+is_documented(Function, Result) when Function =:= move; Function =:= place -> Result =:= ok;
+is_documented(evacuate, Result) -> lists:member(Result, [ok, more, done]);
 is_documented(info, {ok, Info}) -> is_map(Info);
 is_documented(Piece, {ok, Sockets}) when Piece =:= sockets; Piece =:= traffic -> is_list(Sockets);
 is_documented(Piece, Result) when Piece =:= sockets; Piece =:= traffic -> Result =:= done;

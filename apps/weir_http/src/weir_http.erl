@@ -44,7 +44,7 @@
 -export([info/1]).
 -export([reopen_log/1]).
 
-%% @doc Starts a listener, with a reactor on each scheduler. `Name' is any term, of which no other listener has the same. The
+%% @doc Starts a listener, with a reactor on each scheduler that is online. `Name' is any term, of which no other listener has the same. The
 %% options are those of `weir:start_listener/4' and the limits of HTTP, see {@link weir_http_options:options()}.
 %%
 %% Errors: `{bad_option, Name, Value, Allowed}', also for routes; those of `weir:start_listener/4'.

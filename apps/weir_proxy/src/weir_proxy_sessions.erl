@@ -47,7 +47,7 @@ init_table() ->
     ]),
     ok.
 
-%% @doc How many processes there are.
+%% @doc How many processes there are, for as long as the VM runs. Those of schedulers that are offline have next to nothing to do.
 -spec keepers() -> pos_integer().
 keepers() -> min(8, erlang:system_info(schedulers)).
 

@@ -1,5 +1,5 @@
 %% @private
-%% @doc The application: checks its configuration, and starts a shard on each scheduler.
+%% @doc The application: checks its configuration, and starts a shard for each scheduler that is online then.
 -module(weir_pubsub_app).
 -behaviour(application).
 
@@ -13,7 +13,8 @@ start(_Type, _Arguments) ->
     _ = code:ensure_modules_loaded(Modules),
     ok = weir_pubsub_id:init(),
     ok = weir_pubsub_counters:init(),
-    Shards = erlang:system_info(schedulers),
+    %% They stay so many: channels are spread over them by their names.
+    Shards = length(weir_pollsets:online()),
     case weir_pubsub_policies:begin_with(application:get_env(weir_pubsub, config, #{})) of
         ok ->
             case weir_pubsub_broker:configure(application:get_env(weir_pubsub, broker, #{})) of

@@ -59,6 +59,7 @@ entry(Name, Before, Limits) ->
     Counts =
         case Before of
             #{Name := {Kept, _}} -> Kept;
+            %% There may be more shards when the application is started again.
             #{} -> atomics:new(?WORDS * (erlang:system_info(schedulers) + 1), [])
         end,
     Given = maps:get(Name, Limits, #{}),
@@ -103,7 +104,7 @@ reserve(Shard, Index, Amount, {Counts, Limits}) ->
             ok;
         Limit ->
             ok = atomics:add(Counts, reserved(Shard, Index), Amount),
-            case with_reserved(Counts, Index, shards(Counts), 0) > Limit of
+            case with_reserved(Counts, Index, weir_pubsub_shards:count(), 0) > Limit of
                 true ->
                     ok = atomics:sub(Counts, reserved(Shard, Index), Amount),
                     {full, Limit};
@@ -145,8 +146,6 @@ add(Shard, Group, Kind, Amount, All) ->
 counted(Shard, Index) -> Shard * ?WORDS + Index.
 
 reserved(Shard, Index) -> Shard * ?WORDS + ?KINDS + Index.
-
-shards(Counts) -> maps:get(size, atomics:info(Counts)) div ?WORDS - 1.
 
 with_reserved(_Counts, _Index, 0, Sum) ->
     Sum;
@@ -212,7 +211,7 @@ usage(Group) ->
 %% Something may be counted less in one shard when it was looked at, and in its place more in another that was not. Then it is looked at again.
 used(Counts, Index) ->
     Times = atomics:get(Counts, Index),
-    Sum = lists:sum([atomics:get(Counts, counted(Shard, Index)) || Shard <- lists:seq(1, shards(Counts))]),
+    Sum = lists:sum([atomics:get(Counts, counted(Shard, Index)) || Shard <- lists:seq(1, weir_pubsub_shards:count())]),
     case atomics:get(Counts, Index) of
         Times -> Sum;
         _ -> used(Counts, Index)

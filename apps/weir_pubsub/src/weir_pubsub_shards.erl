@@ -1,11 +1,16 @@
 %% @private
-%% @doc Which process serves a channel: a shard for each scheduler, chosen by the channel's name.
+%% @doc Which process serves a channel: one of the shards, chosen by the channel's name.
+%%
+%% There is a shard for each scheduler that was online when the application started. Their number does not follow when schedulers
+%% come and go, because then most channels, with their messages and subscribers, would belong to another shard. The VM runs the
+%% shards, which are bound to no scheduler, where there is room.
 -module(weir_pubsub_shards).
 
 -include("weir_pubsub_shard.hrl").
 
 -export([make/2]).
 -export([clear/0]).
+-export([count/0]).
 -export([is_channel/1]).
 -export([name/1]).
 -export([tables/1]).
@@ -59,6 +64,10 @@ numbered(Index, Broker) ->
 clear() ->
     _ = persistent_term:erase(?MODULE),
     ok.
+
+%% @doc How many there are.
+-spec count() -> non_neg_integer().
+count() -> tuple_size(persistent_term:get(?MODULE, {})).
 
 %% @doc Whether it can be the name of a channel. Those that begin with a zero byte are not for clients.
 -spec is_channel(term()) -> boolean().

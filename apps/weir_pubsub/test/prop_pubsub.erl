@@ -57,7 +57,7 @@ kill_soon(true) ->
     Next = case get(?MODULE) of undefined -> Now; Last -> max(Now, Last + ?KILLS_MS) end,
     _ = put(?MODULE, Next),
     timer:sleep(Next - Now),
-    Shard = weir_pubsub_shards:name(rand:uniform(erlang:system_info(schedulers))),
+    Shard = weir_pubsub_shards:name(rand:uniform(weir_pubsub_shards:count())),
     _ = spawn(fun() ->
         _ = [erlang:yield() || _ <- lists:seq(1, rand:uniform(50))],
         exit(whereis(Shard), kill)

@@ -129,7 +129,7 @@ kill(0) ->
     ok;
 kill(Left) ->
     timer:sleep(?KILLS_MS),
-    Shard = whereis(weir_pubsub_shards:name(rand:uniform(erlang:system_info(schedulers)))),
+    Shard = whereis(weir_pubsub_shards:name(rand:uniform(weir_pubsub_shards:count()))),
     _ = is_pid(Shard) andalso exit(Shard, kill),
     kill(Left - 1).
 
@@ -149,7 +149,7 @@ watch(Died) ->
             exit({shutdown, lists:usort(Died)})
     end.
 
-shards() -> [whereis(weir_pubsub_shards:name(Index)) || Index <- lists:seq(1, erlang:system_info(schedulers))].
+shards() -> [whereis(weir_pubsub_shards:name(Index)) || Index <- lists:seq(1, weir_pubsub_shards:count())].
 
 died({Pid, _} = Watch) ->
     Pid ! over,
@@ -161,7 +161,7 @@ died({Pid, _} = Watch) ->
 everything_goes() ->
     ok = weir_pubsub:configure(#{}),
     _ = [?waitMatch({error, no_channel}, deleted(Channel)) || Channel <- [?EVENTS | ?CHANNELS]],
-    _ = [?waitEqual([], left(Index)) || Index <- lists:seq(1, erlang:system_info(schedulers))],
+    _ = [?waitEqual([], left(Index)) || Index <- lists:seq(1, weir_pubsub_shards:count())],
     #configuration{groups = Groups} = weir_pubsub_configuration:current(),
     maps:foreach(
         fun(_, {Counts, _}) ->

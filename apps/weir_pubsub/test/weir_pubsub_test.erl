@@ -79,7 +79,7 @@ shard_of(Channel) ->
     Tables = weir_pubsub_shards:tables_of(Channel),
     [Shard] = [
         weir_pubsub_shards:name(Index)
-     || Index <- lists:seq(1, erlang:system_info(schedulers)), {ok, weir_pubsub_shards:tables(Index)} =:= Tables
+     || Index <- lists:seq(1, weir_pubsub_shards:count()), {ok, weir_pubsub_shards:tables(Index)} =:= Tables
     ],
     Shard.
 

@@ -86,9 +86,10 @@ impl Listener {
         }
     }
 
-    /// Tells the acceptors what has come: `{weir_accept, Count}`, one message for a batch.
+    /// Tells the acceptors what has come: `{weir_accept, Count}`, one message for a batch. Also those of schedulers that went
+    /// offline when something had just come for them.
     pub fn announce(&self, env: Env, queue: usize) {
-        for queue in self.reachable(queue) {
+        for queue in self.chosen(queue) {
             lock(&queue.waiting).announce(env);
         }
     }
@@ -187,8 +188,14 @@ impl Listener {
         }
     }
 
-    /// The queues that what is accepted for one of them may go to.
+    /// The queues that what is accepted for one of them may go to: those of schedulers that are online.
     pub(super) fn reachable(&self, queue: usize) -> &[AcceptQueue] {
+        let chosen = self.chosen(queue);
+        &chosen[..chosen.len().min(usize::from(pollset::online::count()))]
+    }
+
+    /// The same, with those of schedulers that are offline.
+    fn chosen(&self, queue: usize) -> &[AcceptQueue] {
         match self.least_loaded.load(Ordering::Relaxed) {
             true => &self.queues,
             false => &self.queues[queue..=queue],

@@ -40,6 +40,8 @@ pub struct Settings {
     pub reset: bool,
     /// A connection goes to the pollset with the fewest sockets instead of the one that accepted it.
     pub least_loaded: bool,
+    /// The processes of connections are bound to the schedulers of their sockets.
+    pub bind: bool,
     /// Times of replies are measured.
     pub measure: bool,
     pub admission: Admission,
@@ -71,6 +73,7 @@ pub struct Counts {
 pub struct Listener {
     reset: AtomicBool,
     least_loaded: AtomicBool,
+    bind: AtomicBool,
     max_connections: AtomicU64,
     /// Those that have come in and are not closed, and places that are taken while accept(2) is tried.
     places: AtomicU64,
@@ -116,6 +119,7 @@ impl Listener {
         Listener {
             reset: AtomicBool::new(settings.reset),
             least_loaded: AtomicBool::new(settings.least_loaded),
+            bind: AtomicBool::new(settings.bind),
             max_connections: AtomicU64::new(settings.max_connections),
             places: AtomicU64::new(0),
             left: AtomicU64::new(0),
@@ -143,6 +147,11 @@ impl Listener {
     /// The pollset whose connections a queue holds.
     pub fn pollset(&self, queue: usize) -> u16 {
         self.queues[queue].pollset
+    }
+
+    /// Whether the processes of connections are bound to the schedulers of their sockets.
+    pub fn binds(&self) -> bool {
+        self.bind.load(Ordering::Relaxed)
     }
 
     /// What accepted sockets are made with; none before there was a listening socket.
@@ -175,6 +184,7 @@ impl Listener {
     pub fn change(&self, env: Env, settings: Settings) {
         self.reset.store(settings.reset, Ordering::SeqCst);
         self.least_loaded.store(settings.least_loaded, Ordering::SeqCst);
+        self.bind.store(settings.bind, Ordering::SeqCst);
         self.max_connections.store(settings.max_connections, Ordering::SeqCst);
         self.latency.set(settings.measure);
         let selective = !settings.admission.is_open();

@@ -24,6 +24,8 @@ pub struct Permit {
     pub process: LocalPid,
     /// It does not count against the limit of connections any more.
     exempt: bool,
+    /// The process is bound to the scheduler of the socket's pollset.
+    pub bound: bool,
 }
 
 impl Permit {
@@ -53,10 +55,8 @@ impl Permit {
 impl Arrival {
     /// The descriptor, and the permit of a socket of `process`.
     pub fn into_parts(self, listener: &Arc<Listener>, process: LocalPid) -> (OwnedFd, Permit) {
-        (
-            self.fd,
-            Permit { listener: Arc::clone(listener), address: self.address.map(Box::new), process, exempt: false },
-        )
+        let (bound, address) = (listener.binds(), self.address.map(Box::new));
+        (self.fd, Permit { listener: Arc::clone(listener), address, process, exempt: false, bound })
     }
 
     /// What [`into_parts`](Self::into_parts) took apart.

@@ -24,6 +24,7 @@ use super::relay::{LATENCY, LatencyReference};
 use super::schedules::SCHEDULES;
 use crate::poll::death;
 use crate::pollset;
+use crate::pollset::online;
 use crate::pollset::private::{self, Holder};
 use crate::relay;
 use crate::socket::file::{FILE, FileReference};
@@ -37,11 +38,12 @@ use crate::value::shared::Inherited;
 use crate::verb::{accept, group, halt};
 
 /// All statics that later libraries go on with.
-static PARTS: [&dyn Inherited; 16] = [
+static PARTS: [&dyn Inherited; 17] = [
     &table::SOCKETS,
     &group::ALL,
     &relay::RELAYS,
     &pollset::ALL,
+    &online::ONLINE,
     &private::ABANDONED,
     &private::VACANT,
     &accept::EXHAUSTED,

@@ -78,6 +78,7 @@ impl<'a> Decoder<'a> for Settings {
             max_connections: limit(of(atoms::max_connections())?)?.map_or(u64::MAX, u64::from),
             reset: of(atoms::overload())?.decode::<Atom>()? == atoms::reset(),
             least_loaded: of(atoms::placement())?.decode::<Atom>()? == atoms::least_loaded(),
+            bind: of(atoms::affinity())?.decode::<Atom>()? == atoms::bound(),
             measure: of(atoms::measure())?.decode()?,
             admission: Admission::new(rules, rate, per_address, Instant::now()),
         })

@@ -6,6 +6,7 @@ use super::{PollsetIndex, failed, find, plain};
 use crate::socket::table;
 use crate::term::atoms;
 use crate::value::handle::Handle;
+use crate::verb::evacuation;
 
 #[rustler::nif]
 fn owner<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
@@ -46,11 +47,30 @@ fn demonitor(env: Env, handle: Handle, reference: Term) -> bool {
 
 #[rustler::nif(name = "move")]
 fn move_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
+    relocate(env, handle, index.0, false)
+}
+
+#[rustler::nif]
+fn place<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
+    relocate(env, handle, index.0, true)
+}
+
+fn relocate(env: Env, handle: Handle, pollset: u16, placed: bool) -> NifResult<Term> {
     let mut socket = socket!(env, handle, atoms::closed());
     if socket.reactor {
         return Ok(failed(env, atoms::reactor()));
     }
-    Ok(plain(env, socket.move_to(env, index.0)))
+    socket.placed = placed;
+    Ok(plain(env, socket.move_to(env, pollset)))
+}
+
+#[rustler::nif]
+fn evacuate(env: Env, piece: usize) -> Atom {
+    match evacuation::evacuate(env, piece) {
+        Some(true) => atoms::ok(),
+        Some(false) => atoms::more(),
+        None => atoms::done(),
+    }
 }
 
 #[rustler::nif]

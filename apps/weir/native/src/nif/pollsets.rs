@@ -20,6 +20,15 @@ fn make<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif]
+fn set_online(count: u16) -> NifResult<Atom> {
+    if count == 0 || !pollset::exists(count) {
+        return Err(Error::BadArg);
+    }
+    pollset::online::set(count);
+    Ok(atoms::ok())
+}
+
+#[rustler::nif]
 fn pollers() -> Vec<rustler::LocalPid> {
     pollset::pollers()
 }

@@ -147,7 +147,7 @@ fn reactor_leave<'a>(
     if !bytes.is_empty() {
         socket.input.get_or_insert_default().unread(&bytes);
     }
-    Ok(match socket.leave_reactor(env, owner, index.0) {
+    Ok(match socket.leave_reactor(env, owner, pollset::online::pollset(index.0)) {
         Ok(true) => atoms::ok().encode(env),
         Ok(false) => Err(Error::BadArg)?,
         Err(errno) => posix(env, errno),

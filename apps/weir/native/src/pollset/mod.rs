@@ -1,9 +1,10 @@
 //! A pollset: one epoll instance and its ready list, for one scheduler or one process.
 //!
 //! It knows what is waited on by its number only; the layer `poll` knows who is served when that is ready. Here a pollset is
-//! made and claimed by its poller; [`sleeper`] says how those who serve it wait and are woken, [`private`] has the pollsets
-//! of processes that poll for themselves. May use `term`, `kernel` and `value`.
+//! made and claimed by its poller; [`sleeper`] says how those who serve it wait and are woken, [`online`] which of them get
+//! something to do, [`private`] has the pollsets of processes that poll for themselves. May use `term`, `kernel` and `value`.
 
+pub mod online;
 pub mod private;
 pub mod sleeper;
 

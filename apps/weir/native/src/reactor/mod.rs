@@ -361,7 +361,7 @@ pub fn reap(env: Env, index: u16, piece: usize) -> Option<bool> {
             if let Some(listening) = &mut socket.listening {
                 listening.reactor = None;
             }
-            if socket.move_to(env, pollset::private::home(index)).is_err() {
+            if socket.move_to(env, pollset::online::pollset(pollset::private::home(index))).is_err() {
                 socket.release(env);
             }
         }

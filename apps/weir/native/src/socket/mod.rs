@@ -75,6 +75,8 @@ pub struct Socket {
     pub state: State,
     /// The descriptor is in its pollset's epoll. That is done when somebody first has to wait, and once.
     pub registered: bool,
+    /// Somebody has chosen its pollset, on which it stays while the scheduler is offline.
+    pub placed: bool,
     /// It is on its pollset's ready list.
     pub queued: bool,
     /// The kernel may have input, or a connection, that we have not taken: try.
@@ -152,6 +154,7 @@ impl Socket {
             state: State::Free,
             pollset: 0,
             registered: false,
+            placed: false,
             queued: false,
             readable: false,
             writable: false,
@@ -240,7 +243,7 @@ impl Socket {
 
     fn occupy(&mut self, fd: OwnedFd, state: State, (module, pollset, options): (Atom, u16, Options), owner: LocalPid) {
         self.state = state;
-        self.pollset = pollset;
+        self.pollset = pollset::online::pollset(pollset);
         self.module = Some(module);
         self.options = options;
         self.owner = Some(owner);

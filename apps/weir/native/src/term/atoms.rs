@@ -13,7 +13,7 @@ rustler::atoms! {
     weir_pollsets, weir_descriptors, exhausted,
     down = "DOWN", socket, normal,
     // Listeners.
-    weir_listener, weir_accept, throttled, recovered, empty, outdated, reset, pause, least_loaded, connections, max_connections,
+    weir_listener, weir_accept, throttled, recovered, empty, outdated, reset, pause, least_loaded, affinity, bound, connections, max_connections,
     waiting, overload, denied, crowded, full_pauses, rate_pauses, allow, deny, max_rate, per_address, placement,
     noproc, reactor, unsent, badarg, measure, measured, replies, reply_ns, backlog, max_backlog,
     // Options.
