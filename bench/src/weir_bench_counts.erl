@@ -54,13 +54,18 @@ with_futexes({ok, #{metrics := #{requests_per_s := PerSecond}}}, Lines, Sample) 
         {ok, Futexes} ->
             {ok, with_metric(futexes_per_request, Futexes / PerSecond, Sample)};
         none ->
-            Reason = case Lines of [] -> <<"perf said nothing">>; _ -> lists:last(Lines) end,
-            {ok, weir_bench_sample:note(<<"futexes were not counted: ", Reason/binary>>, Sample)}
+            {ok, weir_bench_sample:note(<<"futexes were not counted: ", (why(Lines))/binary>>, Sample)}
     end;
 with_futexes({ok, _}, _Lines, Sample) ->
     {ok, Sample};
 with_futexes({error, _} = Error, _Lines, _Sample) ->
     Error.
+
+why(Lines) ->
+    case [Line || Line <- Lines, interval(Line) =:= none] of
+        [] -> <<"perf looked too seldom, as on a busy machine">>;
+        [Said | _] -> Said
+    end.
 
 %% @doc Futexes a second by what `perf stat -I' has said until the load ended, in the middle of its last so many milliseconds.
 -spec futexes_per_s([binary()], Window :: pos_integer()) -> {ok, float()} | none.
