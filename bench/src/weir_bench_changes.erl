@@ -6,7 +6,7 @@
 %% After the connections are there and the load has begun, milliseconds.
 -define(FIRST, 300).
 
--type result() :: {ok, [weir_bench_sample:sample(), ...]} | {error, binary()}.
+-type result() :: {ok, weir_bench_sample:sample()} | {error, binary()}.
 
 %% @doc Has `Load' measure a server. A run with `changes' has so many of them meanwhile, spread over its time; what failed is a
 %% connection lost. For comparison the server may not be told (`told'): to write a file and to send a signal is work on a core, too.
@@ -21,7 +21,7 @@ during(#{changes := Count, warmup := Warmup, duration := Duration} = Run, #{chan
     Result = Load(),
     Left = left(Changer),
     case Result of
-        {ok, Samples} -> {ok, [told_of_changes(Left, Count, lost(Sample)) || Sample <- Samples]};
+        {ok, Sample} -> {ok, told_of_changes(Left, Count, lost(Sample))};
         {error, _} = Error -> Error
     end;
 during(_Run, _Server, Load) ->

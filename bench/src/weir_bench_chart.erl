@@ -1,8 +1,9 @@
-%% @doc The bars of a scenario as SVG: a bar for each contestant, a whisker from its lowest to its highest round. The
-%% same picture stands in documents and on the page; it follows the reader's choice of light or dark.
+%% @doc The bars of a scenario as SVG: a bar for each contestant, a whisker from its lowest to its highest round. A scenario over
+%% schedulers has curves instead. The same picture stands in documents and on the page; it follows the reader's choice of light or dark.
 -module(weir_bench_chart).
 
 -export([svg/1]).
+-export([style/0, escape/1]).
 
 -define(WIDTH, 760).
 -define(LABELS, 230).
@@ -13,6 +14,8 @@
 
 %% @doc The chart of a scenario of a document, of the first of its metrics; `none' where nobody has that.
 -spec svg(weir_bench_results:document()) -> {ok, unicode:chardata()} | none.
+svg(#{<<"over">> := _} = Scenario) ->
+    weir_bench_curve:svg(Scenario);
 svg(#{<<"metrics">> := [Name | _], <<"title">> := Title, <<"contestants">> := Contestants}) ->
     Rows = [
         {Label, family(Contestant), Median, Min, Max}
@@ -69,17 +72,21 @@ row(Number, {Label, Family, Median, Min, Max}, Metric, Scale) ->
         ])
     ].
 
-%% Class names are those of the bars alone: on the page the pictures share their styles.
+%% @doc The styles of charts. Class names are those of charts alone: on the page the pictures share their styles.
+-spec style() -> string().
 style() ->
     ".bars{font:13px system-ui,\"Segoe UI\",\"DejaVu Sans\",sans-serif;max-width:100%;height:auto}"
     ".bars text{fill:#1d2733}.bars .unit{fill:#5d6b7a}.bars .label{text-anchor:end}"
     ".bars .weir{fill:#2563eb}.bars .inet{fill:#d97706}.bars .socket{fill:#e0a94a}"
     ".bars .peer{fill:#8a97a6}.bars .native{fill:#4b5866}"
-    ".bars .whisker{stroke:#1d2733;stroke-width:1.2;fill:none}"
+    ".bars .whisker{stroke:#1d2733;stroke-width:1.2;fill:none}.bars .curve{stroke-width:2;fill:none}"
+    ".bars .axis{stroke:#c3ccd6;stroke-width:1;fill:none}.bars .middle{text-anchor:middle}"
     "@media (prefers-color-scheme:dark){.bars text{fill:#e2e8f0}.bars .unit{fill:#9aa7b5}"
     ".bars .weir{fill:#5b8df5}.bars .inet{fill:#e08a2e}.bars .socket{fill:#c9963c}"
     ".bars .peer{fill:#7c8997}.bars .native{fill:#aab6c3}.bars .whisker{stroke:#e2e8f0}}".
 
+%% @doc A text as it stands in SVG.
+-spec escape(unicode:chardata()) -> unicode:chardata().
 escape(Text) ->
     lists:foldl(
         fun({Character, Entity}, Escaped) -> binary:replace(Escaped, Character, Entity, [global]) end,

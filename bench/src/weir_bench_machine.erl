@@ -3,6 +3,7 @@
 
 -export([description/0]).
 -export([cores/0]).
+-export([allowed/0]).
 -export([placement/2]).
 -export([shares/2]).
 -export([free_port/0]).
@@ -59,9 +60,36 @@ cores() ->
 unpinned(Note) ->
     #{pinned => [], note => Note}.
 
-%% @doc Where a server and its drivers run: `apart', each on a core of its own, or `{together, Count}', the server on so
-%% many of two cores and a driver on each of the two.
--spec placement(apart | {together, Count :: 1 | 2}, cores()) -> {Server :: pin(), Drivers :: [pin(), ...]}.
+%% @doc On how many cores programs can be pinned.
+-spec allowed() -> non_neg_integer().
+allowed() ->
+    case cores() of
+        #{note := none} -> length(allowed_cores());
+        _ -> 0
+    end.
+
+%% @doc Where a server and its drivers run:
+%% <dl>
+%% <dt>`apart'</dt><dd>each on a core of its own</dd>
+%% <dt>`{apart, Cores, Drivers}'</dt><dd>the server on so many cores, and each driver on one of the others; `anywhere' where there are too
+%% few</dd>
+%% <dt>`{together, Count}'</dt><dd>the server on so many of two cores and a driver on each of the two</dd>
+%% <dt>`anywhere'</dt><dd>the server and one driver where the kernel puts them</dd>
+%% </dl>
+-spec placement(Placement, cores()) -> {Server :: pin(), Drivers :: [pin(), ...]} when
+    Placement :: apart | {apart, Cores :: pos_integer(), Drivers :: pos_integer()} | {together, Count :: 1 | 2} | anywhere.
+placement(anywhere, _Cores) ->
+    {[], [[]]};
+placement({apart, Count, Drivers}, #{note := none}) ->
+    Allowed = allowed_cores(),
+    case length(Allowed) - Drivers of
+        Others when Others >= Count ->
+            {pin(lists:sublist(Allowed, Count)), [pin([Core]) || Core <- lists:nthtail(Others, Allowed)]};
+        _ ->
+            {[], [[]]}
+    end;
+placement({apart, _Count, _Drivers}, _Unpinned) ->
+    {[], [[]]};
 placement(apart, #{pinned := []}) -> {[], [[]]};
 placement(apart, #{pinned := [Server, Driver]}) -> {pin([Server]), [pin([Driver])]};
 placement({together, _Count}, #{pinned := []}) -> {[], [[], []]};

@@ -33,13 +33,16 @@ minutes(Rounds, Scenarios) ->
     ceil(lists:sum([weir_bench_scenario:seconds(Rounds, Scenario) || Scenario <- Scenarios]) / 60).
 
 %% @doc Runs the scenarios of `only', or all, `repeat' rounds each, and writes DATE-otpRELEASE.json, .md and .html to
-%% `results' after every measurement. A measurement that fails is recorded and does not stop the others, but fails the
+%% `results' after every measurement. With a `name' the files are called DATE-NAME-otpRELEASE; `pinning' says how these scenarios are
+%% pinned. Curves are drawn in DATE-NAME-otpRELEASE-SCENARIO.svg as well. A measurement that fails is recorded and does not stop the others, but fails the
 %% run.
 -spec run(weir_bench_suite:suite(), #{
     repeat := pos_integer(),
     quick := boolean(),
     only => [weir_bench_scenario:name()],
     results => file:filename(),
+    name => string(),
+    pinning => binary(),
     _ => _
 }) -> ok | {failed, iodata()}.
 run(Suite, #{repeat := Rounds, quick := Quick} = Options) ->
@@ -47,10 +50,10 @@ run(Suite, #{repeat := Rounds, quick := Quick} = Options) ->
     Directory = maps:get(results, Options, weir_bench_tree:results()),
     case weir_bench_tree:missing() of
         [] ->
-            Stem = stem(Directory),
+            Stem = stem(Directory, [["-", Name] || #{name := Name} <- [Options]]),
             Record = #{
                 suite => Suite,
-                machine => weir_bench_machine:description(),
+                machine => maps:merge(weir_bench_machine:description(), maps:with([pinning], Options)),
                 started => list_to_binary(calendar:system_time_to_rfc3339(erlang:system_time(second))),
                 rounds => Rounds,
                 quick => Quick,
@@ -118,11 +121,16 @@ create(Record, Stem) ->
     end.
 
 write(Record, Stem) ->
-    Document = weir_bench_results:document(Record),
+    #{<<"scenarios">> := Scenarios} = Document = weir_bench_results:document(Record),
+    Curves = [
+        {lists:concat([Stem, "-", binary_to_list(Name), ".svg"]), Svg}
+     || #{<<"over">> := _, <<"name">> := Name} = Scenario <- Scenarios, {ok, Svg} <- [weir_bench_chart:svg(Scenario)]
+    ],
     written([
         {Stem ++ ".json", weir_json:encode(Document)},
         {Stem ++ ".md", weir_bench_report:markdown(Document)},
         {Stem ++ ".html", weir_bench_page:html(Document)}
+        | Curves
     ]).
 
 written([]) -> ok;
@@ -133,14 +141,14 @@ written([{File, Text} | Files]) ->
     end.
 
 %% Of today and this release; with a number if there are some already, which stay.
-stem(Directory) ->
+stem(Directory, Name) ->
     {{Year, Month, Day}, _} = calendar:local_time(),
-    Base = io_lib:format("~4..0b-~2..0b-~2..0b-otp~s", [Year, Month, Day, erlang:system_info(otp_release)]),
-    stem(filename:join(Directory, Base), 1).
+    Base = io_lib:format("~4..0b-~2..0b-~2..0b~s-otp~s", [Year, Month, Day, Name, erlang:system_info(otp_release)]),
+    number(filename:join(Directory, Base), 1).
 
-stem(Base, Number) ->
+number(Base, Number) ->
     Stem = case Number of 1 -> Base; _ -> Base ++ "-" ++ integer_to_list(Number) end,
     case filelib:is_file(Stem ++ ".json") of
-        true -> stem(Base, Number + 1);
+        true -> number(Base, Number + 1);
         false -> Stem
     end.

@@ -12,10 +12,12 @@
 %% two files of the same OTP release have a scenario, the later run counts. A table without any results stays as it is.
 -spec update([file:filename(), ...]) -> {ok, [Written :: file:filename()]} | {error, iodata()}.
 update(Files) ->
-    case {weir_bench_suite:read(), read(Files)} of
-        {{ok, Suite}, {ok, Results}} -> update(weir_bench_tree:measurements(), Results, Suite, []);
-        {{error, _} = Error, _} -> Error;
-        {_, {error, _} = Error} -> Error
+    case {weir_bench_suite:read(), weir_bench_scaling:read(), read(Files)} of
+        {{ok, #{scenarios := Scenarios} = Suite}, {ok, #{scenarios := OverSchedulers}}, {ok, Results}} ->
+            update(weir_bench_tree:measurements(), Results, Suite#{scenarios := Scenarios ++ OverSchedulers}, []);
+        {{error, _} = Error, _, _} -> Error;
+        {_, {error, _} = Error, _} -> Error;
+        {_, _, {error, _} = Error} -> Error
     end.
 
 update([], _Results, _Suite, Contents) ->
@@ -170,8 +172,9 @@ block(Name, Results, Places, IsScenario) ->
     case [{Of, measured(Of, Results, Scenario)} || {Of, Scenario} <- map_get(Name, Places)] of
         [{_, [_ | _] = ByRelease}] when IsScenario ->
             [{_, #{title := Title}}] = map_get(Name, Places),
+            [{_, Measured} | _] = ByRelease,
             [
-                "### ", Title, "\n\n    bin/weir bench --only ", Name, "\n\n",
+                "### ", Title, "\n\n    ", weir_bench_report:command(Measured), "\n\n",
                 lists:join("\n", [part(Release, Scenario) || {Release, Scenario} <- ByRelease])
             ];
         Scenarios ->
@@ -205,11 +208,12 @@ figure(#{<<"met">> := Met} = Verdict) ->
         false -> ["**", Measured, "**"]
     end.
 
-%% By release; of several the last. What is shown is what the suite says today, so that releases are shown alike.
+%% By release; of several the last. What is shown is what the suite says today, so that releases are shown alike; over schedulers it is
+%% what the machine allowed to tell.
 measured(Name, Results, #{metrics := Metrics}) ->
     Shown = #{<<"metrics">> => [atom_to_binary(Metric) || Metric <- Metrics]},
     lists:sort(maps:to_list(maps:from_list([
-        {weir_bench_results:release(Document), maps:merge(Scenario, Shown)}
+        {weir_bench_results:release(Document), case Scenario of #{<<"over">> := _} -> Scenario; _ -> maps:merge(Scenario, Shown) end}
      || {_, #{<<"scenarios">> := Scenarios} = Document} <- Results,
         #{<<"name">> := Of} = Scenario <- Scenarios, Of =:= Name
     ]))).

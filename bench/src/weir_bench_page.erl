@@ -97,7 +97,7 @@ chapter(Title, Scenarios) ->
 scenario(#{<<"name">> := Name, <<"title">> := Title} = Scenario) ->
     [
         "<section id=\"", Name, "\"><h3>", escape(Title), "</h3>\n",
-        "<code>bin/weir bench --only ", Name, "</code>\n",
+        "<code>", weir_bench_report:command(Scenario), "</code>\n",
         case weir_bench_chart:svg(Scenario) of
             {ok, Svg} -> ["<figure>", Svg, "</figure>\n"];
             none -> "<p>Nothing was measured.</p>\n"

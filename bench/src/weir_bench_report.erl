@@ -6,6 +6,7 @@
 -export([targets/1]).
 -export([table/1]).
 -export([notes/1]).
+-export([command/1]).
 
 -type document() :: weir_bench_results:document().
 
@@ -17,6 +18,7 @@ markdown(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} =
         "| | |\n| --- | --- |\n",
         [["| ", Name, " | ", Value, " |\n"] || {Name, Value} <- machine(Document)],
         "\nContestants take turns; figures are medians, with the lowest and the highest in brackets.\n",
+        legend(Scenarios),
         case targets(Document) of
             {_, []} -> "";
             {Header, Rows} -> ["\n## Targets\n\n", weir_bench_table:markdown(Header, Rows)]
@@ -26,14 +28,30 @@ markdown(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} =
                 {Header, Rows} = table(Scenario),
                 [
                     "\n## ", Title, "\n\n",
-                    "`bin/weir bench --only ", Name, "`\n\n",
+                    "`", command(Scenario), "`\n\n",
                     weir_bench_table:markdown(Header, Rows),
                     [["\n", Note, "\n"] || Note <- notes(Scenario)]
                 ]
             end
-         || #{<<"title">> := Title, <<"name">> := Name} = Scenario <- Scenarios
+         || #{<<"title">> := Title} = Scenario <- Scenarios
         ]
     ].
+
+%% What the columns mean that only results over schedulers have.
+legend(Scenarios) ->
+    case [Scenario || #{<<"over">> := _} = Scenario <- Scenarios] of
+        [] ->
+            "";
+        _ ->
+            "\nS:S is so many schedulers, all online; of native code, so many processes. *switches*: context switches of all threads of the\n"
+            "server. *busiest pollset*: its share of the sockets that polls found ready. *away from owner*: sockets whose pollset is not that of\n"
+            "the scheduler where their owner ran last.\n"
+    end.
+
+%% @doc The command that measures a scenario.
+-spec command(document()) -> unicode:chardata().
+command(#{<<"over">> := _, <<"name">> := Name}) -> ["bench/scaling --only ", Name];
+command(#{<<"name">> := Name}) -> ["bin/weir bench --only ", Name].
 
 %% @doc What stands beside figures.
 -spec machine(document()) -> [{string(), unicode:chardata()}].

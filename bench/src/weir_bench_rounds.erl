@@ -66,8 +66,14 @@ measured(#{driver := node} = Run, Cores) ->
     {Pin, _} = weir_bench_machine:placement(apart, Cores),
     weir_bench_node:measure(Run, Pin);
 measured(#{connections := Connections} = Run, Cores) ->
-    Shares = weir_bench_machine:shares(Connections, maps:get(spread, Run, false)),
-    told_of_shares(Connections, Shares, measured(Run, Shares, Cores)).
+    case Run of
+        %% One process of native code has one thread.
+        #{backend := reference, schedulers := Copies} ->
+            measured(Run, evenly(Connections, Copies), Cores);
+        _ ->
+            Shares = weir_bench_machine:shares(Connections, maps:get(spread, Run, false)),
+            told_of_shares(Connections, Shares, measured(Run, Shares, Cores))
+    end.
 
 measured(Run, Shares, Cores) ->
     %% A proxy is told its backend's port before the backend listens.
@@ -78,17 +84,39 @@ measured(Run, Shares, Cores) ->
     Result =
         case [Reason || {error, Reason} <- Started] of
             [] ->
-                Loads = [{part(Run, Share, Shares), Server, Pin} || {Share, Server} <- lists:zip(Shares, Servers), Pin <- DriverPins],
-                weir_bench_changes:during(Run, hd(Servers), fun() -> load(Loads, Backend) end);
+                Load = fun(Now) -> load(loads(Now, lists:zip(Shares, Servers), DriverPins), Backend) end,
+                Loaded = weir_bench_changes:during(Run, hd(Servers), fun() -> Load(Run) end),
+                weir_bench_counts:add(Run, Servers, Load, Loaded);
             [Reason | _] ->
                 {error, Reason}
         end,
     lists:foreach(fun weir_bench_daemon:stop/1, Servers),
-    case Result of
-        {ok, Samples} when length(Servers) > 1 -> {ok, weir_bench_sample:side_by_side(Samples)};
-        {ok, Samples} -> {ok, weir_bench_sample:sum(Samples)};
-        {error, _} = Error -> Error
-    end.
+    Result.
+
+%% What each driver does: each server has some of them.
+loads(Run, Servers, Pins) ->
+    Count = length(Servers),
+    lists:append([
+        begin
+            Own = own(Number, Count, Pins),
+            Part = part(Run, Share, [Other || {Other, _} <- Servers]),
+            [{Of, Server, Pin} || {Of, Pin} <- lists:zip(among(Part, length(Own)), Own)]
+        end
+     || {Number, {Share, Server}} <- lists:zip(lists:seq(0, Count - 1), Servers)
+    ]).
+
+%% Of fewer drivers than servers each is for several.
+own(Number, Count, Pins) when length(Pins) < Count -> [lists:nth(Number rem length(Pins) + 1, Pins)];
+own(Number, Count, Pins) -> [Pin || {At, Pin} <- lists:zip(lists:seq(0, length(Pins) - 1), Pins), At rem Count =:= Number].
+
+among(#{together := true} = Run, Drivers) ->
+    lists:duplicate(Drivers, Run);
+among(#{connections := Connections} = Run, Drivers) ->
+    Shares = evenly(Connections, Drivers),
+    [part(Run, Share, Shares) || Share <- Shares].
+
+evenly(Connections, Count) ->
+    [max(1, (Connections + Number) div Count) || Number <- lists:seq(0, Count - 1)].
 
 %% One of several has a part of all that is divided among connections.
 part(Run, Share, [Share]) ->
@@ -98,8 +126,24 @@ part(Run, Share, Shares) ->
     Divided = maps:map(fun(_, Whole) -> max(1, round(Whole * Share / All)) end, maps:with([rooms, rate], Run)),
     maps:merge(Run#{connections := Share}, Divided).
 
-load([{#{driver := weir_load}, _, _} = Load], _Backend) -> weir_bench_load:measure(Load);
-load(Loads, Backend) -> weir_bench_driver:measure(Loads, Backend).
+load([{#{driver := weir_load}, _, _} = Load], _Backend) -> together([], weir_bench_load:measure(Load));
+load(Loads, Backend) -> together([Server || {_, Server, _} <- Loads], weir_bench_driver:measure(Loads, Backend)).
+
+%% What drivers have measured of the same server, and then what was measured of several.
+together(Servers, {ok, [_, _ | _] = Samples}) ->
+    Measured = lists:zip(Servers, Samples),
+    OfEach = [
+        weir_bench_sample:sum([Sample || {#{port := Of}, Sample} <- Measured, Of =:= Port])
+     || Port <- lists:usort([Port || #{port := Port} <- Servers])
+    ],
+    case OfEach of
+        [One] -> {ok, One};
+        _ -> {ok, weir_bench_sample:side_by_side(OfEach)}
+    end;
+together(_Servers, {ok, [Sample]}) ->
+    {ok, Sample};
+together(_Servers, {error, _} = Error) ->
+    Error.
 
 %% It is said where less was measured than was asked for, or in another way.
 told_of_shares(Connections, [Fewer], {ok, Sample}) when Fewer < Connections ->
@@ -113,5 +157,7 @@ told_of_shares(_Connections, [_, _ | _] = Shares, {ok, Sample}) ->
 told_of_shares(_Connections, _Shares, Result) ->
     Result.
 
+placement(#{pinned := false}) -> anywhere;
+placement(#{drivers := Drivers} = Run) -> {apart, maps:get(schedulers, Run, 1), Drivers};
 placement(#{together := true, schedulers := Schedulers}) -> {together, Schedulers};
 placement(_) -> apart.

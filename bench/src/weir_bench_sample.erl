@@ -31,6 +31,10 @@
     | missed
     | lost
     | cpu_us_per_request
+    | switches_per_request
+    | futexes_per_request
+    | busiest_percent
+    | away_percent
     | cpu_ms
     | cpu_ms_per_s
     | cpu_s_per_minute
@@ -159,6 +163,7 @@ paths() ->
         {failed_connects, [<<"failed_connects">>]},
         {missed, [<<"missed">>]},
         {cpu_us_per_request, [<<"server">>, <<"cpu_us_per_request">>]},
+        {switches_per_request, [<<"server">>, <<"switches_per_request">>]},
         {ticks_per_s, [<<"ticks_per_s">>]},
         {cpu_s_per_minute, [<<"server">>, <<"cpu_s_per_minute">>]},
         {bytes_per_connection, [<<"server">>, <<"bytes_per_connection">>]},
@@ -182,7 +187,7 @@ sum(Samples) ->
     PerSecond = lists:sum(Of(requests_per_s)),
     Percent = lists:sum(Of(core_percent)) / length(Samples),
     #{
-        metrics => #{
+        metrics => (maps:merge(opened(Samples), switches(Samples, length(Samples) * PerSecond)))#{
             requests_per_s => PerSecond,
             p50_us => lists:max(Of(p50_us)),
             p99_us => lists:max(Of(p99_us)),
@@ -191,6 +196,15 @@ sum(Samples) ->
         },
         errors => lists:sum([Errors || #{errors := Errors} <- Samples])
     }.
+
+opened(Samples) ->
+    Open = [Open || #{metrics := #{connections := Open}} <- Samples],
+    maps:from_list([{connections, lists:sum(Open)} || length(Open) =:= length(Samples)]).
+
+%% Each has seen those of its own window, or of its own server, for each of its own requests.
+switches(Samples, PerSecond) ->
+    Seen = [Each * Own || #{metrics := #{switches_per_request := Each, requests_per_s := Own}} <- Samples],
+    maps:from_list([{switches_per_request, lists:sum(Seen) / PerSecond} || length(Seen) =:= length(Samples)]).
 
 %% @doc What was measured of several servers of the same kind at the same time, each with a part of the connections: of those that are
 %% held, or of requests on them.
@@ -206,7 +220,8 @@ side_by_side([#{metrics := First} | _] = Samples) ->
                 #{bytes_per_connection => lists:sum(Bytes) / Connections};
             #{requests_per_s := _} ->
                 PerSecond = lists:sum(Of(requests_per_s)),
-                (maps:from_list([{Metric, lists:max(Of(Metric))} || Metric <- [p50_us, p99_us]]))#{
+                Latencies = maps:from_list([{Metric, lists:max(Of(Metric))} || Metric <- [p50_us, p99_us]]),
+                (maps:merge(Latencies, switches(Samples, PerSecond)))#{
                     requests_per_s => PerSecond,
                     cpu_us_per_request => Percent / 100 * 1.0e6 / PerSecond
                 }
@@ -226,7 +241,8 @@ note(Note, Sample) ->
 metrics() ->
     [
         requests_per_s, held_per_s, answered_per_s, ticks_per_s, p50_us, p95_us, p99_us, max_us, longest_silence_us, failed_connects, missed,
-        lost, cpu_us_per_request, cpu_ms, cpu_ms_per_s, cpu_s_per_minute, bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
+        lost, cpu_us_per_request, switches_per_request, futexes_per_request, busiest_percent, away_percent, cpu_ms, cpu_ms_per_s,
+        cpu_s_per_minute, bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
     ].
 
 %% @doc The median and the spread of each metric. Of what must not happen the worst round counts in place of the median.
@@ -271,7 +287,8 @@ median_seconds(Samples) ->
 -spec better(metric()) -> more | less.
 better(Metric) ->
     Less = [
-        p50_us, p95_us, p99_us, max_us, longest_silence_us, failed_connects, missed, lost, cpu_us_per_request, cpu_ms, cpu_ms_per_s, cpu_s_per_minute,
+        p50_us, p95_us, p99_us, max_us, longest_silence_us, failed_connects, missed, lost, cpu_us_per_request, switches_per_request,
+        futexes_per_request, busiest_percent, away_percent, cpu_ms, cpu_ms_per_s, cpu_s_per_minute,
         bytes_per_connection, core_percent, servers, memory_kib
     ],
     case lists:member(Metric, Less) of
@@ -294,6 +311,10 @@ title(failed_connects) -> <<"failed connects">>;
 title(missed) -> <<"missed">>;
 title(lost) -> <<"lost">>;
 title(cpu_us_per_request) -> <<"CPU µs/request"/utf8>>;
+title(switches_per_request) -> <<"switches/request">>;
+title(futexes_per_request) -> <<"futexes/request">>;
+title(busiest_percent) -> <<"busiest pollset %">>;
+title(away_percent) -> <<"away from owner %">>;
 title(cpu_ms) -> <<"CPU ms">>;
 title(cpu_ms_per_s) -> <<"CPU ms/s">>;
 title(cpu_s_per_minute) -> <<"CPU s/minute">>;
@@ -308,7 +329,8 @@ title(memory_kib) -> <<"server MiB">>.
 %% @doc A value of a metric, to the digit that means something.
 -spec format(metric(), number()) -> iodata().
 format(Metric, Value) when
-    Metric =:= cpu_us_per_request; Metric =:= cpu_ms; Metric =:= cpu_ms_per_s; Metric =:= cpu_s_per_minute; Metric =:= core_percent
+    Metric =:= cpu_us_per_request; Metric =:= switches_per_request; Metric =:= futexes_per_request; Metric =:= cpu_ms;
+    Metric =:= cpu_ms_per_s; Metric =:= cpu_s_per_minute; Metric =:= core_percent
 ->
     io_lib:format("~.2f", [float(Value)]);
 format(Metric, Value) when Metric =:= bytes_per_s; Metric =:= bytes_per_cpu_s ->

@@ -74,10 +74,20 @@
     several => boolean(),
     %% Something that is not everywhere (see weir_bench_peers). What needs it is skipped where it is not.
     needs => weir_bench_peers:peer(),
-    %% Schedulers of the server's emulator (1), and whether they share their cores with two drivers, each of which opens
-    %% all these connections.
-    schedulers => 1 | 2,
+    %% Schedulers of the server's emulator (1), which of native code are so many processes. Whether they share their cores with two
+    %% drivers, each of which opens all these connections; or how many drivers, on cores of their own as far as there are cores, divide
+    %% the connections among them.
+    schedulers => pos_integer(),
     together => boolean(),
+    drivers => pos_integer(),
+    %% False: the server and its driver run wherever the kernel puts them.
+    pinned => boolean(),
+    %% Whether the server is loaded again to count what it does (see weir_bench_counts).
+    counts => boolean(),
+    %% Whether the contestants are a few with a number of schedulers each, which a chart shows as curves.
+    over => schedulers,
+    %% Microseconds that the server computes for a message.
+    work => non_neg_integer(),
     %% Processes that compute for ever beside the server.
     busy => pos_integer(),
     %% Milliseconds.
@@ -221,8 +231,10 @@ setting(hello, Value) -> positive(Value);
 setting(pieces, Value) -> positive(Value);
 setting(at_a_time, Value) -> positive(Value);
 setting(needs, Value) -> one_of(Value, weir_bench_peers:all());
-setting(schedulers, Value) -> one_of(Value, [1, 2]);
+setting(schedulers, Value) -> positive(Value);
 setting(together, Value) -> boolean(Value);
+setting(drivers, Value) -> positive(Value);
+setting(work, Value) -> at_least_0(Value);
 setting(busy, Value) -> positive(Value);
 setting(warmup, Value) -> at_least_0(Value);
 setting(duration, Value) -> positive(Value);
@@ -319,4 +331,5 @@ seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration}
     %% Two emulators start where the load comes from one.
     Start = case Run of #{driver := weir_load} -> 1.0; _ -> 0.5 end,
     Held = case Run of #{rate := {_, _}} -> 2 / 3; _ -> 1 end,
-    Start + Connections / maps:get(connect_rate, Run, 10000) + (Warmup + Held * Duration) / 1000.
+    Loads = case Run of #{counts := true} -> weir_bench_counts:loads(); _ -> 1 end,
+    Start + Loads * (Connections / maps:get(connect_rate, Run, 10000) + (Warmup + Held * Duration) / 1000).

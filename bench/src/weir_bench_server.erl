@@ -69,7 +69,11 @@ explained({error, Failure}) -> {error, <<"server ", (weir_bench_program:explain(
 %% The measurer's own flags are not the server's.
 environment(#{backend := Kind} = Run) when Kind =:= inet; Kind =:= socket; Kind =:= weir ->
     %% `weir run' is told with an option.
-    Schedulers = case Run of #{server := weir_proxy} -> " +S 1"; #{} -> "" end,
+    Schedulers =
+        case Run of
+            #{server := weir_proxy} -> lists:flatten(io_lib:format(" +S ~b:~b", [schedulers(Run), schedulers(Run)]));
+            #{} -> ""
+        end,
     [{"ERL_FLAGS", ?FLAGS ++ Schedulers}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}];
 environment(_Native) ->
     [{"GOMAXPROCS", "1"}].
@@ -88,16 +92,18 @@ command(#{backend := Peer, server := Server}, _Backend) when Peer =:= go; Peer =
 command(#{server := weir_proxy, file := File}, _Backend) ->
     [weir_bench_tree:weir(), "proxy", "--config", File, "--drain", "0"];
 command(#{backend := Kind, server := Server} = Run, Backend) ->
-    Schedulers = maps:get(schedulers, Run, 1),
-    [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", integer_to_list(Schedulers)] ++
+    [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", integer_to_list(schedulers(Run))] ++
         ["--backend", atom_to_list(Kind)] ++
         [io_lib:format("--active=~p", [Active]) || #{active := Active} <- [Run]] ++
         [
             lists:concat(["--", Option, "=", map_get(Option, Run)])
-         || Option <- [acceptors, affinity, busy, packet, sleep], is_map_key(Option, Run)
+         || Option <- [acceptors, affinity, busy, packet, sleep, work], is_map_key(Option, Run)
         ] ++
         ["--" ++ atom_to_list(Flag) || Flag <- [measure, scope], #{Flag := true} <- [Run]] ++
+        ["--places" || #{counts := true, backend := weir} <- [Run]] ++
         works_on(Run, Backend).
+
+schedulers(Run) -> maps:get(schedulers, Run, 1).
 
 reference(proxy) -> relay;
 reference(ehttpd) -> http;

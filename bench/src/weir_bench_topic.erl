@@ -4,6 +4,9 @@
 
 -export([table/2]).
 
+%% How titles of contestants with two schedulers end.
+-define(TWO, ", 2:2").
+
 %% @doc Header and rows. Of each scenario comes what was measured by release: `[{Name, [{Release, Scenario}]}]'.
 -spec table([{Name :: binary(), ByRelease}], Titles :: #{binary() => unicode:chardata()}) ->
     {[unicode:chardata()], [[unicode:chardata()]]}
@@ -46,7 +49,8 @@ measures([First | Others]) ->
         Costs -> [First | Costs]
     end.
 
-%% A title with a comma is a variant of a contestant. It counts where there is nothing else.
+%% A title with a comma is a variant of a contestant. It counts where there is nothing else, and with two schedulers beside its
+%% contestant.
 contestants(First, #{<<"contestants">> := Contestants}) ->
     Measured = [
         {Title, Backend, Summary}
@@ -54,27 +58,33 @@ contestants(First, #{<<"contestants">> := Contestants}) ->
     ],
     case [Contestant || {Title, _, _} = Contestant <- Measured, binary:match(Title, <<",">>) =:= nomatch] of
         [] -> {variants, Measured};
-        Plain -> {plain, Plain}
+        Plain -> {plain, Plain ++ [Two || {Title, _, _} = Two <- Measured, with_two(Title)]}
     end.
 
-row([First | _] = Measures, {Kind, Contestants}) ->
+with_two(Title) -> lists:suffix(?TWO, binary_to_list(Title)).
+
+row([First | _] = Measures, {Kind, All}) ->
+    {Two, Contestants} = lists:partition(fun({Title, _, _}) -> Kind =:= plain andalso with_two(Title) end, All),
     Show = fun({_, _, Summary}) -> lists:join(<<" · "/utf8>>, [value(Measure, Summary) || Measure <- Measures]) end,
     Named = fun({Title, _, _} = Contestant) -> [Title, ": ", Show(Contestant)] end,
     Of = fun(Role) -> [Contestant || Contestant <- Contestants, role(Contestant) =:= Role] end,
-    All = fun(Some) -> lists:join("; ", [Named(Contestant) || Contestant <- Some]) end,
+    BesideTwo = fun({Title, _, _} = Contestant) ->
+        [Show(Contestant) | [["; 2:2 ", Show(Other)] || {Known, _, _} = Other <- Two, Known =:= <<Title/binary, ?TWO>>]]
+    end,
+    Several = fun(Some) -> lists:join("; ", [Named(Contestant) || Contestant <- Some]) end,
     [lists:join(<<" · "/utf8>>, [weir_bench_sample:title(binary_to_existing_atom(Measure)) || Measure <- Measures]) |
         case Kind of
             plain ->
                 [
-                    first(Show, Of(stock)),
+                    first(BesideTwo, Of(stock)),
                     best(Named, First, Of(stock) ++ Of(socket)),
-                    first(Show, drop_in(Of(stock), Of(drop_in))),
-                    All(Of(own)),
+                    first(BesideTwo, drop_in(Of(stock), Of(drop_in))),
+                    Several(Of(own)),
                     first(Show, Of(native)),
-                    All(Of(peer))
+                    Several(Of(peer))
                 ];
             variants ->
-                [All(Of(stock)), All(Of(socket)), All(Of(drop_in)), All(Of(own)), All(Of(native)), All(Of(peer))]
+                [Several(Of(stock)), Several(Of(socket)), Several(Of(drop_in)), Several(Of(own)), Several(Of(native)), Several(Of(peer))]
         end
     ].
 

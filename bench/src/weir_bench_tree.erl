@@ -2,7 +2,7 @@
 -module(weir_bench_tree).
 
 -export([weir/0, leash/0, reference/0, driver/0, results/0]).
--export([suite/0, page/0, charts/0, measurements/0]).
+-export([suite/0, scaling/0, page/0, charts/0, measurements/0]).
 -export([peer/1, lock_of_tokio/0]).
 -export([file_of/1]).
 -export([scratch/1]).
@@ -34,6 +34,10 @@ results() -> path(["bench", "results"]).
 %% @doc What is measured.
 -spec suite() -> file:filename().
 suite() -> priv(weir_bench, "suite.config").
+
+%% @doc What is measured over numbers of schedulers.
+-spec scaling() -> file:filename().
+scaling() -> priv(weir_bench, "scaling.config").
 
 %% @doc The parts of the page of results, but for the chart library.
 -spec page() -> file:filename().
@@ -102,6 +106,13 @@ missing() ->
 %% @doc The commit of the tree. Without git what is checked out is still known, but not whether it was changed since.
 -spec commit() -> binary().
 commit() ->
+    %% A tarball has no history, but says of which commit it was made.
+    case file:read_file(path(["COMMIT"])) of
+        {ok, Commit} -> string:trim(Commit);
+        {error, _} -> of_history()
+    end.
+
+of_history() ->
     case os:find_executable("git") of
         false -> head();
         _ -> git()

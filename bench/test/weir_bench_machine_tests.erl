@@ -19,6 +19,20 @@ where_nothing_can_be_pinned_there_are_as_many_drivers_test() ->
     ?assertEqual({[], [[]]}, weir_bench_machine:placement(apart, Cores)),
     ?assertEqual({[], [[], []]}, weir_bench_machine:placement({together, 1}, Cores)).
 
+a_server_with_several_cores_has_drivers_on_others_where_there_are_enough_test() ->
+    Cores = weir_bench_machine:cores(),
+    ?assertEqual({[], [[]]}, weir_bench_machine:placement(anywhere, Cores)),
+    ?assertEqual({[], [[]]}, weir_bench_machine:placement({apart, 1, 1}, #{pinned => [], note => <<"why">>})),
+    case weir_bench_machine:allowed() of
+        Allowed when Allowed >= 2 ->
+            {["taskset", "-c", Server], [["taskset", "-c", Driver]]} = weir_bench_machine:placement({apart, Allowed - 1, 1}, Cores),
+            ?assertNot(lists:member(Driver, string:lexemes(Server, ","))),
+            ?assertEqual(Allowed - 1, length(string:lexemes(Server, ",")));
+        _ ->
+            ok
+    end,
+    ?assertEqual({[], [[]]}, weir_bench_machine:placement({apart, weir_bench_machine:allowed(), 1}, Cores)).
+
 connections_are_as_many_as_wanted_or_fewer_test() ->
     ?assertEqual([1], weir_bench_machine:shares(1, false)),
     [Fewer] = weir_bench_machine:shares(100_000_000, false),

@@ -64,6 +64,19 @@ what_two_drivers_have_measured_of_one_server_test() ->
     ?assertMatch(#{requests_per_s := 4000, p50_us := 10, p99_us := 99, core_percent := 42.0}, Sum),
     ?assertEqual(105, round(map_get(cpu_us_per_request, Sum))).
 
+switches_of_several_drivers_are_for_all_requests_test() ->
+    Metrics = #{
+        requests_per_s => 1000, p50_us => 1, p99_us => 2, core_percent => 40.0, cpu_us_per_request => 400.0, connections => 10,
+        switches_per_request => 3.0
+    },
+    %% Both have seen the 3,000 switches a second of their server.
+    Samples = [#{metrics => Metrics, errors => 0}, #{metrics => Metrics#{requests_per_s := 3000, switches_per_request := 1.0}, errors => 0}],
+    #{metrics := OfOne} = weir_bench_sample:sum(Samples),
+    ?assertMatch(#{switches_per_request := 0.75, connections := 20}, OfOne),
+    %% Of two servers each had its own.
+    #{metrics := OfTwo} = weir_bench_sample:side_by_side(Samples),
+    ?assertMatch(#{switches_per_request := 1.5}, OfTwo).
+
 what_is_measured_of_several_servers_side_by_side_test() ->
     Sample = fun(Connections, Bytes) ->
         #{metrics => #{connections => Connections, bytes_per_connection => Bytes, core_percent => 0.5}, errors => 1}

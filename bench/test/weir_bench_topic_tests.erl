@@ -15,6 +15,17 @@ contestants_stand_in_the_column_of_what_they_are_test() ->
         Cells
     ).
 
+%% What has two schedulers stands beside what has one, and nowhere else.
+two_schedulers_stand_beside_one_test() ->
+    #{<<"contestants">> := [Inet | _] = Contestants} = Scenario = scenario(),
+    Two = [Inet#{<<"title">> := <<"inet once, 2:2">>}, Inet#{<<"title">> := <<"weir once, 2:2">>, <<"backend">> := <<"weir">>}],
+    {_, [Row]} = weir_bench_topic:table(
+        [{<<"some">>, [{<<"25">>, Scenario#{<<"contestants">> := Contestants ++ Two}}]}], #{<<"some">> => <<"Some">>}
+    ),
+    [_, _, _, Stock, Best, DropIn, Own | _] = [unicode:characters_to_list(Cell) || Cell <- Row],
+    ?assertEqual({"1; 2:2 1", "socket once: 2", "3; 2:2 1"}, {Stock, Best, DropIn}),
+    ?assertEqual("weir http: 4; weir websocket: 5; echo reactor: 6", Own).
+
 %% Releases share a row: what both have is said once, and what one has not is seen.
 releases_are_lines_of_a_cell_test() ->
     #{<<"contestants">> := Contestants} = Scenario = scenario(),

@@ -17,20 +17,20 @@
 
 %% @doc Listens, and has `Serve' called with each connection, in a new process that owns it.
 %%
-%% `port' is the port to listen on, 0 (the default) takes a free one. `listen' are options that come before our own:
-%% the backend (`{inet_backend, socket}', `{tcp_module, weir_tcp}') and the address (`{ip, Address}'). The socket that
+%% `acceptors' is how many processes accept (8). `port' is the port to listen on, 0 (the default) takes a free one. `listen'
+%% are options that come before our own: the backend (`{inet_backend, socket}', `{tcp_module, weir_tcp}') and the address (`{ip, Address}'). The socket that
 %% `Serve' gets is passive. The caller owns the listening socket: when it ends, so does the server. Connections go on.
 %%
 %% Errors are those of `gen_tcp:listen/2'.
 -spec start(Options, Serve) -> {ok, server()} | {error, term()} when
-    Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _},
+    Options :: #{acceptors => pos_integer(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _},
     Serve :: fun((gen_tcp:socket()) -> term()).
 start(Options, Serve) ->
     Ours = [binary, {active, false}, {nodelay, true}, {reuseaddr, true}, {backlog, 1024}],
     case gen_tcp:listen(maps:get(port, Options, 0), maps:get(listen, Options, []) ++ Ours) of
         {ok, Socket} ->
             {ok, Port} = inet:port(Socket),
-            _ = [spawn_link(fun() -> accept(Socket, Serve) end) || _ <- lists:seq(1, ?ACCEPTORS)],
+            _ = [spawn_link(fun() -> accept(Socket, Serve) end) || _ <- lists:seq(1, maps:get(acceptors, Options, ?ACCEPTORS))],
             {ok, #{port => Port, stop => fun() -> gen_tcp:close(Socket) end}};
         {error, _} = Error ->
             Error

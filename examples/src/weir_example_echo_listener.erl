@@ -4,22 +4,25 @@
 
 -export([start/1]).
 
-%% @doc Starts the server. The options are for {@link weir_example_listeners:start/2}.
--spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+%% @doc Starts the server. `work' is how many microseconds are computed for what comes (0). The rest is for
+%% {@link weir_example_listeners:start/2}.
+-spec start(#{work => non_neg_integer(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
+    Work = weir_example_work:of_options(Options),
     weir_example_listeners:start(Options, fun(Socket, _Args) ->
         _ = inet:setopts(Socket, [{active, once}]),
-        echo(Socket)
+        echo(Socket, Work)
     end).
 
-echo(Socket) ->
+echo(Socket, Work) ->
     receive
         {tcp, Socket, Data} ->
+            ok = weir_example_work:do(Work),
             case gen_tcp:send(Socket, Data) of
                 ok ->
                     _ = inet:setopts(Socket, [{active, once}]),
-                    echo(Socket);
+                    echo(Socket, Work);
                 {error, _} ->
                     gen_tcp:close(Socket)
             end;

@@ -10,19 +10,26 @@
 -export([handle_close/3]).
 
 %% @doc Starts the server. `packet' has connections receive and send packets, `4' with the length in front or `line'
-%% (bytes as they come). The rest is for {@link weir_example_reactors:start/2}.
--spec start(#{packet => 4 | line, port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+%% (bytes as they come). `work' is how many microseconds are computed for what comes (0). The rest is for
+%% {@link weir_example_reactors:start/2}.
+-spec start(#{
+    packet => 4 | line, work => non_neg_integer(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
+}) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
     %% Connections have it from the socket that they were accepted on.
     Listen = maps:get(listen, Options, []) ++ maps:to_list(maps:with([packet], Options)),
-    weir_example_reactors:start(Options#{listen => Listen}, #{module => ?MODULE}).
+    weir_example_reactors:start(Options#{listen => Listen}, #{
+        module => ?MODULE, args => weir_example_work:of_options(Options)
+    }).
 
--spec init(weir_tcp:socket(), term()) -> weir_reactor:result(no_state).
-init(_Socket, _Args) -> {ok, no_state}.
+-spec init(weir_tcp:socket(), weir_example_work:work()) -> weir_reactor:result(weir_example_work:work()).
+init(_Socket, Work) -> {ok, Work}.
 
--spec handle_data(weir_tcp:socket(), binary(), no_state) -> weir_reactor:result(no_state).
-handle_data(_Socket, Data, State) -> {send, Data, State}.
+-spec handle_data(weir_tcp:socket(), binary(), weir_example_work:work()) -> weir_reactor:result(weir_example_work:work()).
+handle_data(_Socket, Data, Work) ->
+    ok = weir_example_work:do(Work),
+    {send, Data, Work}.
 
--spec handle_close(weir_tcp:socket(), term(), no_state) -> {ok, no_state}.
-handle_close(_Socket, _Reason, State) -> {ok, State}.
+-spec handle_close(weir_tcp:socket(), term(), weir_example_work:work()) -> {ok, weir_example_work:work()}.
+handle_close(_Socket, _Reason, Work) -> {ok, Work}.

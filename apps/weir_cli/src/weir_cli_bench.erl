@@ -4,6 +4,8 @@
 -export([run/1]).
 
 -spec run([string()]) -> weir_cli:outcome().
+run(["scaling" | Arguments]) ->
+    weir_cli_scaling:run(Arguments);
 run(Arguments) ->
     case weir_bench_suite:read() of
         {ok, Suite} -> run(Arguments, Suite);
@@ -47,6 +49,7 @@ help(Suite) ->
         "usage: weir bench [OPTION...]\n"
         "       weir bench document RESULTS.json...\n"
         "       weir bench page RESULTS.json...\n"
+        "       weir bench scaling [OPTION...]      (see bench/scaling --help)\n"
         "\n"
         "Measures every scenario on stock gen_tcp, on Weir, on peers and, as the limit, on a server in native code. The\n"
         "server runs on one core, the client on another; contestants take turns. Results are written as they come, as\n"

@@ -72,8 +72,9 @@ start(Name, Module, #{ip := Ip, port := Port, busy := Busy} = Values) ->
         {ok, #{port := Actual, stop := Stop}} ->
             _ = [spawn(fun() -> compute(N) end) || N <- lists:seq(1, Busy)],
             _ = [spawn(fun observe/0) || #{scope := true} <- [Values]],
+            _ = [ready_for_places() || #{places := true} <- [Values]],
             io:format("ready ~b~npid ~s~n", [Actual, os:getpid()]),
-            receive stop -> Stop() end;
+            until_stopped(Stop);
         {error, {not_installed, Application}} ->
             {failed, [Name, " needs ", atom_to_list(Application), ", which is not installed"]};
         {error, {not_opened, File, Reason}} ->
@@ -82,11 +83,26 @@ start(Name, Module, #{ip := Ip, port := Port, busy := Busy} = Values) ->
             {failed, ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)]}
     end.
 
+%% The signal ends a node that does not handle it. The first answer is as quick as the others.
+ready_for_places() ->
+    {module, _} = code:ensure_loaded(weir_cli_places),
+    os:set_signal(sigusr2, handle).
+
+until_stopped(Stop) ->
+    receive
+        stop ->
+            Stop();
+        places ->
+            %% One after the other: a process has one tracer.
+            {_, Monitor} = spawn_monitor(fun weir_cli_places:print/0),
+            receive {'DOWN', Monitor, process, _, _} -> until_stopped(Stop) end
+    end.
+
 example_options(#{backend := Backend, ip := Ip} = Values) ->
     Sockets = socket_options(Backend),
     Listen = Sockets ++ [{ip, Ip}] ++ maps:to_list(maps:with([sndbuf], Values)),
     Rate = maps:from_list([{rate, PerSecond} || #{'per-second' := PerSecond} <- [Values]]),
-    Own = maps:with([acceptors, active, affinity, file, measure, packet, port, size, sleep, to], Values),
+    Own = maps:with([acceptors, active, affinity, file, measure, packet, port, size, sleep, to, work], Values),
     maps:merge(Own, Rate#{listen => Listen, connect => Sockets}).
 
 start_backend(weir) ->
@@ -124,7 +140,7 @@ compute(N) ->
 
 examples() ->
     [
-        example(echo, [active, packet], "sends back all data; --active once by default"),
+        example(echo, [acceptors, active, packet, work], "sends back all data; --active once by default"),
         example(proxy, [active, to], "connects each client to a backend (--to), bytes both ways; --active once"),
         example(ehttpd, [active], "answers HTTP requests with hello world!, keep-alive; --active once"),
         example(accept, [active], "one request, one reply, close; --active false"),
@@ -143,9 +159,9 @@ examples() ->
         example(simple, [acceptors, sleep], "answers any data with ok, recv with a timeout; --acceptors 1"),
         example(simple_readers, [], "simple, with 100 processes for all connections"),
         example(simple_responders, [], "simple, with 200 processes that send the answers"),
-        of_weir(echo_listener, [affinity, measure], "echo behind weir:start_listener, with {active, once}"),
+        of_weir(echo_listener, [affinity, measure, work], "echo behind weir:start_listener, with {active, once}"),
         of_weir(accept_listener, [], "accept behind weir:start_listener, with {active, false}"),
-        of_weir(echo_reactor, [packet], "echo by weir_reactor, one process for each scheduler"),
+        of_weir(echo_reactor, [packet, work], "echo by weir_reactor, one process for each scheduler"),
         of_weir(game_reactor, [], "game by weir_reactor"),
         of_weir(http_hello, [], "answers HTTP requests with Hello, world!, by weir_http"),
         of_weir(http_process, [], "the same, with a process for each request"),
@@ -205,6 +221,10 @@ options() ->
             help => "schedulers of the emulator (as many as cores)"},
         #{name => busy, type => {integer, 0, 100000}, value => "N", default => 0,
             help => "for measuring: N processes beside the server that compute for ever (0)"},
+        #{name => work, type => {integer, 0, 1000}, value => "US",
+            help => "for measuring: echo, echo_listener and echo_reactor compute so many microseconds for what comes (0)"},
+        #{name => places, type => flag,
+            help => "for measuring: SIGUSR2 prints how the sockets of Weir lie on pollsets"},
         #{name => scope, type => flag,
             help => "for measuring: weir_scope in the node, and read once a second"},
         #{name => measure, type => flag,

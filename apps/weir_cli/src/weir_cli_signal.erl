@@ -5,8 +5,8 @@
 -export([report_to/1]).
 -export([init/1, handle_event/2, handle_call/2, handle_info/2]).
 
-%% @doc From now on `Pid' gets the message `stop' for every SIGTERM, and `reload' for every SIGHUP that somebody has set with {@link
-%% os:set_signal/2}.
+%% @doc From now on `Pid' gets the message `stop' for every SIGTERM, `reload' for every SIGHUP and `places' for every SIGUSR2,
+%% where these two were set with {@link os:set_signal/2}.
 -spec report_to(pid()) -> ok.
 report_to(Pid) ->
     gen_event:swap_handler(erl_signal_server, {erl_signal_handler, []}, {?MODULE, Pid}).
@@ -21,6 +21,9 @@ handle_event(sigterm, Pid) ->
     {ok, Pid};
 handle_event(sighup, Pid) ->
     Pid ! reload,
+    {ok, Pid};
+handle_event(sigusr2, Pid) ->
+    Pid ! places,
     {ok, Pid};
 handle_event(Signal, Pid) ->
     %% The others as ever.

@@ -19,6 +19,8 @@
     it_outlives_a_hangup_that_its_parent_ignores/1,
     a_signal_while_it_boots_stops_it/1,
     the_emulator_dies_with_its_shell/1,
+    places_of_sockets_are_told_on_a_signal/1,
+    all_schedulers_that_are_asked_for_are_online/1,
     scenarios_are_listed/1,
     programs_die_with_the_measurer/1
 ]).
@@ -45,6 +47,8 @@ all() ->
         it_outlives_a_hangup_that_its_parent_ignores,
         a_signal_while_it_boots_stops_it,
         the_emulator_dies_with_its_shell,
+        places_of_sockets_are_told_on_a_signal,
+        all_schedulers_that_are_asked_for_are_online,
         scenarios_are_listed,
         programs_die_with_the_measurer
     ].
@@ -72,7 +76,7 @@ help_of_run_names_examples_and_options(_Config) ->
     ],
     Options = [
         "--port", "--backend", "--active", "--packet", "--file", "--to", "--schedulers", "--ip", "--size",
-        "--per-second", "--sndbuf", "--acceptors", "--sleep"
+        "--per-second", "--sndbuf", "--acceptors", "--sleep", "--work", "--places"
     ],
     [?assert(mentions(Word, Lines)) || Word <- Examples ++ Options],
     [{0, [_ | _]} = answer([Command, "--help"]) || Command <- ["demo", "bench"]].
@@ -220,6 +224,39 @@ the_emulator_dies_with_its_shell(Config) ->
             kill("KILL", shell(Program)),
             gone(pid(Program))
     end.
+
+%% Of two connections the owner of one runs meanwhile.
+places_of_sockets_are_told_on_a_signal(Config) ->
+    #{port := Port} = Program = serve(Config, echo, ["--places", "--schedulers", "2", "--work", "1", "--acceptors", "1"]),
+    {ok, Silent} = connect(Port),
+    {ok, Speaker} = connect(Port),
+    exchange(Silent, <<"first">>),
+    Asking = spawn_link(fun() -> speak(Speaker, 0) end),
+    ok = gen_tcp:controlling_process(Speaker, Asking),
+    Asking ! begin_now,
+    kill("USR2", binary_to_list(pid(Program))),
+    [<<"places">> | Numbers] = binary:split(weir_cli_program:line(Program), <<" ">>, [global]),
+    [Seen, Away, Events, Busiest] = [binary_to_integer(Number) || Number <- Numbers],
+    ?assertEqual(1, Seen),
+    ?assert(Away =< Seen),
+    ?assert(Busiest =< Events andalso Busiest > 0),
+    unlink(Asking),
+    exit(Asking, kill),
+    0 = stop(Program).
+
+speak(Socket, 0) ->
+    receive begin_now -> speak(Socket, 1) end;
+speak(Socket, Count) ->
+    exchange(Socket, <<"again">>),
+    speak(Socket, Count + 1).
+
+all_schedulers_that_are_asked_for_are_online(Config) ->
+    Many = erlang:system_info(logical_processors) + 1,
+    Program = serve(Config, echo_reactor, ["--schedulers", integer_to_list(Many)]),
+    {ok, Status} = file:read_file(proc(pid(Program), "cmdline")),
+    Argument = integer_to_list(Many) ++ ":" ++ integer_to_list(Many),
+    ?assertNotEqual(nomatch, binary:match(Status, list_to_binary(Argument))),
+    0 = stop(Program).
 
 scenarios_are_listed(Config) ->
     {0, Lines} = run(Config, ["bench", "--list"]),

@@ -31,9 +31,21 @@ pub enum Accepted {
 impl Listener {
     /// Listens on an address; port 0 takes a free one.
     pub fn bind(ip: IpAddr, port: u16) -> io::Result<Self> {
+        Self::open(ip, port, false)
+    }
+
+    /// The same on a port that others listen on as well, who have asked for it, too.
+    pub fn bind_shared(ip: IpAddr, port: u16) -> io::Result<Self> {
+        Self::open(ip, port, true)
+    }
+
+    fn open(ip: IpAddr, port: u16, is_shared: bool) -> io::Result<Self> {
         let wanted = SocketAddr::new(ip, port);
         let socket = crate::socket::stream(&wanted)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
+        if is_shared {
+            sockopt::set_socket_reuseport(&socket, true)?;
+        }
         // Accepted sockets inherit it: one system call here instead of one for each connection.
         sockopt::set_tcp_nodelay(&socket, true)?;
         bind(&socket, &wanted)?;

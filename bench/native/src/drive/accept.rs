@@ -122,6 +122,10 @@ pub fn run<B: Service>(
             }
         }
         if let Some(outcome) = churn.session.outcome() {
+            drop(churn.attempts);
+            if let Some(backend) = &mut backend {
+                backend.see_out(&churn.session.poller, BACKEND_LISTENER)?;
+            }
             return Ok((outcome, churn.session.measurement));
         }
     }

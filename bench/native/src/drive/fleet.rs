@@ -58,7 +58,7 @@ pub fn run<P: Protocol, B: Service>(
         timeout: load.timeout.as_nanos() as u64,
         session,
         connections: Connections::new(CONNECTIONS),
-        opener: Opener::new(opening, load.connections, now),
+        opener: Opener::new(opening.at(load.connect_rate), load.connections, now),
         alarm: Alarm::new()?,
         is_started: false,
         scan_at: now,
@@ -85,6 +85,10 @@ pub fn run<P: Protocol, B: Service>(
             }
         }
         if let Some(outcome) = fleet.session.outcome() {
+            drop(fleet.connections);
+            if let Some(backend) = &mut backend {
+                backend.see_out(&fleet.session.poller, BACKEND_LISTENER)?;
+            }
             return Ok((outcome, fleet.session.measurement));
         }
     }

@@ -6,10 +6,11 @@ macro_rules! with_common_options {
             $own,
             "
   --connections N   connections, opened before the warm-up (100)
+  --connect-rate R  connections opened a second at most (10000; not of chat)
   --duration TIME   the measured window (3s)
   --warmup TIME     load before it (1s; idle: 2s)
   --timeout TIME    longest wait for a connection or a reply (5s)
-  --observe PID     reports CPU time and memory of this process, the server; once for each where those are several
+  --observe PID     reports CPU time, context switches and memory of this process, the server; once for each of several
   --progress        a line on standard error each second"
         )
     };
@@ -91,16 +92,14 @@ connection, its latency the time from the connect to the reply.
   --backend PORT    through a proxy at HOST:PORT: the driver itself answers, on 127.0.0.1:PORT (see proxy --help)
   --hello BYTES     a ClientHello of TLS for bench.example instead, which is to come back whole (it never becomes TLS)
   --pieces N        pieces in which it is sent (1)
-  --observe PID     reports CPU time and memory of this process, the server; once for each where those are several
+  --observe PID     reports CPU time, context switches and memory of this process, the server; once for each of several
   --progress        a line on standard error each second";
 
 pub(super) const HELP_GAME: &str = with_common_options!(
     "\
 usage: weir-drive game HOST:PORT [options]
 
-Takes the ticks of 512 bytes that the server sends and answers each with 16 bytes.
-
-  --connect-rate R  connections opened a second at most, so that the ticks are spread (10000)"
+Takes the ticks of 512 bytes that the server sends and answers each with 16 bytes. --connect-rate spreads the ticks."
 );
 
 pub(super) const HELP_IDLE: &str = with_common_options!(

@@ -22,6 +22,8 @@ pub struct Load {
     pub target: Target,
     /// Connections at the same time.
     pub connections: u32,
+    /// Most connections that are opened a second, where the driver's own rate is not meant.
+    pub connect_rate: Option<u64>,
     /// Time under load before the window.
     pub warmup: Duration,
     /// Length of the measured window.
@@ -173,10 +175,7 @@ pub enum Command {
         hello: Option<Hello>,
     },
     /// Answers to the ticks of a game.
-    Game {
-        /// Most connections a second.
-        connect_rate: Option<u64>,
-    },
+    Game,
     /// Connections on which nothing is said.
     Idle {
         /// What the connections are.

@@ -195,11 +195,7 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             };
             Ok(Report::of_bytes("upload", load, outcome))
         }
-        &Command::Game { connect_rate } => {
-            let opening = Opening {
-                per_second: connect_rate.unwrap_or(opening.per_second),
-                ..opening
-            };
+        Command::Game => {
             let outcome = fleet::run(game::Game::new(), load, opening, session, NO_BACKEND)?;
             Ok(Report::of_ticks("game", load, outcome))
         }
@@ -247,7 +243,8 @@ fn echoing(
 
 /// The backend of a proxy under test, which is started only when it listens.
 fn serve<S: Service>(service: S, port: u16) -> Result<Server<S>, Failure> {
-    let listener = Listener::bind(Ipv4Addr::LOCALHOST.into(), port).map_err(|error| {
+    // Several drivers of one proxy have one port: the kernel deals its connections out among them.
+    let listener = Listener::bind_shared(Ipv4Addr::LOCALHOST.into(), port).map_err(|error| {
         Failure::runtime(
             format!("cannot listen on 127.0.0.1:{port} for the backend"),
             error,

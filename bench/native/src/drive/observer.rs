@@ -1,7 +1,8 @@
-//! The CPU time and the memory of the server under test, read from /proc.
+//! The CPU time, the context switches and the memory of the server under test, read from /proc.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use crate::clock::SECOND;
 use crate::command_line::Failure;
@@ -17,6 +18,7 @@ pub struct Observer {
 #[derive(Debug)]
 pub struct Sample {
     cpu: Vec<Cpu>,
+    switches: Vec<BTreeMap<u32, u64>>,
     rss_kib: u64,
 }
 
@@ -25,6 +27,9 @@ pub struct Sample {
 pub struct ServerUse {
     /// CPU time of all its threads, in nanoseconds.
     pub cpu: u64,
+    /// How often one of its threads gave up its processor, or lost it. A thread that ends in the window takes its share
+    /// with it.
+    pub switches: u64,
     /// Resident memory before the first connection.
     pub rss_baseline_kib: u64,
     /// Resident memory at the first sample.
@@ -62,6 +67,10 @@ impl Observer {
         let pids = self.pids.iter().copied();
         Some(Sample {
             cpu: pids.clone().map(Cpu::of).collect::<Option<_>>()?,
+            switches: pids
+                .clone()
+                .map(|pid| by_thread(pid, switches))
+                .collect::<Option<_>>()?,
             rss_kib: pids.map(rss_kib).sum::<Option<_>>()?,
         })
     }
@@ -72,6 +81,9 @@ impl Observer {
             cpu: std::iter::zip(&end.cpu, &start.cpu)
                 .map(|(end, start)| end.since(start))
                 .sum(),
+            switches: std::iter::zip(&end.switches, &start.switches)
+                .map(|(end, start)| grown(end, start))
+                .sum(),
             rss_baseline_kib: self.baseline_kib,
             rss_start_kib: start.rss_kib,
             rss_end_kib: end.rss_kib,
@@ -81,7 +93,7 @@ impl Observer {
 
 impl Cpu {
     fn of(pid: u32) -> Option<Self> {
-        let threads = threads(pid)?;
+        let threads = by_thread(pid, processor_time)?;
         // All zero: the kernel has the files but keeps no account.
         if threads.values().any(|&time| time > 0) {
             return Some(Self::Threads(threads));
@@ -95,10 +107,7 @@ impl Cpu {
 
     fn since(&self, start: &Self) -> u64 {
         match (self, start) {
-            (Self::Threads(now), Self::Threads(then)) => now
-                .iter()
-                .map(|(thread, time)| time.saturating_sub(then.get(thread).copied().unwrap_or(0)))
-                .sum(),
+            (Self::Threads(now), Self::Threads(then)) => grown(now, then),
             (Self::Process(now), Self::Process(then)) => now.saturating_sub(*then),
             // A process of which the first sample had no schedstat has none in the second.
             _ => 0,
@@ -106,22 +115,44 @@ impl Cpu {
     }
 }
 
-fn threads(pid: u32) -> Option<BTreeMap<u32, u64>> {
-    let mut threads = BTreeMap::new();
+/// A number of each thread, read from its directory in /proc.
+fn by_thread(pid: u32, read: fn(&Path) -> Option<u64>) -> Option<BTreeMap<u32, u64>> {
+    let mut numbers = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         let thread = entry
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok());
         // A thread may end between the listing and the reading.
-        let time = fs::read_to_string(entry.path().join("schedstat"))
-            .ok()
-            .and_then(|text| text.split_whitespace().next()?.parse().ok());
-        if let (Some(thread), Some(time)) = (thread, time) {
-            threads.insert(thread, time);
+        if let (Some(thread), Some(number)) = (thread, read(&entry.path())) {
+            numbers.insert(thread, number);
         }
     }
-    Some(threads)
+    Some(numbers)
+}
+
+/// By how much numbers of threads have grown together. A new thread counts in full.
+fn grown(now: &BTreeMap<u32, u64>, then: &BTreeMap<u32, u64>) -> u64 {
+    now.iter()
+        .map(|(thread, number)| number.saturating_sub(then.get(thread).copied().unwrap_or(0)))
+        .sum()
+}
+
+fn processor_time(thread: &Path) -> Option<u64> {
+    let text = fs::read_to_string(thread.join("schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+fn switches(thread: &Path) -> Option<u64> {
+    status_switches(&fs::read_to_string(thread.join("status")).ok()?)
+}
+
+fn status_switches(status: &str) -> Option<u64> {
+    let number = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
 }
 
 /// User and system time in clock ticks. The second field is the program's name in brackets, which may hold anything.
@@ -148,6 +179,8 @@ fn status_rss(status: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::clock;
+    use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn fields_of_proc_are_found() {
@@ -157,6 +190,9 @@ mod tests {
         let status = "Name:\ta\nVmRSS:\t    5120 kB\nThreads:\t1\n";
         assert_eq!(status_rss(status), Some(5120));
         assert_eq!(status_rss("Name:\tkthreadd\n"), None);
+        let status = "Name:\ta\nvoluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t2\n";
+        assert_eq!(status_switches(status), Some(42));
+        assert_eq!(status_switches("Name:\ta\n"), None);
     }
 
     #[test]
@@ -173,7 +209,10 @@ mod tests {
         let until = clock::process_cpu() + 30 * clock::MILLISECOND;
         while clock::process_cpu() < until {}
         let used = observer.between(&start, &observer.sample().unwrap());
+        thread::sleep(Duration::from_millis(1));
+        let later = observer.between(&start, &observer.sample().unwrap());
         assert!(used.cpu > 0);
+        assert!(later.switches > used.switches);
         assert!(used.rss_baseline_kib > 0 && used.rss_end_kib > 0);
     }
 
@@ -184,10 +223,11 @@ mod tests {
         assert!(observer.baseline_kib > rss_kib(own).unwrap());
         let sample = |times: [u64; 2], rss_kib| Sample {
             cpu: times.map(Cpu::Process).into(),
+            switches: times.map(|count| BTreeMap::from([(1, count)])).into(),
             rss_kib,
         };
         let used = observer.between(&sample([10, 20], 5), &sample([11, 50], 6));
-        assert_eq!((used.cpu, used.rss_end_kib), (31, 6));
+        assert_eq!((used.cpu, used.switches, used.rss_end_kib), (31, 31, 6));
     }
 
     #[test]

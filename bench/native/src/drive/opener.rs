@@ -31,6 +31,14 @@ impl Opening {
         retries: true,
         ..Self::STEADY
     };
+
+    /// The same at another rate, if one is asked for.
+    pub(super) fn at(self, per_second: Option<u64>) -> Self {
+        Self {
+            per_second: per_second.unwrap_or(self.per_second),
+            ..self
+        }
+    }
 }
 
 /// How far the opening of all connections has come: a value.

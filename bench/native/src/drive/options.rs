@@ -178,7 +178,7 @@ impl Given {
                 (Long("slow"), "fanout" | "chat") => {
                     given.slow = Some(number("--slow", parser.value()?, 0..=MOST_CONNECTIONS)?);
                 }
-                (Long("connect-rate"), "game") => {
+                (Long("connect-rate"), _) if !matches!(command, "accept" | "chat") => {
                     given.connect_rate =
                         Some(number("--connect-rate", parser.value()?, 1..=1_000_000)?);
                 }
@@ -226,9 +226,7 @@ impl Given {
                 backend,
                 hello: self.hello()?,
             },
-            "game" => Command::Game {
-                connect_rate: self.connect_rate,
-            },
+            "game" => Command::Game,
             "idle" if self.observe.is_empty() => return Err(missing("--observe PID")),
             "idle" if backend.is_some() && self.held()? != Held::Open => {
                 return Err(Failure::Usage(
@@ -279,6 +277,7 @@ impl Given {
         let load = Load {
             target: Target::new(address("HOST:PORT", target)?, connections),
             connections,
+            connect_rate: self.connect_rate,
             warmup: self.warmup.unwrap_or(warmup),
             duration: self.duration.unwrap_or(Duration::from_secs(3)),
             most_bytes: self.bytes,

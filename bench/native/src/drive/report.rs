@@ -73,6 +73,8 @@ struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_us_per_request: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    switches_per_request: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cpu_s_per_minute: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_per_cpu_s: Option<f64>,
@@ -96,10 +98,12 @@ impl Report {
         report.requests_per_s = Some(rate(count, outcome.window));
         report.latency_us = Latency::of(measurement.latency());
         if let Some(server) = &mut report.server
-            && let Some(cpu) = outcome.server.map(|used| used.cpu)
+            && let Some(used) = outcome.server
             && count > 0
         {
-            server.cpu_us_per_request = Some(round(cpu as f64 / 1e3 / count as f64, 3));
+            let each = |all: f64| Some(round(all / count as f64, 3));
+            server.cpu_us_per_request = each(used.cpu as f64 / 1e3);
+            server.switches_per_request = each(used.switches as f64);
         }
         report
     }
@@ -244,6 +248,7 @@ impl From<ServerUse> for Server {
         Self {
             cpu_s: seconds(used.cpu),
             cpu_us_per_request: None,
+            switches_per_request: None,
             cpu_s_per_minute: None,
             bytes_per_cpu_s: None,
             rss_baseline_kib: used.rss_baseline_kib,
@@ -288,6 +293,7 @@ mod tests {
             timeout: Duration::from_secs(5),
             observe: Vec::new(),
             progress: false,
+            connect_rate: None,
         }
     }
 
@@ -302,6 +308,7 @@ mod tests {
 
     const USED: ServerUse = ServerUse {
         cpu: SECOND / 10,
+        switches: 250,
         rss_baseline_kib: 1000,
         rss_start_kib: 1100,
         rss_end_kib: 1200,
@@ -329,6 +336,7 @@ mod tests {
         assert_eq!(json["bytes_verified"], 64_000);
         assert_eq!(json["server"]["cpu_s"], 0.1);
         assert_eq!(json["server"]["cpu_us_per_request"], 100.0);
+        assert_eq!(json["server"]["switches_per_request"], 0.25);
         assert_eq!(json["driver_cpu_s"], 0.5);
         assert_eq!(json["errors"], serde_json::json!({}));
         // The histogram keeps three digits: each figure may be off by a thousandth.

@@ -28,6 +28,9 @@ const ACCEPTS_PER_EVENT: usize = 256;
 /// How long the listener rests when no descriptor is left: its backlog would wake the loop without end.
 const REST_WITHOUT_DESCRIPTORS: u64 = 100 * MILLISECOND;
 
+/// How long what is left of a service is seen out.
+const LONGEST_SEEING_OUT: u64 = 500 * MILLISECOND;
+
 /// What becomes of a connection after its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -72,6 +75,7 @@ pub trait Service {
 pub struct Server<S: Service> {
     service: S,
     listener: Listener,
+    lane: Lane,
     connections: Connections<S::Connection>,
     /// Set while the listener rests.
     accept_again_at: Option<u64>,
@@ -89,6 +93,7 @@ impl<S: Service> Server<S> {
         Self {
             service,
             listener,
+            lane,
             connections: Connections::new(lane),
             accept_again_at: None,
             has_warned: false,
@@ -130,6 +135,25 @@ impl<S: Service> Server<S> {
                 }
                 Accepted::Nobody => return Ok(()),
                 Accepted::NoDescriptor => return self.rest(poller),
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves what is left, and what still comes, until there is no connection or it has taken too long. Where others
+    /// listen on the same port, their clients' connections are here as well.
+    pub fn see_out(&mut self, poller: &Poller, listener: Token) -> rustix::io::Result<()> {
+        let until = clock::now() + LONGEST_SEEING_OUT;
+        let mut events = Events::new();
+        while !self.connections.is_empty() && clock::now() < until {
+            let left = until.saturating_sub(clock::now());
+            poller.wait(&mut events, Some(Duration::from_nanos(left)))?;
+            for event in events.iter() {
+                if event.token == listener {
+                    self.accept(poller)?;
+                } else if event.token.lane() == self.lane {
+                    self.ready(event, poller);
+                }
             }
         }
         Ok(())

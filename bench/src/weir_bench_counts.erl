@@ -1,0 +1,136 @@
+%% @doc What a server does for a request besides using the processor: futexes, and how its sockets lie on pollsets. To look costs
+%% something, so the server is loaded again for each of the two, after it was measured.
+-module(weir_bench_counts).
+
+-export([add/4]).
+-export([loads/0]).
+-export([futexes_per_s/2]).
+-export([places/1]).
+
+-type sample() :: weir_bench_sample:sample().
+-type load() :: fun((weir_bench_scenario:run()) -> {ok, sample()} | {error, binary()}).
+
+%% The least for which a server is loaded to be looked at, in milliseconds, and between two looks.
+-define(LEAST, 600).
+-define(EVERY, 50).
+-define(ASK_EVERY, 250).
+%% Of the end of a load so many looks do not count: the connections are closed in them.
+-define(CLOSING, 2).
+
+%% @doc How many times a server is loaded that is measured with counts.
+-spec loads() -> pos_integer().
+loads() -> 3.
+
+%% @doc Adds the counts of a run that has them to what was measured: `Load' loads the servers again. A count that cannot be had is
+%% missing, and a note says why.
+-spec add(weir_bench_scenario:run(), [weir_bench_server:server(), ...], load(), {ok, sample()} | {error, binary()}) ->
+    {ok, sample()} | {error, binary()}.
+add(#{counts := true, duration := Duration} = Run, Servers, Load, {ok, Sample}) ->
+    Again = fun() -> Load(Run#{duration := max(?LEAST, Duration)}) end,
+    case count_futexes(Servers, Again, Sample) of
+        {ok, Counted} -> ask_for_places(Run, Servers, Again, Counted);
+        {error, _} = Error -> Error
+    end;
+add(_Run, _Servers, _Load, Result) ->
+    Result.
+
+count_futexes(Servers, Load, Sample) ->
+    case os:find_executable("perf") of
+        false ->
+            {ok, weir_bench_sample:note(<<"futexes were not counted: there is no perf">>, Sample)};
+        Perf ->
+            Pids = lists:join(",", [Pid || #{pid := Pid} <- Servers]),
+            Program = weir_bench_program:start(
+                [Perf, "stat", "-x", ",", "-I", integer_to_list(?EVERY), "-e", "syscalls:sys_enter_futex", "-p", lists:flatten(Pids)], []
+            ),
+            Loaded = Load(),
+            Lines = said(Program),
+            ok = weir_bench_program:stop(Program),
+            with_futexes(Loaded, Lines, Sample)
+    end.
+
+with_futexes({ok, #{metrics := #{requests_per_s := PerSecond}}}, Lines, Sample) when PerSecond > 0 ->
+    case futexes_per_s(Lines, ?LEAST) of
+        {ok, Futexes} ->
+            {ok, with_metric(futexes_per_request, Futexes / PerSecond, Sample)};
+        none ->
+            {ok, weir_bench_sample:note(<<"futexes were not counted: ", (why(Lines))/binary>>, Sample)}
+    end;
+with_futexes({ok, _}, _Lines, Sample) ->
+    {ok, Sample};
+with_futexes({error, _} = Error, _Lines, _Sample) ->
+    Error.
+
+why(Lines) ->
+    case [Line || Line <- Lines, interval(Line) =:= none] of
+        [] -> <<"perf looked too seldom, as on a busy machine">>;
+        [Said | _] -> Said
+    end.
+
+%% @doc Futexes a second by what `perf stat -I' has said until the load ended, in the middle of its last so many milliseconds.
+-spec futexes_per_s([binary()], Window :: pos_integer()) -> {ok, float()} | none.
+futexes_per_s(Lines, Window) ->
+    Counts = [Count || Line <- Lines, {ok, Count} <- [interval(Line)]],
+    Most = max(1, Window * 6 div 10 div ?EVERY),
+    case length(Counts) - ?CLOSING - Most of
+        Before when Before >= 1 ->
+            [{From, _} | During] = lists:sublist(Counts, Before, Most + 1),
+            {To, _} = lists:last(During),
+            {ok, lists:sum([Count || {_, Count} <- During]) / (To - From)};
+        _ ->
+            none
+    end.
+
+%% "     0.050123456,123,,syscalls:sys_enter_futex,...": the time since the start, and how many since the line before.
+interval(Line) ->
+    case binary:split(Line, <<",">>, [global]) of
+        [Time, Count | _] ->
+            case {string:to_float(string:trim(Time)), string:to_integer(Count)} of
+                {{At, <<>>}, {Number, <<>>}} when is_float(At), is_integer(Number) -> {ok, {At, Number}};
+                %% No thread ran in that time.
+                {{At, <<>>}, _} when is_float(At), Count =:= <<"<not counted>">> -> {ok, {At, 0}};
+                _ -> none
+            end;
+        _ ->
+            none
+    end.
+
+%% Sockets of Weir only; weir_proxy has no such option.
+ask_for_places(#{backend := weir, server := Kind}, [#{pid := Pid, program := Program}], Load, Sample) when Kind =/= weir_proxy ->
+    Asker = spawn_link(fun() -> ask(Pid) end),
+    Loaded = Load(),
+    true = unlink(Asker),
+    true = exit(Asker, kill),
+    case Loaded of
+        {ok, _} -> {ok, maps:fold(fun with_metric/3, Sample, places(said(Program)))};
+        {error, _} = Error -> Error
+    end;
+ask_for_places(_Run, _Servers, _Load, Sample) ->
+    {ok, Sample}.
+
+ask(Pid) ->
+    _ = os:cmd("kill -s USR2 " ++ Pid),
+    ok = timer:sleep(?ASK_EVERY),
+    ask(Pid).
+
+%% @doc What `weir run --places' has said when most connections were seen.
+-spec places([binary()]) -> #{weir_bench_sample:metric() => float()}.
+places(Lines) ->
+    Said = [[binary_to_integer(Number) || Number <- string:lexemes(Numbers, " ")] || <<"places ", Numbers/binary>> <- Lines],
+    case lists:sort([{Seen, Events, Away, Busiest} || [Seen, Away, Events, Busiest] <- Said]) of
+        [] ->
+            #{};
+        Sorted ->
+            {Seen, Events, Away, Busiest} = lists:last(Sorted),
+            maps:from_list(
+                [{away_percent, 100 * Away / Seen} || Seen > 0] ++ [{busiest_percent, 100 * Busiest / Events} || Events > 0]
+            )
+    end.
+
+with_metric(Metric, Value, #{metrics := Metrics} = Sample) ->
+    Sample#{metrics := Metrics#{Metric => Value}}.
+
+%% What a program that goes on has said so far.
+said(Program) ->
+    {error, {_, Lines}} = weir_bench_program:await(Program, fun(_) -> no end, 0),
+    Lines.
