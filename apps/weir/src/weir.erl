@@ -68,6 +68,7 @@
     file_waits := non_neg_integer(),
     files_cut := non_neg_integer(),
     accepts := non_neg_integer(),
+    asked_away := non_neg_integer(),
     faults := non_neg_integer(),
     moved_in := non_neg_integer(),
     moved_out := non_neg_integer(),

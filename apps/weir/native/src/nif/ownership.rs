@@ -50,6 +50,7 @@ fn move_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResu
     if socket.reactor {
         return Ok(failed(env, atoms::reactor()));
     }
+    socket.following.place();
     Ok(plain(env, socket.move_to(env, index.0)))
 }
 

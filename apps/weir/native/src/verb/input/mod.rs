@@ -10,6 +10,7 @@ use rustler::{Encoder, Env, Term};
 
 pub use self::reading::discard;
 use self::reading::{Framed, Read, gather, read, take};
+use crate::socket::following::Follows;
 use crate::socket::message;
 use crate::socket::{Ended, Reason, Receiver, Socket, State, Waiter};
 use crate::term::atoms;
@@ -167,7 +168,8 @@ pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut 
 }
 
 /// Makes `pid` the process that waits for `length` bytes, and makes sure that they are noticed.
-pub fn await_data(socket: &mut Socket, waiter: Waiter, length: usize) -> rustix::io::Result<()> {
+pub fn await_data(env: Env, socket: &mut Socket, waiter: Waiter, length: usize) -> rustix::io::Result<()> {
+    socket.follow_receiver(env);
     socket.register()?;
     socket.receiver = Some(Box::new(Receiver { waiter, length }));
     Ok(())
@@ -205,7 +207,11 @@ pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) -
 
 /// Has the owner told what waits, at once if the caller may: the owner itself in its own time, which saves a hop to the poller.
 pub fn announce(env: Env, socket: &mut Socket, work: &mut Work) -> Asked {
+    let follows = socket.owner_asks(env);
     if !something_waits(socket) {
+        if follows == Follows::WhenTold {
+            return Asked::Settle(socket.told);
+        }
         if socket.state == State::Connected
             && socket.is_active()
             && !socket.read_closed
