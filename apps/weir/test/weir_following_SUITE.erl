@@ -35,6 +35,7 @@ groups() ->
             follows_an_owner_that_receives,
             follows_an_owner_that_sends,
             stays_where_it_was_placed,
+            stays_where_its_listener_placed_it,
             stays_while_it_is_a_member,
             stays_while_something_is_queued,
             stays_while_pollers_rest,
@@ -162,6 +163,34 @@ stay_where_it_was_placed(Config) ->
     {Socket, Peer} = socket_pair(Config, ?OPTIONS),
     ok = weir:migrate(Socket, 4),
     ok = stay(Socket, Peer, 4).
+
+stays_where_its_listener_placed_it(Config) -> on_machine(?MODULE, stay_where_the_listener_placed_it, Config).
+
+stay_where_the_listener_placed_it(Config) ->
+    Test = self(),
+    Serve = fun(Socket, _) ->
+        Placed = pollset(Socket),
+        go_to(1 + Placed rem 4),
+        ok = inet:setopts(Socket, [{active, once}]),
+        Test ! {served, self()},
+        answer(Socket, ?MANY),
+        Test ! {self(), Placed, pollset(Socket)}
+    end,
+    {ok, _} = weir:start_listener(?MODULE, #{port => 0, placement => least_loaded, socket_opts => [binary]}, Serve, []),
+    keep_busy(1, Config),
+    Peer = weir_test_peer:connect_raw(weir:get_port(?MODULE)),
+    receive {served, Server} -> ok end,
+    [begin ok = gen_tcp:send(Peer, <<"x">>), {ok, <<"x">>} = gen_tcp:recv(Peer, 1) end || _ <- lists:seq(1, ?MANY)],
+    receive {Server, Placed, Now} -> ?assertEqual(Placed, Now) end,
+    ok = weir:stop_listener(?MODULE).
+
+answer(_Socket, 0) ->
+    ok;
+answer(Socket, Left) ->
+    receive {tcp, Socket, Data} -> ok end,
+    ok = inet:setopts(Socket, [{active, once}]),
+    ok = gen_tcp:send(Socket, Data),
+    answer(Socket, Left - 1).
 
 %% After many requests of an owner on the second scheduler.
 stay(Socket, Peer, Pollset) ->

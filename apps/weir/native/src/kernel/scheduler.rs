@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn schedulers_are_known_by_the_names_of_their_threads() {
-        let names = ["1_scheduler", "12_scheduler", "erts_sched_7", "3_dirty_cpu_scheduler", "erts_dcpus_3", "weir_2", ""];
+        let names =
+            ["1_scheduler", "12_scheduler", "erts_sched_7", "3_dirty_cpu_scheduler", "erts_dcpus_3", "weir_2", ""];
         assert_eq!(names.map(number_of), [Some(1), Some(12), Some(7), None, None, None, None]);
     }
 

@@ -294,6 +294,9 @@ pub fn take_arrival(
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {
             accepted.permit = Some(permit);
+            if listener.distributes() {
+                accepted.following.place();
+            }
             if accepted.is_active() {
                 accepted.enqueue(env);
             }
