@@ -222,7 +222,7 @@ patient(Text, Config) ->
         {"--max-time 5 ", "--max-time " ++ integer_to_list(weir_test_wait:patience() div 1000) ++ " "}
     ]).
 
-%% It has a name of its own, and tells with a file when it has started. It ends with the page.
+%% It has a name of its own, and tells with a file when it has started. It ends with the page, or with a page that was ended.
 of_node(Text, Config) ->
     case re:run(Text, "-name (\\w+)@127.0.0.1", [{capture, all_but_first, list}]) of
         {match, [Name]} ->
@@ -230,7 +230,7 @@ of_node(Text, Config) ->
             File = filename:join(?config(priv_dir, Config), Own),
             lists:foldl(fun({From, To}, Before) -> lists:append(string:replace(Before, From, To, all)) end, Text, [
                 {Name ++ "@", Own ++ "@"},
-                {"timer:sleep(60000)", "ok = file:write_file(\"" ++ File ++ "\", []), timer:sleep(infinity)"},
+                {"timer:sleep(60000)", "ok = file:write_file(\"" ++ File ++ "\", []), timer:sleep(" ++ integer_to_list(4 * weir_test_wait:patience()) ++ ")"},
                 {"\nsleep 3", "\nuntil [ -e " ++ File ++ " ]; do sleep 0.05; done"}
             ]);
         nomatch ->

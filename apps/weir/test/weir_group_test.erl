@@ -14,7 +14,7 @@
 -export([rest/2]).
 -export([info/2]).
 -export([flood/2]).
--export([flood/3]).
+
 -export([through_when_not_busy/2]).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -86,12 +86,9 @@ info(Group, What) ->
 
 %% More than fits into a slow member, what it gets in the end, and what was counted.
 flood(Config, Policy) ->
-    flood(Config, #{policy => Policy, max_messages => 5}, 300).
-
-flood(Config, Options, Count) ->
-    Group = new(Options),
+    Group = new(#{policy => Policy, max_messages => 5}),
     {Socket, Peer} = slow(Config, Group),
-    broadcast_numbered(Group, Count, 1000),
+    broadcast_numbered(Group, 300, 1000),
     {ok, Info} = weir_group:info(Group),
     {Info, numbers(rest(Socket, Peer), 1000)}.
 

@@ -6,6 +6,10 @@
 -export([explain/1]).
 -export([options/0]).
 
+%% How often a node is asked that does not answer, and how long that takes at least.
+-define(ATTEMPTS, 6).
+-define(UNANSWERED_US, 2_000_000).
+
 %% @doc The options of a command that visits a node.
 -spec options() -> [weir_cli_options:option()].
 options() ->
@@ -41,12 +45,22 @@ connect(Node, Domain, Values) ->
     case net_kernel:start(own_name(Domain), #{name_domain => Domain, hidden => true, dist_listen => false}) of
         {ok, _} ->
             [true = erlang:set_cookie(Node, Cookie) || #{cookie := Cookie} <- [Values]],
-            case net_kernel:hidden_connect_node(Node) of
-                true -> {ok, Node};
-                _ -> {failed, explain({no_connection, Node})}
+            case reach(Node, ?ATTEMPTS) of
+                ok -> {ok, Node};
+                {error, Why} -> {failed, explain({Why, Node})}
             end;
         {error, Reason} ->
             {failed, io_lib:format("distribution does not start: ~0tp", [Reason])}
+    end.
+
+%% A node that does not run, or has another cookie, says so at once. One that is too busy to answer in the time that the VM gives it
+%% (`net_setuptime' of the kernel, 7 s) is asked again.
+reach(Node, Attempts) ->
+    case timer:tc(net_kernel, hidden_connect_node, [Node]) of
+        {_, true} -> ok;
+        {Time, _} when Time < ?UNANSWERED_US -> {error, no_connection};
+        _ when Attempts > 1 -> reach(Node, Attempts - 1);
+        _ -> {error, timeout}
     end.
 
 %% @doc Why a visit has failed, in a line.
