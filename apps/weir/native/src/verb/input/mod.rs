@@ -192,7 +192,8 @@ pub fn result<'a>(env: Env<'a>, received: Received<'a>) -> Option<Term<'a>> {
 /// What a call that asks for messages has to do after it.
 pub enum Asked {
     Nothing,
-    /// The caller is the owner, and may send itself what waits when it has taken the messages up to this number into its queue.
+    /// The caller is the owner. When it has taken the messages up to this number into its queue it may send itself what
+    /// waits, and others what comes.
     Settle(u32),
 }
 
@@ -209,7 +210,7 @@ pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) -
 pub fn announce(env: Env, socket: &mut Socket, work: &mut Work) -> Asked {
     let follows = socket.owner_asks(env);
     if !something_waits(socket) {
-        if follows == Follows::WhenTold {
+        if follows == Follows::WhenTold || socket.awaits_others(env) {
             return Asked::Settle(socket.told);
         }
         if socket.state == State::Connected
@@ -221,8 +222,13 @@ pub fn announce(env: Env, socket: &mut Socket, work: &mut Work) -> Asked {
         }
     } else if socket.reactor {
         socket.enqueue(env);
-    } else if socket.is_told_by_caller(env) {
+    } else if socket.is_told_by_caller(env) || socket.may_begin_telling(env) {
+        let (teller, told) = (socket.teller, socket.told);
         deliver(env, socket, work);
+        socket.forget_silence(teller, told);
+        if socket.awaits_others(env) {
+            return Asked::Settle(socket.told);
+        }
     } else if socket.owner.is_some() && socket.owner == sender::caller(env) {
         return Asked::Settle(socket.told);
     } else if socket.state == State::Closed && socket.is_active() {
