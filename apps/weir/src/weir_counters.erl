@@ -70,6 +70,7 @@ rows(pollset) ->
         {file_waits, counter, none, "parts of files of reactors that had to be read from a disk before they were sent"},
         {files_cut, counter, none, "connections closed because a file became shorter while it was sent"},
         {accepts, counter, none, "connections accepted"},
+        {asked_away, counter, none, "data that was asked for on this scheduler, of sockets that another one polls"},
         {faults, counter, none, "sockets that a fault of Weir itself has closed; the log says which"},
         {moved_in, counter, none, "sockets that came from another pollset"},
         {moved_out, counter, none, "sockets that went to another pollset"},

@@ -280,11 +280,12 @@ change_schedulers_online(Config) ->
 homes() ->
     [Scheduler || #{scheduler := Scheduler} <- weir:pollsets()].
 
-%% The connection belongs to the scheduler's pollset, and its process to none.
+%% The connection stays on the scheduler's pollset, and its process runs anywhere.
 accept_on(Listener, Scheduler) ->
     spawn_opt(
         fun() ->
             {ok, Socket} = gen_tcp:accept(Listener),
+            ok = weir:migrate(Socket, Scheduler),
             Echo = spawn(fun() ->
                 receive
                     go -> weir_test_streams:begin_echo(Socket, once)

@@ -77,7 +77,7 @@ one_for_each_scheduler(_Config) ->
     ?assertEqual(Schedulers, [Scheduler || #{scheduler := Scheduler} <- Pollsets]),
     Counters = [
         sockets, polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers, reads,
-        read_bytes, writes, written_bytes, short_writes, accepts, moved_in, moved_out, file_waits, wakes_by_thread,
+        read_bytes, writes, written_bytes, short_writes, accepts, asked_away, moved_in, moved_out, file_waits, wakes_by_thread,
         wakes_by_process, polling_ns, between_ns, files_cut, faults, contended
     ],
     lists:foreach(

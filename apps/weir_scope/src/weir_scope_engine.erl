@@ -1,6 +1,7 @@
 %% @doc Weir by the second, where it runs: its pollsets with the columns of Wei Cao's epollwait.stp, and its listeners.
 -module(weir_scope_engine).
 
+-export([is_reactors/1]).
 -export([read/2]).
 -export([between/3]).
 
@@ -50,14 +51,17 @@
     bytes_out := float(),
     accepts := float(),
     contended => float(),
+    asked_away => float(),
+    moved_in => float(),
     totals := #{atom() => non_neg_integer()}
 }.
 %% A second: `times' polls were made, they found `revents' ready sockets, `timeouts' of them found none. The kernel is asked once for each
 %% poll, and once more before each of the `sleeps'. `min' and `max' are those of a poll, to the next power of two: `min' is at most, `max'
 %% at least as many as there were. `avg' is `revents' by `times'. `asleep' and `polling' are parts of the time. `age_us': how many
 %% microseconds an event waited at most, in the mean of the polls that found one. `woken_by_thread' and `woken_by_process': how often the poller
-%% was woken by an event of the kernel, and by a process. `contended': how often somebody had to wait for the lock of its list. An older Weir
-%% has not the last five. `totals' are since the pollset was
+%% was woken by an event of the kernel, and by a process. `contended': how often somebody had to wait for the lock of its list.
+%% `asked_away': data that processes on this scheduler asked for, of sockets that another one polls. `moved_in': sockets that came from another
+%% pollset. An older Weir has not the last seven. `totals' are since the pollset was
 %% made. Those from 1,025 on belong to reactors.
 
 -type listener() :: #{name := term(), atom() => term()}.
@@ -254,12 +258,17 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
         bytes_out => Rate(written_bytes),
         accepts => Rate(accepts),
         totals => maps:with(
-            [polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts, wakes_by_thread, wakes_by_process, contended], Now
+            [polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts, wakes_by_thread, wakes_by_process, contended, asked_away, moved_in], Now
         )
     },
+    Measured =
+        case Now of
+            #{asked_away := _} -> Own#{asked_away => Rate(asked_away), moved_in => Rate(moved_in)};
+            _ -> Own
+        end,
     case Now of
         #{contended := _} ->
-            Own#{
+            Measured#{
                 polling => min(1.0, Since(polling_ns) / Ns),
                 age_us => Since(between_ns) / 1000 / max(1, Since(polls) - Since(empty_polls)),
                 woken_by_thread => Rate(wakes_by_thread),
@@ -267,8 +276,12 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
                 contended => Rate(contended)
             };
         _ ->
-            Own
+            Measured
     end.
+
+%% @doc Whether a pollset is that of a reactor, and not of a scheduler.
+-spec is_reactors(pos_integer()) -> boolean().
+is_reactors(Number) -> Number >= ?FIRST_OF_REACTORS.
 
 %% A listener or a reactor that was started anew counts from zero.
 since(Before, Now) when Now >= Before -> Now - Before;

@@ -98,7 +98,9 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
                 {accepts, "accepts", "connections accepted"},
                 {wakes_by_thread, "wakes_by_thread", "times that the poller was woken by an event of the kernel"},
                 {wakes_by_process, "wakes_by_process", "times that the poller was woken by a process"},
-                {contended, "contended", "times that somebody had to wait for the lock of its list of ready sockets"}
+                {contended, "contended", "times that somebody had to wait for the lock of its list of ready sockets"},
+                {asked_away, "asked_away", "data asked for on the scheduler, of sockets that another one polls"},
+                {moved_in, "moved_in", "sockets that came from another pollset"}
             ]
         ] ++
             [

@@ -6,7 +6,7 @@
 reading(Pollset, Listener) -> #{pollsets => #{1025 => Pollset}, listeners => #{web => Listener}, reactors => #{}, counts => #{}, contention => #{sockets => 5}, products => []}.
 
 pollset(Number) ->
-    Counters = [polls, events, empty_polls, sleeps, asleep_ns, polling_ns, between_ns, wakes_by_thread, wakes_by_process, contended, reads, read_bytes, writes, written_bytes, accepts],
+    Counters = [polls, events, empty_polls, sleeps, asleep_ns, polling_ns, between_ns, wakes_by_thread, wakes_by_process, contended, reads, read_bytes, writes, written_bytes, accepts, asked_away, moved_in],
     maps:merge(maps:from_list([{Counter, Number} || Counter <- Counters]), #{sockets => 1, scheduler => undefined, events_log2 => [Number, 0]}).
 
 listener(Number) -> #{connections => 2, accepted => Number, overload => Number, denied => Number}.
@@ -14,7 +14,7 @@ listener(Number) -> #{connections => 2, accepted => Number, overload => Number, 
 between(Before, After) -> weir_scope_engine:between(reading(pollset(Before), listener(Before)), reading(pollset(After), listener(After)), 1_000_000_000).
 
 a_second_test() ->
-    #{pollsets := [#{times := 3.0, min := 0, max := 1, reads := 3.0}], listeners := [#{accepted := 3.0, connections := 2}]} = between(7, 10).
+    #{pollsets := [#{times := 3.0, min := 0, max := 1, reads := 3.0, asked_away := 3.0, moved_in := 3.0}], listeners := [#{accepted := 3.0, connections := 2}]} = between(7, 10).
 
 %% Its counters are less than they were: it has begun anew, and what it has counted since is what has happened.
 begun_anew_test() ->

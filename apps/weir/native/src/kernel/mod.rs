@@ -6,7 +6,8 @@
 pub mod clock;
 pub mod epoll;
 pub mod file;
+pub mod scheduler;
 pub mod scratch;
 pub mod sockopt;
-pub mod thread;
+mod thread;
 pub mod waker;

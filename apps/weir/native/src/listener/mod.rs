@@ -194,6 +194,11 @@ impl Listener {
         self.resume(env);
     }
 
+    /// Whether it says itself which pollset a connection goes to. It stays there then.
+    pub fn distributes(&self) -> bool {
+        self.least_loaded.load(Ordering::Relaxed)
+    }
+
     /// Makes `pid` the process that is told of pauses which only time ends.
     pub fn set_owner(&self, pid: LocalPid) {
         *lock(&self.owner) = Some(pid);

@@ -3,6 +3,7 @@
 use rustler::{Atom, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{PollsetIndex, failed, find, plain};
+use crate::socket::following::Placed;
 use crate::socket::table;
 use crate::term::atoms;
 use crate::value::handle::Handle;
@@ -60,7 +61,7 @@ fn relocate(env: Env, handle: Handle, pollset: u16, placed: bool) -> NifResult<T
     if socket.reactor {
         return Ok(failed(env, atoms::reactor()));
     }
-    socket.placed = placed;
+    socket.following.place(if placed { Placed::ByUser } else { Placed::ByListener });
     Ok(plain(env, socket.move_to(env, pollset)))
 }
 

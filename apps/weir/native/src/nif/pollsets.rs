@@ -93,6 +93,7 @@ fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
         (atoms::file_waits(), &counters.file_waits),
         (atoms::files_cut(), &counters.files_cut),
         (atoms::accepts(), &counters.accepts),
+        (atoms::asked_away(), &counters.asked_away),
         (atoms::faults(), &counters.faults),
         (atoms::moved_in(), &counters.moved_in),
         (atoms::moved_out(), &counters.moved_out),

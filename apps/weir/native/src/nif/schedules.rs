@@ -9,7 +9,7 @@ use rustler::{Atom, Encoder, Env, Error, NifResult, Term};
 
 use super::failed;
 use crate::kernel::clock::Nanos;
-use crate::kernel::thread;
+use crate::kernel::scheduler;
 use crate::term::atoms;
 use crate::value::schedules::Schedules;
 use crate::value::shared::Shared;
@@ -33,13 +33,7 @@ struct Turn {
 }
 
 thread_local! {
-    static SCHEDULER: Option<usize> = thread::name().and_then(|name| scheduler(&name));
     static TURN: Cell<Turn> = const { Cell::new(Turn { session: 0, since: None, runs: false }) };
-}
-
-/// The number of the scheduler whose thread has a name: `1_scheduler`, and from OTP 26 on `erts_sched_1`.
-fn scheduler(name: &str) -> Option<usize> {
-    name.strip_suffix("_scheduler").or_else(|| name.strip_prefix("erts_sched_"))?.parse().ok()
 }
 
 /// The number of a process of this VM, which is an immediate term. Of any other term it is a number as well, that says nothing.
@@ -87,7 +81,7 @@ fn enabled_running_procs(tag: Atom, session: u32, tracee: Term) -> Atom {
     if !SCHEDULES.goes_on(session, now.nanoseconds()) {
         return atoms::remove();
     }
-    if let Some(scheduler) = SCHEDULER.with(|scheduler| *scheduler)
+    if let Some(scheduler) = scheduler::current().map(usize::from)
         && let Some(turns) = SCHEDULES.turns(scheduler)
     {
         let begins = tag == atoms::r#in() || tag == atoms::in_exiting();

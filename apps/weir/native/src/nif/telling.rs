@@ -34,6 +34,7 @@ fn tell<'a>(env: Env<'a>, handle: Handle, told: u32, kept: Atom) -> NifResult<At
     if kept == Queue::OnHeap || socket.told == told {
         socket.settle(kept);
     }
+    socket.follow_owner(env);
     let mut work = Work::of_caller();
     input::deliver(env, &mut socket, &mut work);
     if kept == Queue::OnHeap && socket.handle() == handle {

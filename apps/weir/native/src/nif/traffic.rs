@@ -108,7 +108,7 @@ fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult
         return Ok(result);
     }
     let waiter = Waiter { pid: env.pid(), operation: socket.next_operation() };
-    Ok(match input::await_data(&mut socket, waiter, length) {
+    Ok(match input::await_data(env, &mut socket, waiter, length) {
         Ok(()) => (atoms::wait(), waiter.operation).encode(env),
         Err(errno) => posix(env, errno),
     })

@@ -17,6 +17,7 @@ use rustler::{Env, LocalPid};
 use self::sleeper::Watch;
 pub use self::sleeper::push_ready;
 use crate::kernel::epoll::{BATCH, Epoll};
+use crate::kernel::scheduler;
 use crate::pollset::private::{Holder, PRIVATE, ReactorSettings};
 use crate::term::resource::ResourceArc;
 use crate::value::counters::{Counters, add};
@@ -75,9 +76,21 @@ pub fn watch(index: u16) -> &'static Watch {
     }
 }
 
+/// The counters for what is done to a socket of a pollset. Of a scheduler's they are those of the calling scheduler, which no
+/// other one writes to.
+pub fn counters_near(index: u16) -> &'static Counters {
+    let here = scheduler::current().filter(|&here| usize::from(index) < SCHEDULERS && exists(here));
+    counters(here.unwrap_or(index))
+}
+
 /// The counters of a pollset.
 pub fn counters(index: u16) -> &'static Counters {
     &get(index).counters
+}
+
+/// Whether the poller of a pollset sleeps, and nobody has woken it. A hint: it may have changed by now.
+pub fn rests(index: u16) -> bool {
+    get(index).ready.rests()
 }
 
 /// Makes the calling process the poller of a pollset, which is made if there is none. Returns its token.

@@ -5,6 +5,7 @@
 //! writing and closing are verbs. May use `listener` (for the permit of a connection), `pollset` and what is below.
 
 pub mod file;
+pub mod following;
 mod listening;
 mod measuring;
 pub mod message;
@@ -25,6 +26,7 @@ pub use self::waiting::{Fetched, Output, Queued, Receiver, SendWait, Waiter};
 use crate::kernel::clock::Nanos;
 use crate::listener::permit::Permit;
 use crate::pollset;
+use crate::socket::following::Following;
 use crate::socket::owner::Watched;
 use crate::socket::telling::Teller;
 use crate::term::atoms;
@@ -75,8 +77,6 @@ pub struct Socket {
     pub state: State,
     /// The descriptor is in its pollset's epoll. That is done when somebody first has to wait, and once.
     pub registered: bool,
-    /// Somebody has chosen its pollset, on which it stays while the scheduler is offline.
-    pub placed: bool,
     /// It is on its pollset's ready list.
     pub queued: bool,
     /// The kernel may have input, or a connection, that we have not taken: try.
@@ -138,6 +138,8 @@ pub struct Socket {
     pub listening: Option<Box<Listening>>,
     /// What a connection gives back to the listener through which it came.
     pub permit: Option<Permit>,
+    /// Where the owner runs.
+    pub following: Following,
     /// The network namespace that was asked for, as a path.
     pub netns: Option<Box<[u8]>>,
 }
@@ -154,7 +156,6 @@ impl Socket {
             state: State::Free,
             pollset: 0,
             registered: false,
-            placed: false,
             queued: false,
             readable: false,
             writable: false,
@@ -192,6 +193,7 @@ impl Socket {
             listening: None,
             groups: Memberships::default(),
             permit: None,
+            following: Following::default(),
             netns: None,
             asked: None,
             statistics: Statistics::default(),
@@ -296,6 +298,7 @@ impl Socket {
         let set = watched.is_some_and(|watched| watched.set_owner(env, &pid));
         if set {
             self.owner = Some(pid);
+            self.following.begin();
             self.begin_telling(env, forwarded);
         }
         set

@@ -60,24 +60,49 @@ impl Socket {
         if target == self.pollset {
             return Ok(());
         }
+        let from = self.pollset;
+        let moved = self.change_pollset(target);
+        self.count_move(from);
+        // The old list still names the socket; that visit is a spurious one.
+        self.queued = false;
+        self.enqueue(env);
+        moved
+    }
+
+    /// Goes to another pollset, to be visited there if it was to be here.
+    pub fn go(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
+        let (from, was_there) = (self.pollset, self.registered);
+        let moved = self.change_pollset(target);
+        if was_there {
+            self.count_move(from);
+        }
+        if std::mem::replace(&mut self.queued, false) {
+            self.enqueue(env);
+        }
+        moved
+    }
+
+    fn count_move(&self, from: u16) {
+        if self.pollset != from {
+            add(&pollset::counters(from).moved_out, 1);
+            add(&pollset::counters(self.pollset).moved_in, 1);
+        }
+    }
+
+    /// Where this fails the socket is on one of them, and perhaps not registered.
+    fn change_pollset(&mut self, target: u16) -> rustix::io::Result<()> {
         if self.registered
             && let Some(fd) = &self.fd
         {
             pollset::epoll(self.pollset).delete(fd.as_fd())?;
         }
         let was_registered = std::mem::replace(&mut self.registered, false);
-        let (from, to) = (pollset::counters(self.pollset), pollset::counters(target));
-        from.sockets.fetch_sub(1, Relaxed);
-        from.moved_out.fetch_add(1, Relaxed);
-        to.sockets.fetch_add(1, Relaxed);
-        to.moved_in.fetch_add(1, Relaxed);
+        pollset::counters(self.pollset).sockets.fetch_sub(1, Relaxed);
+        pollset::counters(target).sockets.fetch_add(1, Relaxed);
         self.pollset = target;
         if let Some((listener, _)) = self.listening.as_ref().and_then(|listening| listening.listener.as_ref()) {
             listener.listening_moved(self.handle(), target);
         }
-        // The old list still names the socket; that visit is a spurious one.
-        self.queued = false;
-        self.enqueue(env);
         // Registration reports anew what is ready.
         if was_registered { self.register() } else { Ok(()) }
     }

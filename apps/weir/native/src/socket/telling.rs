@@ -8,7 +8,7 @@
 use rustler::{Encoder, Env, LocalPid};
 
 use crate::pollset;
-use crate::socket::{Ended, Socket};
+use crate::socket::{Ended, Socket, State};
 use crate::term::atoms;
 use crate::term::sender;
 
@@ -64,6 +64,27 @@ impl Socket {
             Teller::Anybody => true,
             Teller::Process(teller) => sender::caller(env) == Some(teller),
             Teller::Nobody => false,
+        }
+    }
+
+    /// Whether the caller is the owner, to which no message is on its way.
+    pub fn may_begin_telling(&self, env: Env) -> bool {
+        self.teller == Teller::Nobody && self.owner.is_some() && self.owner == sender::caller(env)
+    }
+
+    /// Whether the caller is the owner and was the last to send itself messages, and waits for those of the poller now.
+    pub fn awaits_others(&self, env: Env) -> bool {
+        self.state == State::Connected
+            && self.is_active()
+            && !self.reactor
+            && self.owner.is_some_and(|owner| self.teller == Teller::Process(owner))
+            && self.owner == sender::caller(env)
+    }
+
+    /// A process that wanted to send since message number `told`, and had nothing, is not the sender.
+    pub fn forget_silence(&mut self, from: Teller, told: u32) {
+        if from == Teller::Nobody && self.told == told && matches!(self.teller, Teller::Process(_)) {
+            self.teller = Teller::Nobody;
         }
     }
 

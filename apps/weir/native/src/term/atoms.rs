@@ -42,6 +42,6 @@ rustler::atoms! {
     owner, pollset, state, open, listening, connect, connecting, connected, acceptors, fd, module,
     polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers,
     wakes_by_thread, wakes_by_process, polling_ns, between_ns, reads, read_bytes, writes,
-    written_bytes, short_writes, file_waits, files_cut, accepts, faults, sockets, moved_in, moved_out,
+    written_bytes, short_writes, file_waits, files_cut, accepts, asked_away, faults, sockets, moved_in, moved_out,
     contended, groups,
 }

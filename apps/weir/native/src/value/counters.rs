@@ -35,6 +35,8 @@ pub struct Counters {
     pub file_waits: AtomicU64,
     pub files_cut: AtomicU64,
     pub accepts: AtomicU64,
+    /// Data that was asked for here, of sockets that another scheduler polls.
+    pub asked_away: AtomicU64,
     /// Sockets that a panic has left half done, and that were closed for it.
     pub faults: AtomicU64,
     pub sockets: AtomicI64,
@@ -114,6 +116,7 @@ impl Counters {
             file_waits,
             files_cut,
             accepts,
+            asked_away,
             sockets: _,
             moved_in,
             moved_out,
@@ -140,6 +143,7 @@ impl Counters {
             file_waits,
             files_cut,
             accepts,
+            asked_away,
             moved_in,
             moved_out,
         ];

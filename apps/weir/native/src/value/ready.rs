@@ -1,7 +1,7 @@
 //! What a pollset visits without an event of the kernel, who serves it, and who has to be woken for that.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::handle::Target;
@@ -29,6 +29,8 @@ pub struct Ready<P> {
     state: Mutex<State<P>>,
     /// How often somebody else had the lock that was wanted.
     contended: AtomicU64,
+    /// The poller sleeps and was not woken: for those who want to know without the lock.
+    rests: AtomicBool,
 }
 
 struct State<P> {
@@ -112,7 +114,7 @@ impl<P: Copy> Ready<P> {
             polled: Instant::now(),
             streams: false,
         });
-        Ready { state, contended: AtomicU64::new(0) }
+        Ready { state, contended: AtomicU64::new(0), rests: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<P>> {
@@ -124,6 +126,11 @@ impl<P: Copy> Ready<P> {
     /// How often somebody has waited for the lock.
     pub fn contended(&self) -> u64 {
         self.contended.load(Relaxed)
+    }
+
+    /// Whether the poller sleeps, and nobody has woken it. A hint: it may have changed by now.
+    pub fn rests(&self) -> bool {
+        self.rests.load(Relaxed)
     }
 
     /// Begins to count anew, for another poller that has nothing to do with those before.
@@ -168,7 +175,7 @@ impl<P: Copy> Ready<P> {
         if state.bulk {
             return if std::mem::replace(&mut state.woken, true) { Wake::Nobody } else { Wake::Thread };
         }
-        state.summon(Instant::now()).map_or(Wake::Nobody, Wake::Poller)
+        self.summoned(state.summon(Instant::now())).map_or(Wake::Nobody, Wake::Poller)
     }
 
     /// Puts a target on the list that only the poller may serve. The thread does, and has the poller woken then.
@@ -191,6 +198,9 @@ impl<P: Copy> Ready<P> {
         }
         state.summoned = None;
         let slept = state.asleep.take().map(|since| now - since);
+        if slept.is_some() {
+            self.rests.store(false, Relaxed);
+        }
         let mut list = std::mem::take(&mut state.kept);
         match list.is_empty() {
             true => list = std::mem::take(&mut state.list),
@@ -220,19 +230,28 @@ impl<P: Copy> Ready<P> {
         state.summoned = None;
         state.bulk = bulk;
         state.woken = false;
+        self.rests.store(true, Relaxed);
         Sleep::Asleep
     }
 
     /// Has the poller woken, if it sleeps and nobody has done so.
     pub fn summon(&self) -> Option<P> {
-        self.lock().summon(Instant::now())
+        let poller = self.lock().summon(Instant::now());
+        self.summoned(poller)
+    }
+
+    fn summoned(&self, poller: Option<P>) -> Option<P> {
+        if poller.is_some() {
+            self.rests.store(false, Relaxed);
+        }
+        poller
     }
 
     /// Ends the thread's service for bulk streams, as something else has come. Returns whom to wake.
     pub fn resign(&self) -> Option<P> {
         let mut state = self.lock();
         state.bulk = false;
-        state.summon(Instant::now())
+        self.summoned(state.summon(Instant::now()))
     }
 
     /// What the thread does at the time `now`. `named`: the kernel has named something.
@@ -263,7 +282,7 @@ impl<P: Copy> Ready<P> {
             return Duty::Gather(GATHER);
         }
         if named || !state.list.is_empty() {
-            return state.summon(now).map_or(Duty::Rest(None), Duty::Summon);
+            return self.summoned(state.summon(now)).map_or(Duty::Rest(None), Duty::Summon);
         }
         Duty::Rest(None)
     }

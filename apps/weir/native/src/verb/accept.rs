@@ -13,6 +13,7 @@ use crate::listener::accept_queue::{Missed, Taker};
 use crate::listener::permit::Arrival;
 use crate::listener::{Decision, LateOption, Listener, Template};
 use crate::pollset;
+use crate::socket::following::Placed;
 use crate::socket::table;
 use crate::socket::{Acceptor, Listening, Socket, State, Waiter};
 use crate::term::atoms;
@@ -294,6 +295,9 @@ pub fn take_arrival(
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {
             accepted.permit = Some(permit);
+            if listener.distributes() {
+                accepted.following.place(Placed::ByListener);
+            }
             if accepted.is_active() {
                 accepted.enqueue(env);
             }

@@ -36,5 +36,5 @@ pub fn evacuate(env: Env, piece: usize) -> Option<bool> {
 fn stays(socket: &Socket) -> bool {
     let is_bound = socket.permit.as_ref().is_some_and(|permit| permit.bound);
     let is_listeners = socket.listening.as_ref().is_some_and(|listening| listening.listener.is_some());
-    socket.placed || is_bound || is_listeners
+    socket.following.is_placed_by_user() || is_bound || is_listeners
 }

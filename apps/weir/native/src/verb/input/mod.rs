@@ -10,6 +10,7 @@ use rustler::{Encoder, Env, Term};
 
 pub use self::reading::discard;
 use self::reading::{Framed, Read, gather, read, take};
+use crate::socket::following::Follows;
 use crate::socket::message;
 use crate::socket::{Ended, Reason, Receiver, Socket, State, Waiter};
 use crate::term::atoms;
@@ -167,7 +168,8 @@ pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut 
 }
 
 /// Makes `pid` the process that waits for `length` bytes, and makes sure that they are noticed.
-pub fn await_data(socket: &mut Socket, waiter: Waiter, length: usize) -> rustix::io::Result<()> {
+pub fn await_data(env: Env, socket: &mut Socket, waiter: Waiter, length: usize) -> rustix::io::Result<()> {
+    socket.follow_receiver(env);
     socket.register()?;
     socket.receiver = Some(Box::new(Receiver { waiter, length }));
     Ok(())
@@ -190,7 +192,8 @@ pub fn result<'a>(env: Env<'a>, received: Received<'a>) -> Option<Term<'a>> {
 /// What a call that asks for messages has to do after it.
 pub enum Asked {
     Nothing,
-    /// The caller is the owner, and may send itself what waits when it has taken the messages up to this number into its queue.
+    /// The caller is the owner. When it has taken the messages up to this number into its queue it may send itself what
+    /// waits, and others what comes.
     Settle(u32),
 }
 
@@ -205,7 +208,11 @@ pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) -
 
 /// Has the owner told what waits, at once if the caller may: the owner itself in its own time, which saves a hop to the poller.
 pub fn announce(env: Env, socket: &mut Socket, work: &mut Work) -> Asked {
+    let follows = socket.owner_asks(env);
     if !something_waits(socket) {
+        if follows == Follows::WhenTold || socket.awaits_others(env) {
+            return Asked::Settle(socket.told);
+        }
         if socket.state == State::Connected
             && socket.is_active()
             && !socket.read_closed
@@ -215,8 +222,13 @@ pub fn announce(env: Env, socket: &mut Socket, work: &mut Work) -> Asked {
         }
     } else if socket.reactor {
         socket.enqueue(env);
-    } else if socket.is_told_by_caller(env) {
+    } else if socket.is_told_by_caller(env) || socket.may_begin_telling(env) {
+        let (teller, told) = (socket.teller, socket.told);
         deliver(env, socket, work);
+        socket.forget_silence(teller, told);
+        if socket.awaits_others(env) {
+            return Asked::Settle(socket.told);
+        }
     } else if socket.owner.is_some() && socket.owner == sender::caller(env) {
         return Asked::Settle(socket.told);
     } else if socket.state == State::Closed && socket.is_active() {

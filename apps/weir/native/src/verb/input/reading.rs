@@ -193,7 +193,7 @@ fn receive_into(
             Ok(n) => {
                 match &mut work.tally {
                     Some(tally) => tally.read(n),
-                    None => pollset::counters(socket.pollset).read(n),
+                    None => pollset::counters_near(socket.pollset).read(n),
                 }
                 work.moved(n);
                 socket.was_asked();

@@ -73,6 +73,7 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
         }
     }
     if written == size {
+        socket.owner_sent(env);
         return Sent::Done;
     }
     if let Err(errno) = socket.register() {

@@ -150,7 +150,7 @@ fn written(
     };
     match &mut work.tally {
         Some(tally) => tally.wrote(n, wanted),
-        None => pollset::counters(socket.pollset).wrote(n, wanted),
+        None => pollset::counters_near(socket.pollset).wrote(n, wanted),
     }
     work.moved(n);
     if n > 0 {

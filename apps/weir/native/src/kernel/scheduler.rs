@@ -1,0 +1,45 @@
+//! The scheduler of the VM whose thread runs.
+
+use std::cell::Cell;
+
+use super::thread;
+
+/// Not asked yet, and a thread that is no scheduler. Schedulers are numbered from one, and dirty ones have no number here.
+const UNKNOWN: u16 = u16::MAX;
+const NONE: u16 = 0;
+
+thread_local! {
+    static CURRENT: Cell<u16> = const { Cell::new(UNKNOWN) };
+}
+
+/// The number of the calling scheduler.
+pub fn current() -> Option<u16> {
+    let mut number = CURRENT.get();
+    if number == UNKNOWN {
+        number = thread::name().and_then(|name| number_of(&name)).unwrap_or(NONE);
+        CURRENT.set(number);
+    }
+    (number != NONE).then_some(number)
+}
+
+/// The number of the scheduler whose thread has a name: `1_scheduler`, and from OTP 26 on `erts_sched_1`.
+fn number_of(name: &str) -> Option<u16> {
+    name.strip_suffix("_scheduler").or_else(|| name.strip_prefix("erts_sched_"))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedulers_are_known_by_the_names_of_their_threads() {
+        let names =
+            ["1_scheduler", "12_scheduler", "erts_sched_7", "3_dirty_cpu_scheduler", "erts_dcpus_3", "weir_2", ""];
+        assert_eq!(names.map(number_of), [Some(1), Some(12), Some(7), None, None, None, None]);
+    }
+
+    #[test]
+    fn a_thread_that_is_no_scheduler_has_no_number() {
+        assert_eq!(current(), None);
+    }
+}
