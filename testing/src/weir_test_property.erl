@@ -13,7 +13,7 @@
 -export([shrink/2]).
 
 %% How much more often a case is tried while one that has failed is made smaller.
--define(INSISTENCE, 20).
+-define(INSISTENCE, 50).
 
 %% @doc Whether the function returns `true'. It runs in a process of its own, which has an empty mailbox at first and takes
 %% what is linked to it with it at the end. Anything else that the function returns, an exception of it, or the end of its
@@ -28,7 +28,7 @@ holds(Fun) ->
     end.
 
 %% @doc Whether the function returns `true' so many times. What depends on the schedulers does not fail each time: once a case has
-%% failed, those that are tried in its place are tried 20 times as often.
+%% failed, those that are tried in its place are tried 50 times as often.
 -spec holds(fun(() -> true | term()), pos_integer()) -> boolean().
 holds(Fun, Times) ->
     Tries =

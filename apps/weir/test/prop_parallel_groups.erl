@@ -46,32 +46,36 @@ new() ->
 
 %% Commands -------------------------------------------------------------------------
 
-join({Groups, Sockets}, Group, Socket) -> on(Groups, Group, fun(G) -> weir_group:join(G, element(Socket, Sockets)) end).
+join(World, Group, Socket) -> on(World, Group, Socket, fun weir_group:join/2).
 
-join_once({Groups, Sockets}, Group, Socket) ->
-    on(Groups, Group, fun(G) -> weir_group:join(G, element(Socket, Sockets), #{once => true}) end).
+join_once(World, Group, Socket) -> on(World, Group, Socket, fun(G, S) -> weir_group:join(G, S, #{once => true}) end).
 
-leave({Groups, Sockets}, Group, Socket) -> on(Groups, Group, fun(G) -> weir_group:leave(G, element(Socket, Sockets)) end).
+leave(World, Group, Socket) -> on(World, Group, Socket, fun weir_group:leave/2).
 
-withdraw({_, Sockets}, Socket) -> on(Sockets, Socket, fun weir_group:withdraw/1).
+withdraw(World, Socket) -> on_socket(World, Socket, fun weir_group:withdraw/1).
 
-broadcast({Groups, _}, Group) -> on(Groups, Group, fun(G) -> weir_group:broadcast(G, <<"message">>) end).
+broadcast(World, Group) -> on_group(World, Group, fun(G) -> weir_group:broadcast(G, <<"message">>) end).
 
-size({Groups, _}, Group) -> on(Groups, Group, fun weir_group:size/1).
+size(World, Group) -> on_group(World, Group, fun weir_group:size/1).
 
-members({Groups, _}, Group) ->
-    on(Groups, Group, fun(G) ->
+members(World, Group) ->
+    on_group(World, Group, fun(G) ->
         case weir_group:info(G) of
             {ok, #{members := Members}} -> {ok, Members};
             Error -> Error
         end
     end).
 
-delete({Groups, _}, Group) -> on(Groups, Group, fun weir_group:delete/1).
+delete(World, Group) -> on_group(World, Group, fun weir_group:delete/1).
 
-close({_, Sockets}, Socket) -> on(Sockets, Socket, fun gen_tcp:close/1).
+close(World, Socket) -> on_socket(World, Socket, fun gen_tcp:close/1).
 
-on(Things, Number, Call) -> weir_parallel:outcome(fun() -> Call(element(Number, Things)) end).
+on(World, Group, Socket, Call) ->
+    weir_parallel:call(World, fun({Groups, Sockets}) -> Call(element(Group, Groups), element(Socket, Sockets)) end).
+
+on_group(World, Group, Call) -> weir_parallel:call(World, fun({Groups, _}) -> Call(element(Group, Groups)) end).
+
+on_socket(World, Socket, Call) -> weir_parallel:call(World, fun({_, Sockets}) -> Call(element(Socket, Sockets)) end).
 
 %% The model ------------------------------------------------------------------------
 

@@ -27,31 +27,31 @@ with(Run) ->
 
 %% Commands -------------------------------------------------------------------------
 
-start(_World, Name, Most) ->
-    tried(fun() -> weir:start_listener(?NAME(Name), #{ip => {127, 0, 0, 1}, max_connections => Most}, fun(_, _) -> ok end, none) end).
+start(World, Name, Most) ->
+    tried(World, fun() -> weir:start_listener(?NAME(Name), #{ip => {127, 0, 0, 1}, max_connections => Most}, fun(_, _) -> ok end, none) end).
 
-stop(_World, Name) -> tried(fun() -> weir:stop_listener(?NAME(Name)) end).
+stop(World, Name) -> tried(World, fun() -> weir:stop_listener(?NAME(Name)) end).
 
-suspend(_World, Name) -> tried(fun() -> weir:suspend_listener(?NAME(Name)) end).
+suspend(World, Name) -> tried(World, fun() -> weir:suspend_listener(?NAME(Name)) end).
 
-resume(_World, Name) -> tried(fun() -> weir:resume_listener(?NAME(Name)) end).
+resume(World, Name) -> tried(World, fun() -> weir:resume_listener(?NAME(Name)) end).
 
-set_most(_World, Name, Most) -> tried(fun() -> weir:set_options(?NAME(Name), #{max_connections => Most}) end).
+set_most(World, Name, Most) -> tried(World, fun() -> weir:set_options(?NAME(Name), #{max_connections => Most}) end).
 
-look(_World, Name) ->
-    tried(fun() ->
+look(World, Name) ->
+    tried(World, fun() ->
         case weir:info(?NAME(Name)) of
             #{pid := Pid, status := Status, max_connections := Most} -> {Pid, Status, Most};
             Error -> Error
         end
     end).
 
-port(_World, Name) -> tried(fun() -> weir:get_port(?NAME(Name)) end).
+port(World, Name) -> tried(World, fun() -> weir:get_port(?NAME(Name)) end).
 
-names(_World) -> tried(fun() -> lists:sort([Name || ?NAME(Name) <- weir:listeners()]) end).
+names(World) -> tried(World, fun() -> lists:sort([Name || ?NAME(Name) <- weir:listeners()]) end).
 
-tried(Call) ->
-    case weir_parallel:outcome(Call) of
+tried(World, Call) ->
+    case weir_parallel:call(World, fun(none) -> Call() end) of
         {error, {no_listener, ?NAME(_)}} -> no_listener;
         Outcome -> Outcome
     end.

@@ -12,7 +12,7 @@
 
 -export([with/1]).
 -export([initial_state/0, command/1, precondition/2, postcondition/3, next_state/3]).
--export([give/3, owner/2, read/2, put_back/2, set_active/3, active/2, try_read/2, close/3]).
+-export([give/3, owner/2, read/2, put_back/2, set_active/3, active/2, try_read/1, close/3]).
 
 -define(ACTORS, 3).
 %% More than a program reads.
@@ -54,37 +54,39 @@ act() ->
             act()
     end.
 
-ask({Actors, _}, Actor, Call) ->
+ask(World, Actor, Call) -> weir_parallel:call(World, fun({Actors, Sockets}) -> ask(element(Actor, Actors), fun() -> Call(Actors, Sockets) end) end).
+
+ask(Actor, Call) ->
     Reference = make_ref(),
-    element(Actor, Actors) ! {self(), Reference, Call},
+    Actor ! {self(), Reference, Call},
     receive
         {Reference, Outcome} -> Outcome
     end.
 
 %% Commands -------------------------------------------------------------------------
 
-give(World = {Actors, #{given := Socket}}, From, To) ->
-    ask(World, From, fun() -> gen_tcp:controlling_process(Socket, element(To, Actors)) end).
+give(World, From, To) -> ask(World, From, fun(Actors, #{given := Socket}) -> gen_tcp:controlling_process(Socket, element(To, Actors)) end).
 
-owner(World = {Actors, #{given := {_, _, Handle}}}, Actor) ->
-    ask(World, Actor, fun() ->
+owner(World, Actor) ->
+    ask(World, Actor, fun(Actors, #{given := {_, _, Handle}}) ->
         case weir_nif:owner(Handle) of
             {ok, Pid} -> {ok, length(lists:takewhile(fun(Each) -> Each =/= Pid end, tuple_to_list(Actors))) + 1};
             Error -> Error
         end
     end).
 
-read(World = {_, #{given := Socket}}, Actor) -> ask(World, Actor, fun() -> gen_tcp:recv(Socket, 1, weir_test_wait:patience()) end).
+read(World, Actor) -> ask(World, Actor, fun(_, #{given := Socket}) -> gen_tcp:recv(Socket, 1, weir_test_wait:patience()) end).
 
-put_back(World = {_, #{given := Socket}}, Actor) -> ask(World, Actor, fun() -> gen_tcp:unrecv(Socket, <<"!">>) end).
+put_back(World, Actor) -> ask(World, Actor, fun(_, #{given := Socket}) -> gen_tcp:unrecv(Socket, <<"!">>) end).
 
-set_active(World = {_, #{set := Socket}}, Actor, Active) -> ask(World, Actor, fun() -> inet:setopts(Socket, [{active, Active}]) end).
+set_active(World, Actor, Active) -> ask(World, Actor, fun(_, #{set := Socket}) -> inet:setopts(Socket, [{active, Active}]) end).
 
-active(World = {_, #{set := Socket}}, Actor) -> ask(World, Actor, fun() -> inet:getopts(Socket, [active]) end).
+active(World, Actor) -> ask(World, Actor, fun(_, #{set := Socket}) -> inet:getopts(Socket, [active]) end).
 
-try_read(World = {_, #{set := Socket}}, Actor) -> ask(World, Actor, fun() -> gen_tcp:recv(Socket, 1, 0) end).
+%% By one of them: while a process looks whether there is data, another is told ealready, as with gen_tcp.
+try_read(World) -> ask(World, 1, fun(_, #{set := Socket}) -> gen_tcp:recv(Socket, 1, 0) end).
 
-close(World = {_, Sockets}, Actor, Which) -> ask(World, Actor, fun() -> gen_tcp:close(map_get(Which, Sockets)) end).
+close(World, Actor, Which) -> ask(World, Actor, fun(_, Sockets) -> gen_tcp:close(map_get(Which, Sockets)) end).
 
 %% The model ------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ command(_Model) ->
         {1, {call, ?MODULE, put_back, [?WORLD, Actor]}},
         {6, {call, ?MODULE, set_active, [?WORLD, Actor, oneof([true, false, once, 1, 5, 32767, -3, -32768])]}},
         {4, {call, ?MODULE, active, [?WORLD, Actor]}},
-        {2, {call, ?MODULE, try_read, [?WORLD, Actor]}},
+        {2, {call, ?MODULE, try_read, [?WORLD]}},
         {1, {call, ?MODULE, close, [?WORLD, Actor, oneof([given, set])]}}
     ]).
 
@@ -136,8 +138,8 @@ open(owner, [_], Model = #model{owner = Owner}) -> {{ok, Owner}, Model};
 open(read, [_], Model = #model{data = <<Byte:1/binary, Left/binary>>}) -> {{ok, Byte}, Model#model{data = Left}};
 open(put_back, [_], Model = #model{data = Data}) -> {ok, Model#model{data = <<"!", Data/binary>>}};
 open(active, [_], Model = #model{active = Active}) -> {{ok, [{active, Active}]}, Model};
-open(try_read, [_], Model = #model{active = false}) -> {{error, timeout}, Model};
-open(try_read, [_], Model) -> {{error, einval}, Model};
+open(try_read, [], Model = #model{active = false}) -> {{error, timeout}, Model};
+open(try_read, [], Model) -> {{error, einval}, Model};
 open(set_active, [_, Count], Model = #model{active = Active}) when is_integer(Count) ->
     case Count + count(Active) of
         Sum when Sum > 32767; Sum < -32768 -> {{error, einval}, Model};
