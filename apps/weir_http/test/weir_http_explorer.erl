@@ -66,7 +66,7 @@ explore(Kind, Seed, Milliseconds, Directory) ->
     ok = all_was_logged(Counters, Directory, Run),
     ok = all_was_closed(Run),
     ok = weir_group:delete(Group),
-    ?waitEqual([], [{Pid, process_info(Pid, [initial_call, current_stacktrace, dictionary])} || Pid <- processes() -- Processes, is_process_alive(Pid)]),
+    ?waitEqual([], [{Pid, process_info(Pid, [initial_call, current_stacktrace])} || Pid <- processes() -- Processes]),
     ?waitEqual(Before, left()),
     ok.
 

@@ -19,9 +19,9 @@ end_per_suite(_Config) ->
     ok = weir_test_peer:unsilence_pollers(),
     ok = application:stop(weir_http).
 
-whoever_is_connected_is_served(Config) -> run(gentle, 1500, Config).
+whoever_is_connected_is_served(Config) -> run(gentle, 2000, Config).
 
-nothing_is_left_of_what_is_stopped(Config) -> run(rough, 1500, Config).
+nothing_is_left_of_what_is_stopped(Config) -> run(rough, 2000, Config).
 
 run(Kind, Milliseconds, Config) ->
     Seed = list_to_integer(os:getenv("WEIR_SOAK_SEED", integer_to_list(rand:uniform(1000000)))),
