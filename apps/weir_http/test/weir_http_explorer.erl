@@ -80,9 +80,11 @@ ended({Pid, Monitor}) ->
 broadcast(Group) ->
     Number = counters:new(1, []),
     fun() ->
-        counters:add(Number, 1, 1),
-        {ok, _} = weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_binary(counters:get(Number, 1))})),
-        ok
+        case weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_binary(counters:get(Number, 1))})) of
+            {ok, _} -> counters:add(Number, 1, 1);
+            %% Pollers wait for the machine. The next one tries that number again.
+            {error, busy} -> ok
+        end
     end.
 
 %% What must hold ---------------------------------------------------------------------
