@@ -31,7 +31,6 @@ all() ->
         lines_of_a_unix_socket,
         to_the_logger,
         a_rotation,
-        a_rotation_while_the_writer_is_killed,
         a_writer_that_is_killed,
         a_writer_that_is_killed_when_its_listener_stops,
         writers_that_are_killed_too_often,
@@ -262,23 +261,6 @@ a_rotation(Config) ->
     ok = weir_http:stop_listener(?LISTENER),
     {ok, _} = weir_http:start_listener(?LISTENER, #{}, []),
     {error, no_access_log} = weir_http:reopen_log(?LISTENER).
-
-%% The next writer is asked, which may have opened the file before.
-a_rotation_while_the_writer_is_killed(Config) ->
-    Port = start(Config, combined),
-    File = ?config(file, Config),
-    Writer = writer(),
-    Monitor = monitor(process, Writer),
-    ok = sys:suspend(weir_http_log_sup),
-    true = exit(Writer, kill),
-    receive {'DOWN', Monitor, process, Writer, _} -> ok end,
-    ok = file:rename(File, File ++ ".1"),
-    Reopening = weir_test_peer:async(fun() -> weir_http:reopen_log(?LISTENER) end),
-    ok = sys:resume(weir_http_log_sup),
-    ok = weir_test_peer:await(Reopening),
-    {200, _, _} = request(Port, get("/?after")),
-    [After] = lines(Config, 1),
-    ?assertMatch({match, _}, re:run(After, "/\\?after")).
 
 writer() ->
     [{_, Pid, _, _}] = supervisor:which_children(weir_http_log_sup),
