@@ -155,7 +155,7 @@ join({weir_group, Group}, ?SOCKET(Handle), Options) ->
 join({weir_group, _}, Socket, _Options) ->
     {error, {bad_socket, Socket, "a socket of Weir, without TLS"}}.
 
-%% @doc Ends a membership, from any process. What waits for the member still goes out.
+%% @doc Ends a membership, from any process. What waits for the member still goes out. `not_member' also if the group is deleted.
 -spec leave(group(), weir_tcp:socket()) -> ok | {error, not_member}.
 leave({weir_group, Group}, ?SOCKET(Handle)) ->
     weir_nif:group_leave(Group, Handle).

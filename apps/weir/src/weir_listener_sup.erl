@@ -3,6 +3,8 @@
 -module(weir_listener_sup).
 -behaviour(supervisor).
 
+-include("../include/weir_step.hrl").
+
 -export([start_link/0]).
 -export([start_listener/1]).
 -export([stop_listener/1]).
@@ -17,28 +19,44 @@ start_link() ->
 start_listener(Spec) ->
     case supervisor:start_child(?MODULE, Spec) of
         {ok, Pid} -> {ok, Pid};
-        %% Who has stopped it was killed before it was forgotten.
-        {error, already_present} ->
-            #{id := Id} = Spec,
-            _ = supervisor:delete_child(?MODULE, Id),
-            start_listener(Spec);
+        %% It has ended, and who stops it is about to forget it.
+        {error, already_present} -> start_listener(Spec);
         {error, {Reason, {child, _, _, _, _, _, _, _}}} -> {error, Reason};
         {error, {Reason, {child, _, _, _, _, _, _, _, _}}} -> {error, Reason};
         {error, Reason} -> {error, Reason}
     end.
 
-%% @doc Stops a listener and forgets it.
+%% @doc Stops a listener and forgets it. Of those that stop it at once, one is told that it has done so.
 -spec stop_listener(weir_listener:name()) -> ok | {error, {no_listener, weir_listener:name()}}.
 stop_listener(Name) ->
-    case whereis(?MODULE) =/= undefined andalso supervisor:terminate_child(?MODULE, {weir_listener, Name}) of
-        ok -> forgotten(Name, supervisor:delete_child(?MODULE, {weir_listener, Name}));
-        _ -> {error, {no_listener, Name}}
+    Id = {weir_listener, Name},
+    %% By a process of its own: the caller may be killed, and what has ended must be forgotten.
+    {Stopper, Monitor} = spawn_monitor(fun() -> exit({stopped, is_there(Name, Id) andalso is_stopped(Id)}) end),
+    receive
+        {'DOWN', Monitor, process, Stopper, {stopped, true}} -> ok;
+        %% Without a supervisor there are no listeners.
+        {'DOWN', Monitor, process, Stopper, _Reason} -> {error, {no_listener, Name}}
     end.
 
-%% Of those that stop it at once, another one may have been first; and it may have been started again since.
-forgotten(_Name, ok) -> ok;
-forgotten(_Name, {error, running}) -> ok;
-forgotten(Name, {error, not_found}) -> {error, {no_listener, Name}}.
+%% One that has ended, and that its stopper has not forgotten yet, is not there any more. One that has died is, if its supervisor is
+%% about to start it again.
+is_there(Name, Id) ->
+    is_pid(weir_listener_names:whereis_name(Name)) orelse
+        case lists:keyfind(Id, 1, supervisor:which_children(?MODULE)) of
+            {_, undefined, _, _} -> false;
+            {_, _PidOrRestarting, _, _} -> true;
+            false -> false
+        end.
+
+%% If another one has been first, there is none of that name now, or the next one.
+is_stopped(Id) ->
+    case supervisor:terminate_child(?MODULE, Id) of
+        ok ->
+            ?STEP,
+            supervisor:delete_child(?MODULE, Id) =:= ok;
+        {error, not_found} ->
+            false
+    end.
 
 %% A listener that a fault of ours kills is started again at once; more than a few in a second are a fault of all.
 -spec init([]) -> {ok, {supervisor:sup_flags(), []}}.

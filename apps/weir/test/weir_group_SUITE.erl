@@ -122,6 +122,7 @@ deleted_by_anybody(Config) ->
     ok = await(async(fun() -> weir_group:delete(Group) end)),
     ok = weir_group:delete(Group),
     ?assertEqual(0, weir_group:size(Group)),
+    ?assertEqual({error, not_member}, weir_group:leave(Group, Socket)),
     ok = gen_tcp:send(Socket, " and after"),
     ?assertEqual(<<"before and after">>, rest(Socket, Peer)).
 

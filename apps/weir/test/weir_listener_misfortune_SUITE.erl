@@ -37,12 +37,20 @@ end_per_group(_Group, _Config) ->
 
 %% Clients come all the time; processes are killed; those who were not served try again.
 
-%% What weir:stop_listener/1 does first, by a process that has come no further.
+%% Who stops a listener is killed as soon as that has ended.
 a_killed_stop_leaves_the_name_free(Config) ->
-    _ = start(Config, #{}),
-    ok = supervisor:terminate_child(weir_listener_sup, {weir_listener, ?config(name, Config)}),
+    Name = ?config(name, Config),
+    [
+        begin
+            _ = start(Config, #{}),
+            Ends = monitor(process, weir_listener_names:whereis_name(Name)),
+            Stopper = spawn(fun() -> weir:stop_listener(Name) end),
+            receive {'DOWN', Ends, process, _, _} -> exit(Stopper, kill) end
+        end
+     || _ <- lists:seq(1, 20)
+    ],
     still_serves(start(Config, #{})),
-    ok = weir:stop_listener(?config(name, Config)),
+    ok = weir:stop_listener(Name),
     ?assertEqual([], weir:listeners()).
 
 killed_workers_have_successors(Config) ->

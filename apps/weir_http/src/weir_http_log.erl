@@ -53,6 +53,9 @@
 %% Milliseconds for the reactors of a listener that is gone to hand over what they have.
 -define(LISTENER_MS, 5000).
 
+%% Milliseconds between two looks for the successor of a writer that was killed. Its supervisor starts it at once.
+-define(SUCCESSOR_MS, 1).
+
 %% What is on its way to a writer: bytes, lines, and whether it was told that some were thrown away.
 -define(BYTES, 1).
 -define(LINES, 2).
@@ -174,12 +177,18 @@ owned(Log = #log{key = Key}, Listener) ->
 %% @doc Has the writer open its file by its name again, which a rotation has moved away.
 -spec reopen(log()) -> ok | {error, {not_started, weir_http} | weir_listener:bad_option()}.
 reopen(Log) ->
-    try writer(Log) of
-        [{_, Writer, _, _}] -> gen_server:call(Writer, reopen, infinity);
-        [] -> {error, {not_started, weir_http}}
-    catch
-        %% It was killed. The next one opens the file by its name.
-        exit:_ -> ok
+    case writer(Log) of
+        [{_, Writer, _, _}] ->
+            try
+                gen_server:call(Writer, reopen, infinity)
+            catch
+                %% It was killed. The next one may have opened the file before it was moved away.
+                exit:_ ->
+                    ok = timer:sleep(?SUCCESSOR_MS),
+                    reopen(Log)
+            end;
+        [] ->
+            {error, {not_started, weir_http}}
     end.
 
 %% @doc Which form the lines have.

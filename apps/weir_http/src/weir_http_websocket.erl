@@ -27,7 +27,7 @@
 %% <h2>Callbacks</h2>
 %% <ul>
 %% <li>`open(Socket, State)', optional: the handshake is done. The WebSocket is known by its socket, to other processes and to
-%% groups. No callback comes before this one.</li>
+%% groups. No callback comes before this one, and only `closed' without it: where the connection ends at once.</li>
 %% <li>`message({text | binary, Bytes}, State)': a whole message. Text is UTF-8.</li>
 %% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a monitor with the tag of {@link
 %% weir_reactor:send/2}.</li>

@@ -32,7 +32,8 @@ all() ->
         a_unix_socket,
         the_source_of_a_proxy_header_is_the_peer,
         requests_are_counted,
-        a_reactor_that_is_killed_is_replaced
+        a_reactor_that_is_killed_is_replaced,
+        a_log_is_opened_again_while_its_writer_is_killed
     ].
 
 init_per_suite(Config) ->
@@ -264,3 +265,20 @@ a_reactor_that_is_killed_is_replaced(Config) ->
 all_code_is_loaded_at_the_start(_Config) ->
     {ok, Modules} = application:get_key(weir_http, modules),
     ?assertEqual([], [Module || Module <- Modules, code:is_loaded(Module) =:= false]).
+
+%% The next writer is asked, which may have opened the file before that was moved away.
+a_log_is_opened_again_while_its_writer_is_killed(Config) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "access.log"),
+    {ok, _} = weir_http:start_listener(log, #{ip => ?LOOPBACK, access_log => #{to => {file, File}}}, []),
+    [{_, Writer, _, _}] = supervisor:which_children(weir_http_log_sup),
+    Monitor = monitor(process, Writer),
+    ok = sys:suspend(weir_http_log_sup),
+    true = exit(Writer, kill),
+    receive {'DOWN', Monitor, process, Writer, _} -> ok end,
+    ok = file:rename(File, File ++ ".1"),
+    Reopening = weir_test_peer:async(fun() -> weir_http:reopen_log(log) end),
+    ok = sys:resume(weir_http_log_sup),
+    ok = weir_test_peer:await(Reopening),
+    {404, _, _} = request(weir:get_port(log), get("/")),
+    ok = weir_http:stop_listener(log),
+    ?assertMatch({ok, <<"127.0.0.1 ", _/binary>>}, file:read_file(File)).

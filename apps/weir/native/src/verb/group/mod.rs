@@ -144,13 +144,10 @@ fn join(socket: &mut Socket, handle: Handle, once: bool) -> Result<Option<GroupS
     Ok(Some(settings))
 }
 
-/// Ends a membership. What waits for the member still goes out. False if there is none.
+/// Ends a membership. What waits for the member still goes out. False if there is none, or it has ended with the group, which the
+/// member does not know of.
 pub fn leave(env: Env, socket: &mut Socket, handle: Handle) -> bool {
-    if !socket.groups.remove(handle) {
-        return false;
-    }
-    take_out(env, handle, socket.pollset, socket.handle());
-    true
+    socket.groups.remove(handle) && take_out(env, handle, socket.pollset, socket.handle())
 }
 
 /// Ends all memberships of a socket that are for one message. False if it has had that, and its owner is not told yet.
@@ -174,7 +171,8 @@ fn served(env: Env, socket: &mut Socket) {
 
 /// A member whose queue was full is a member no more. What waits for it still goes out.
 fn left(env: Env, socket: &mut Socket, handle: Handle, mark: u64) {
-    if leave(env, socket, handle) {
+    if socket.groups.remove(handle) {
+        take_out(env, handle, socket.pollset, socket.handle());
         message::left(env, socket, handle, mark);
     }
 }
@@ -189,14 +187,15 @@ pub fn leave_all(env: Env, socket: &mut Socket) {
     }
 }
 
-fn take_out(env: Env, handle: Handle, pollset: u16, member: Handle) {
+/// False if the group is gone.
+fn take_out(env: Env, handle: Handle, pollset: u16, member: Handle) -> bool {
     let mut finished = Vec::new();
-    if let Some(mut group) = find(handle)
-        && let Some(live) = &mut group.live
-    {
-        live.take_out(pollset, member, &mut finished);
-    }
+    let is_there = match find(handle) {
+        Some(mut group) => group.live.as_mut().map(|live| live.take_out(pollset, member, &mut finished)).is_some(),
+        None => false,
+    };
     tell(env, handle, finished);
+    is_there
 }
 
 impl Live {
