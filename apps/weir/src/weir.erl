@@ -79,8 +79,8 @@
 %% is how many polls found 2^i to 2^(i+1)-1 of them (the last: or more). `asleep_ns' are nanoseconds, as are `polling_ns' in polls that found
 %% something and `between_ns' from the end of the poll before to these, unless the poller slept: a socket waits so long at most. `wakes_by_thread'
 %% and `wakes_by_process' are by whom it was woken. `faults' are sockets that a fault of Weir itself has closed. `asked_away' counts data
-%% that processes on this scheduler asked for, of sockets that another one polls; `moved_in' and
-%% `moved_out' count sockets that came from and went to other pollsets. `contended': how often somebody had to wait for the lock of its list.
+%% that processes on this scheduler asked for, of sockets that another one polls; `moved_in' and `moved_out' sockets that came and went.
+%% `contended': how often somebody had to wait for the lock of its list.
 %%
 %% The idea is the first table of Wei Cao's "pollset per scheduler": times, events, min, max, avg for each scheduler.
 

@@ -179,7 +179,7 @@ stay_where_the_listener_placed_it(Config) ->
     {ok, _} = weir:start_listener(?MODULE, #{port => 0, placement => least_loaded, socket_opts => [binary]}, Serve, []),
     keep_busy(1, Config),
     Peer = weir_test_peer:connect_raw(weir:get_port(?MODULE)),
-    receive {served, Server} -> ok end,
+    Server = receive {served, Pid} -> Pid end,
     [begin ok = gen_tcp:send(Peer, <<"x">>), {ok, <<"x">>} = gen_tcp:recv(Peer, 1) end || _ <- lists:seq(1, ?MANY)],
     receive {Server, Placed, Now} -> ?assertEqual(Placed, Now) end,
     ok = weir:stop_listener(?MODULE).
@@ -187,7 +187,7 @@ stay_where_the_listener_placed_it(Config) ->
 answer(_Socket, 0) ->
     ok;
 answer(Socket, Left) ->
-    receive {tcp, Socket, Data} -> ok end,
+    Data = receive {tcp, Socket, Received} -> Received end,
     ok = inet:setopts(Socket, [{active, once}]),
     ok = gen_tcp:send(Socket, Data),
     answer(Socket, Left - 1).

@@ -9,6 +9,8 @@
 -export([bar/2]).
 -export([spark/1]).
 -export([address/1]).
+-export([part/2]).
+-export([counted/2]).
 
 %% @doc Of a part, 0 to 1.
 -spec percent(number()) -> unicode:chardata().
@@ -49,3 +51,17 @@ address({{_, _, _, _} = Ip, Port}) -> [inet:ntoa(Ip), $:, integer_to_list(Port)]
 address({Ip, Port}) when tuple_size(Ip) =:= 8 -> [$[, inet:ntoa(Ip), "]:", integer_to_list(Port)];
 address(None) when None =:= none; None =:= undefined -> "-";
 address(Other) -> io_lib:format("~0tp", [Other]).
+
+%% @doc A cell of a table with a part: what it is sorted by, and how it is written. Empty if there is none.
+-spec part(atom(), map()) -> {number(), unicode:chardata()}.
+part(Key, Map) -> cell(Key, Map, fun percent/1).
+
+%% @doc The same with a number.
+-spec counted(atom(), map()) -> {number(), unicode:chardata()}.
+counted(Key, Map) -> cell(Key, Map, fun count/1).
+
+cell(Key, Map, Write) ->
+    case Map of
+        #{Key := Value} -> {Value, Write(Value)};
+        _ -> {-1, ""}
+    end.

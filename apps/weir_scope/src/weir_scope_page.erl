@@ -10,7 +10,7 @@
 
 -export_type([name/0, block/0, cell/0, column/0, data/0, sort/0]).
 
--import(weir_scope_figure, [percent/1, count/1, bytes/1, seconds/1, bar/2, spark/1, address/1]).
+-import(weir_scope_figure, [percent/1, count/1, bytes/1, seconds/1, bar/2, spark/1, address/1, part/2, counted/2]).
 
 -type name() :: overview | schedulers | memory | processes | sockets | polls | latency | threads | machine | weir | locks | clocks.
 -type sort() :: atom().
@@ -205,7 +205,7 @@ shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check
             ["OTP's poll thread ", Name, ": CPU ", percent(Cpu), ", waited ", percent(Waited), ", came on a processor ", count(Turns), " times a second"]
          || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads, is_poll_thread(Name)
         ]}
-        | engine(Weir)
+        | weir_scope_page_pollsets:page(Weir)
     ];
 shown(latency, #{sample := #{weir := Weir}, history := History}, _Past) ->
     [{text, measured(Weir)} | servers(Weir)] ++ [{table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], rows(History)}];
@@ -257,46 +257,6 @@ ways(Top) ->
             Part = fun(Hundredths) -> count(lists:nth((length(Ways) * Hundredths + 99) div 100, Ways)) end,
             Resent = lists:sum([Number || #{resent := Number} <- Top]),
             [io_lib:format("round trip of these ~b: p50 ~ts us, p99 ~ts us; ~ts segments sent again", [length(Ways), Part(50), Part(99), count(Resent)]), ""]
-    end.
-
-engine(none) ->
-    [{text, ["", "Weir does not run there."]}];
-engine(#{pollsets := Pollsets}) ->
-    [
-        {text, ["" | busiest(Pollsets)]},
-        {table,
-            [
-                {number, "pollset", right}, {sockets, "sockets", right}, {times, "times", right}, {revents, "revents", right}, {min, "min", right}, {max, "max", right},
-                {avg, "avg", right}, {timeouts, "timeouts", right}, {sleeps, "sleeps", right}, {asleep, "asleep", right},
-                {polling, "polling", right}, {age, "age us", right}, {thread, "by thread", right}, {process, "by process", right}, {contended, "contended", right},
-                {away, "away", right}, {moved, "moved in", right}
-            ], [
-                [
-                    {Number, integer_to_list(Number)}, {Sockets, count(Sockets)}, {Times, count(Times)}, {Events, count(Events)}, {Min, count(Min)}, {Max, count(Max)},
-                    {Avg, io_lib:format("~.1f", [Avg])}, {Timeouts, count(Timeouts)}, {Sleeps, count(Sleeps)}, {Asleep, percent(Asleep)},
-                    part(polling, Pollset), counted(age_us, Pollset), counted(woken_by_thread, Pollset), counted(woken_by_process, Pollset), counted(contended, Pollset),
-                    counted(asked_away, Pollset), counted(moved_in, Pollset)
-                ]
-             || #{pollset := Number, sockets := Sockets, times := Times, revents := Events, min := Min, max := Max} = Pollset <- Pollsets,
-                #{avg := Avg, timeouts := Timeouts, sleeps := Sleeps, asleep := Asleep} <- [Pollset]
-            ]}
-    ].
-
-%% How evenly the pollsets of schedulers read, and how much of that goes to owners on other schedulers. Reactors' have theirs by
-%% their listeners.
-busiest(Pollsets) ->
-    Own = [Pollset || #{pollset := Number} = Pollset <- Pollsets, not weir_scope_engine:is_reactors(Number)],
-    Reads = [Rate || #{reads := Rate} <- Own],
-    case lists:sum(Reads) of
-        Sum when Sum > 0 ->
-            Away = [Rate || #{asked_away := Rate} <- Own],
-            [
-                io_lib:format("the busiest of ~b pollsets makes ~ts of their reads", [length(Own), percent(lists:max(Reads) / Sum)]) ++
-                    [io_lib:format("; ~ts of them are for owners on other schedulers", [percent(min(1.0, lists:sum(Away) / Sum))]) || Away =/= []],
-                ""
-            ];
-        _ ->
-            []
     end.
 
 %% The columns of tcprstat, with what they are sorted by.
@@ -368,18 +328,6 @@ kind(dirty_io) -> "dirty I/O".
 numbered(List) -> lists:zip(lists:seq(1, length(List)), List).
 
 mean(Key, Schedulers) -> lists:sum([Value || #{Key := Value} <- Schedulers]) / max(1, length(Schedulers)).
-
-part(Key, Scheduler) ->
-    case Scheduler of
-        #{Key := Value} -> {Value, percent(Value)};
-        _ -> {-1, ""}
-    end.
-
-counted(Key, Map) ->
-    case Map of
-        #{Key := Value} -> {Value, count(Value)};
-        _ -> {-1, ""}
-    end.
 
 %% Only asked for where they are sorted by it.
 told(Key, Map) ->

@@ -24,6 +24,7 @@ use crate::value::handle::Handle;
 use crate::value::latency::Seen;
 use crate::value::shared::Shared;
 use crate::verb::accept;
+use crate::verb::listen;
 
 /// What Erlang holds of a listener.
 pub struct ListenerReference(Arc<Listener>);
@@ -105,7 +106,7 @@ fn listener_add_socket<'a>(
         _ => Some(queue(&listener, number.decode()?)?),
     };
     let mut socket = socket!(env, handle, atoms::closed());
-    Ok(plain(env, accept::attach(env, &mut socket, Arc::clone(&listener.0), queue)))
+    Ok(plain(env, listen::attach(env, &mut socket, Arc::clone(&listener.0), queue)))
 }
 
 #[rustler::nif]

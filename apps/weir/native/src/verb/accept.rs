@@ -11,7 +11,7 @@ use rustler::{Encoder, Env, LocalPid};
 
 use crate::listener::accept_queue::{Missed, Taker};
 use crate::listener::permit::Arrival;
-use crate::listener::{Decision, LateOption, Listener, Template};
+use crate::listener::{Decision, LateOption, Listener};
 use crate::pollset;
 use crate::socket::following::Placed;
 use crate::socket::table;
@@ -180,21 +180,6 @@ pub fn duplicate(env: Env, socket: &Socket, pollset: u16) -> rustix::io::Result<
     }
     // The calling process is alive: it calls.
     handle.map_err(|_| Errno::SRCH)
-}
-
-/// Has a listening socket accept through a listener, for a queue or for the reactor that has the socket.
-pub fn attach(env: Env, socket: &mut Socket, listener: Arc<Listener>, queue: Option<usize>) -> rustix::io::Result<()> {
-    let (State::Listening, Some(module)) = (socket.state, socket.module) else {
-        return Err(Errno::INVAL);
-    };
-    socket.register()?;
-    let (handle, pollset) = (socket.handle(), socket.pollset);
-    let options = Options { debug: false, ..socket.options };
-    let listening = socket.listening.get_or_insert_default();
-    listener.add_listening(handle, pollset, Template { module, options, late_options: listening.late_options.clone() });
-    listening.listener = Some((listener, queue));
-    socket.enqueue(env);
-    Ok(())
 }
 
 /// Lets waiting connections in, as long as the listener admits them, and tells of all at once.

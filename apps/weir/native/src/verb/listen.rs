@@ -1,12 +1,16 @@
 //! Listening: from when on a socket takes connections, and until when.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustler::Env;
 
 use crate::kernel::sockopt;
+use crate::listener::{Listener, Template};
 use crate::socket::{Socket, State};
+use crate::value::options::Options;
 use crate::verb::kernel_options;
 
 /// Listens; see listen(2). A listening socket may be told another backlog.
@@ -44,4 +48,19 @@ pub fn has_backlog(socket: &Socket) -> bool {
         return false;
     };
     rustix::event::poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&NOW)) != Ok(0)
+}
+
+/// Has a listening socket accept through a listener, for a queue or for the reactor that has the socket.
+pub fn attach(env: Env, socket: &mut Socket, listener: Arc<Listener>, queue: Option<usize>) -> rustix::io::Result<()> {
+    let (State::Listening, Some(module)) = (socket.state, socket.module) else {
+        return Err(Errno::INVAL);
+    };
+    socket.register()?;
+    let (handle, pollset) = (socket.handle(), socket.pollset);
+    let options = Options { debug: false, ..socket.options };
+    let listening = socket.listening.get_or_insert_default();
+    listener.add_listening(handle, pollset, Template { module, options, late_options: listening.late_options.clone() });
+    listening.listener = Some((listener, queue));
+    socket.enqueue(env);
+    Ok(())
 }
