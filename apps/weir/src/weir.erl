@@ -78,9 +78,9 @@
 %% `events_max' are the fewest and most of a poll that found any, and the i-th number of `events_log2', counted from 0,
 %% is how many polls found 2^i to 2^(i+1)-1 of them (the last: or more). `asleep_ns' are nanoseconds, as are `polling_ns' in polls that found
 %% something and `between_ns' from the end of the poll before to these, unless the poller slept: a socket waits so long at most. `wakes_by_thread'
-%% and `wakes_by_process' are by whom it was woken. `faults' are sockets that a fault of Weir itself has closed. `asked_away' counts data
-%% that processes on this scheduler asked for, of sockets that another one polls; `moved_in' and `moved_out' sockets that came and went.
-%% `contended': how often somebody had to wait for the lock of its list.
+%% and `wakes_by_process' are by whom it was woken. `faults' are sockets that a fault of Weir itself has closed. `asked_away' are requests on
+%% this scheduler for data of sockets that another one polls, `moved_in' and `moved_out' sockets that came and went. `contended': how often
+%% somebody had to wait for the lock of its list.
 %%
 %% The idea is the first table of Wei Cao's "pollset per scheduler": times, events, min, max, avg for each scheduler.
 
@@ -188,12 +188,11 @@ line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width), $\s | line(C
 %% @doc Takes a live connection to another scheduler, with what has come for it and what is still to be sent: nothing is
 %% lost or reordered. Fails with `badarg' for a scheduler that is not there.
 %%
-%% The socket moves to that scheduler's pollset at once, and stays there: it does not follow its owner any more. Its owner moves too only if the owner is the caller, because in the
-%% VM no process can move another one; afterwards the VM may move it again, unless it is bound. To move a connection of another
-%% process together with that process, ask it to make this call. The caller stays where it is if the VM does not let a process
-%% choose (the option is not documented), or if the scheduler is offline: then another scheduler polls the socket. A socket that was
-%% placed so stays when the scheduler goes offline, while others leave it. `{error, reactor}': a connection cannot leave its
-%% reactor, because its state may hold timers and monitors of that process.
+%% The socket moves to that scheduler's pollset at once, and stays there, whichever scheduler its owner runs on later and also when the
+%% scheduler goes offline. Its owner moves too only if the owner is the caller, because in the VM no process can move another one;
+%% afterwards the VM may move it again, unless it is bound. To move a connection of another process together with that process, ask it
+%% to make this call. The caller stays where it is if the VM does not let a process choose (the option is not documented), or if the
+%% scheduler is offline: then another polls the socket. `{error, reactor}': the state of a reactor's connection may hold its monitors.
 -spec migrate(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | reactor | inet:posix()}.
 migrate(?SOCKET(Handle), Scheduler) ->
     Self = self(),
