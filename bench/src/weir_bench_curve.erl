@@ -15,7 +15,7 @@
 -spec svg(weir_bench_results:document()) -> {ok, unicode:chardata()} | none.
 svg(#{<<"metrics">> := [Name | _], <<"title">> := Title, <<"contestants">> := Contestants}) ->
     Points = [
-        {weir_bench_scaling:plain(Label), Schedulers, Median}
+        {plain(Label), Schedulers, Median}
      || #{<<"title">> := Label, <<"schedulers">> := Schedulers, <<"metrics">> := #{Name := #{<<"median">> := Median}}} <- Contestants
     ],
     case Points of
@@ -88,3 +88,6 @@ curve(Number, Label, Points, Metric) ->
 colour(Number) ->
     Colours = ["#2563eb", "#d97706", "#059669", "#8b5cf6", "#dc2626", "#0891b2", "#8a97a6", "#db2777"],
     lists:nth(Number rem length(Colours) + 1, Colours).
+
+%% A title without the number of schedulers, which is its last part.
+plain(Title) -> iolist_to_binary(lists:join(<<", ">>, lists:droplast(binary:split(Title, <<", ">>, [global])))).

@@ -8,7 +8,6 @@
 -export([mode/2]).
 -export([over/3]).
 -export([run/2]).
--export([plain/1]).
 
 -export_type([mode/0]).
 
@@ -59,10 +58,6 @@ metrics(Metrics, {apart, _}) -> Metrics;
 metrics(Metrics, counted) -> [Metric || Metric <- Metrics, Metric =/= requests_per_s, Metric =/= p99_us] ++ [requests_per_s].
 
 title(#{title := Title}, Number) -> iolist_to_binary(io_lib:format("~ts, ~b:~b", [Title, Number, Number])).
-
-%% @doc The title without the number of schedulers.
--spec plain(binary()) -> binary().
-plain(Title) -> iolist_to_binary(lists:join(<<", ">>, lists:droplast(binary:split(Title, <<", ">>, [global])))).
 
 placed(_Number, _Scenario, counted) -> #{pinned => false};
 %% What is said in a room is for all of it, so one driver has all of them.

@@ -134,9 +134,11 @@ impl Socket {
         }
     }
 
-    /// The calling scheduler, if it is not the one that polls the socket.
+    /// The pollset of the calling scheduler, if it is not the socket's.
     fn elsewhere(&mut self) -> Option<u16> {
-        let here = scheduler::current().filter(|&here| here != self.pollset && pollset::exists(here));
+        // A scheduler that is online for a moment only is not joined.
+        let here = scheduler::current().map(pollset::online::pollset);
+        let here = here.filter(|&here| here != self.pollset && pollset::exists(here));
         if here.is_none() {
             (self.following.joined, self.following.signs) = (true, 0);
         }
