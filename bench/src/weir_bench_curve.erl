@@ -4,6 +4,8 @@
 
 -export([svg/1]).
 
+-import(weir_bench_svg, [style/0, escape/1]).
+
 -define(WIDTH, 760).
 -define(LEFT, 70).
 -define(CURVES, 470).
@@ -15,7 +17,7 @@
 -spec svg(weir_bench_results:document()) -> {ok, unicode:chardata()} | none.
 svg(#{<<"metrics">> := [Name | _], <<"title">> := Title, <<"contestants">> := Contestants}) ->
     Points = [
-        {plain(Label), Schedulers, Median}
+        {weir_bench_scenario:plain_title(Label), Schedulers, Median}
      || #{<<"title">> := Label, <<"schedulers">> := Schedulers, <<"metrics">> := #{Name := #{<<"median">> := Median}}} <- Contestants
     ],
     case Points of
@@ -36,7 +38,7 @@ svg(Title, Metric, Points) ->
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bars\" viewBox=\"0 0 ~b ~b\" width=\"~b\" role=\"img\">",
             [?WIDTH, Height, ?WIDTH]
         ),
-        "<title>", weir_bench_chart:escape(Title), "</title><style>", weir_bench_chart:style(), "</style>",
+        "<title>", escape(Title), "</title><style>", style(), "</style>",
         io_lib:format("<text class=\"unit\" x=\"~b\" y=\"18\">~ts by schedulers, ~ts is better</text>", [
             ?LEFT, weir_bench_sample:title(Metric), weir_bench_sample:better(Metric)
         ]),
@@ -77,17 +79,14 @@ curve(Number, Label, Points, Metric) ->
         "\"/>",
         [
             io_lib:format("<circle cx=\"~.1f\" cy=\"~.1f\" r=\"3.5\" fill=\"~s\"><title>~ts, ~b:~b: ~ts</title></circle>", [
-                float(X), float(Y), Colour, weir_bench_chart:escape(Label), Step, Step, weir_bench_sample:format(Metric, Value)
+                float(X), float(Y), Colour, escape(Label), Step, Step, weir_bench_sample:format(Metric, Value)
             ])
          || {Step, Value, {X, Y}} <- Points
         ],
         io_lib:format("<rect x=\"~b\" y=\"~b\" width=\"12\" height=\"12\" rx=\"2\" fill=\"~s\"/>", [?LEFT + ?CURVES + 30, Named, Colour]),
-        io_lib:format("<text x=\"~b\" y=\"~b\">~ts</text></g>", [?LEFT + ?CURVES + 50, Named + 11, weir_bench_chart:escape(Label)])
+        io_lib:format("<text x=\"~b\" y=\"~b\">~ts</text></g>", [?LEFT + ?CURVES + 50, Named + 11, escape(Label)])
     ].
 
 colour(Number) ->
     Colours = ["#2563eb", "#d97706", "#059669", "#8b5cf6", "#dc2626", "#0891b2", "#8a97a6", "#db2777"],
     lists:nth(Number rem length(Colours) + 1, Colours).
-
-%% A title without the number of schedulers, which is its last part.
-plain(Title) -> iolist_to_binary(lists:join(<<", ">>, lists:droplast(binary:split(Title, <<", ">>, [global])))).

@@ -9,6 +9,7 @@
 -export([quick/1]).
 -export([rounds/2]).
 -export([seconds/2]).
+-export([plain_title/1]).
 
 -export_type([name/0, scenario/0, contestant/0, run/0, backend/0]).
 
@@ -333,3 +334,7 @@ seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration}
     Held = case Run of #{rate := {_, _}} -> 2 / 3; _ -> 1 end,
     Loads = case Run of #{counts := true} -> weir_bench_counts:loads(); _ -> 1 end,
     Start + Loads * (Connections / maps:get(connect_rate, Run, 10000) + (Warmup + Held * Duration) / 1000).
+
+%% @doc The title of a contestant without the number of schedulers, which is its last part.
+-spec plain_title(binary()) -> binary().
+plain_title(Title) -> iolist_to_binary(lists:join(<<", ">>, lists:droplast(binary:split(Title, <<", ">>, [global])))).

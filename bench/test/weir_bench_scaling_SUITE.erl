@@ -63,7 +63,7 @@ measured(Directory, Titles) ->
     {ok, #{<<"complete">> := true, <<"scenarios">> := [#{<<"contestants">> := Contestants} = Scenario]}} = weir_bench_results:read(File),
     ?assertMatch(#{<<"over">> := <<"schedulers">>}, Scenario),
     ?assertEqual(
-        [iolist_to_binary(Title) || Title <- Titles], [weir_bench_scaling:plain(Title) || #{<<"title">> := Title} <- Contestants]
+        [iolist_to_binary(Title) || Title <- Titles], [weir_bench_scenario:plain_title(Title) || #{<<"title">> := Title} <- Contestants]
     ),
     [
         ?assertMatch({_, #{<<"cpu_us_per_request">> := _, <<"switches_per_request">> := _}, []}, {Title, Metrics, Failures})

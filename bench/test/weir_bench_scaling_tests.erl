@@ -23,7 +23,7 @@ each_contestant_is_there_with_each_number_test() ->
             ?assertEqual(2 * length(Contestants), length(All)),
             ?assertEqual(ok, weir_bench_scenario:complete(Over)),
             ?assertEqual([1, 4], lists:usort([Number || #{schedulers := Number} <- All])),
-            Plain = lists:usort([weir_bench_scaling:plain(Title) || #{title := Title} <- All]),
+            Plain = lists:usort([weir_bench_scenario:plain_title(Title) || #{title := Title} <- All]),
             ?assertEqual(lists:usort([Title || #{title := Title} <- Contestants]), Plain)
         end
      || #{contestants := Contestants} = Scenario <- Scenarios
