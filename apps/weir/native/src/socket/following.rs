@@ -16,7 +16,7 @@ use crate::value::active::Active;
 use crate::value::counters::add;
 
 /// Signs in a row of an owner on one other scheduler, after which its socket follows.
-const ENOUGH: u8 = 16;
+const ENOUGH: u8 = 12;
 
 /// What an owner does that shows where it runs, and how many signs that is. One that is told of all data only sends.
 const ASKS: u8 = 4;
