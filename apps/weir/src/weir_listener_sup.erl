@@ -31,11 +31,15 @@ start_listener(Spec) ->
 stop_listener(Name) ->
     Id = {weir_listener, Name},
     %% By a process of its own: the caller may be killed, and what has ended must be forgotten.
-    {Stopper, Monitor} = spawn_monitor(fun() -> exit({stopped, is_there(Name, Id) andalso is_stopped(Id)}) end),
+    {Caller, Stopped} = {self(), make_ref()},
+    {Stopper, Monitor} = spawn_monitor(fun() -> _ = is_there(Name, Id) andalso is_stopped(Id) andalso (Caller ! Stopped), ok end),
     receive
-        {'DOWN', Monitor, process, Stopper, {stopped, true}} -> ok;
-        %% Without a supervisor there are no listeners.
-        {'DOWN', Monitor, process, Stopper, _Reason} -> {error, {no_listener, Name}}
+        {'DOWN', Monitor, process, Stopper, _Reason} -> ok
+    end,
+    %% Sent before the end. Without a supervisor there are no listeners.
+    receive
+        Stopped -> ok
+    after 0 -> {error, {no_listener, Name}}
     end.
 
 %% One that has ended, and that its stopper has not forgotten yet, is not there any more. One that has died is, if its supervisor is
