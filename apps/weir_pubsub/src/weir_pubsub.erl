@@ -85,6 +85,9 @@
 %% `unavailable': the process that serves the channel was killed just then, or has not come to the call within five seconds. Whether the call
 %% has had an effect is not known; one that waits for longer has none.
 
+%% How often a channel is got from the broker that is left again before its history is read.
+-define(OPENINGS, 10).
+
 -define(SUBSCRIPTION, #{from => new, window => infinity, tag => weir_pubsub, info => undefined}).
 
 %% @doc The same as {@link publish/3} without anything about the message.
@@ -202,10 +205,17 @@ taken(Channel, Count) when is_integer(Count), Count > 0 ->
 history(Channel, Options) ->
     case weir_checked_options:check(Options, [from, limit], fun allowed/2) of
         ok ->
-            %% What other nodes have published to a channel that nobody uses here has to come first.
-            _ = weir_pubsub_broker:kind() =:= redis andalso weir_pubsub_shards:call(Channel, {again, {open, Channel}}),
-            weir_pubsub_inspection:history(Channel, maps:get(from, Options, oldest), maps:get(limit, Options, 100));
+            history(Channel, maps:get(from, Options, oldest), maps:get(limit, Options, 100), ?OPENINGS);
         {error, _} = Error -> Error
+    end.
+
+history(Channel, From, Limit, Openings) ->
+    %% What other nodes have published to a channel that nobody uses here has to come first.
+    IsThere = weir_pubsub_broker:kind() =:= redis andalso weir_pubsub_shards:call(Channel, {again, {open, Channel}}),
+    case weir_pubsub_inspection:history(Channel, From, Limit) of
+        %% It was left again before it was read: its idle_timeout is short.
+        {error, no_channel} when IsThere =:= true, Openings > 1 -> history(Channel, From, Limit, Openings - 1);
+        Result -> Result
     end.
 
 %% @doc Who subscribes to a channel. `no_presence': its policy does not have that told.

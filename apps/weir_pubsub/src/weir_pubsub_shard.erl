@@ -151,8 +151,9 @@ asked({subscribe, Name, Kind, Subscriber, Begin}, Shard) ->
     weir_pubsub_subscription:subscribe(Name, Kind, Subscriber, Begin, Shard);
 asked({unsubscribe, Name, Who}, Shard) ->
     weir_pubsub_subscription:unsubscribe(Name, Who, Shard);
-asked({open, _Name}, Shard) ->
-    {ok, Shard};
+%% Whether there is such a channel, now that what others have of it is here.
+asked({open, Name}, #shard{channels = Channels} = Shard) ->
+    {ets:member(Channels, Name), Shard};
 asked({delete, Name}, Shard) ->
     weir_pubsub_removal:delete(Name, Shard).
 
