@@ -240,14 +240,8 @@ look(State = #state{online = Before}) ->
             ok = weir_listener_names:tell_all(pollers_moved),
             %% A process of its own does it: there may be many sockets.
             _ = Online < Before andalso spawn_link(fun() -> evacuate(0) end),
-            _ = spawn_link(fun() -> end_frozen(Rehoused) end),
             Rehoused
     end.
-
-%% A process that stands still on an offline scheduler does not even say who its group leader is. `application:stop/1' asks all
-%% processes, of any application, and would wait for it.
-end_frozen(#state{frozen = Frozen}) ->
-    weir_shutdown:processes(Frozen, brutal_kill).
 
 evacuate(Piece) ->
     case weir_nif:evacuate(Piece) of
@@ -280,7 +274,7 @@ rehouse(Pollset, State = #state{pollers = Pollers, frozen = Frozen}) ->
         #{Pollset := #poller{home = Home}} ->
             State;
         #{Pollset := #poller{pid = Old}} ->
-            %% It may be frozen, and then dies when its scheduler is back.
+            %% It may be frozen, and then dies when its scheduler is back; nobody waits for that.
             exit(Old, kill),
             start_poller(Pollset, State#state{frozen = [Old | Frozen]});
         #{} ->

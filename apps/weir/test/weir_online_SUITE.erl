@@ -33,8 +33,7 @@ all() ->
         a_listener_without_descriptors_follows_later,
         sockets_leave_schedulers_that_go_offline,
         sockets_are_opened_where_schedulers_are_online,
-        schedulers_that_come_for_a_moment_are_not_used,
-        nothing_stands_still_on_schedulers_that_went
+        schedulers_that_come_for_a_moment_are_not_used
     ].
 
 init_per_suite(Config) ->
@@ -143,8 +142,8 @@ choose_least_loaded(_Config) ->
 
 bound_connections_wait_and_go_on(Config) -> on_machine(?MODULE, wait_while_bound, Config).
 
-%% As documented: no byte is lost, and no socket moves away from its process. It may answer early, as all schedulers are online once
-%% more for a moment, in which what stands still on them ends.
+%% As documented: no byte is lost, and no socket moves away from its process. It may answer early: all schedulers are online for a moment
+%% while workers of the listener end.
 wait_while_bound(_Config) ->
     ok = online(4),
     Port = start(function, #{affinity => bound}),
@@ -293,37 +292,3 @@ bring_all_online(_Config) ->
     ?assertEqual(2, erlang:system_info(schedulers_online)),
     ?assertEqual([1, 2], weir_pollsets:online()),
     ok = weir:stop_listener(?MODULE).
-
-%% What is bound to an offline scheduler answers nobody, and `application:stop/1' asks all processes who their group leader is.
-nothing_stands_still_on_schedulers_that_went(Config) -> on_machine(?MODULE, have_schedulers_go, Config).
-
-have_schedulers_go(_Config) ->
-    {ok, _} = application:ensure_all_started(inets),
-    [
-        begin
-            Port = start(Kind, #{}),
-            ok = online(8),
-            [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
-            ok = online(Online),
-            ?waitEqual([], silent()),
-            ok = application:stop(inets),
-            ok = application:start(inets),
-            ok = weir:stop_listener(?MODULE)
-        end
-     || Kind <- [function, protocol, reactor], Online <- [4, 1]
-    ].
-
-%% Those who have not answered in a second: one that stands still never does.
-silent() ->
-    Asked = [{Process, spawn_monitor(fun() -> process_info(Process, group_leader) end)} || Process <- processes(), Process =/= self()],
-    Deadline = erlang:monotonic_time(millisecond) + 1000,
-    [Process || {Process, Question} <- Asked, not is_answered(Question, Deadline)].
-
-is_answered({Pid, Monitor}, Deadline) ->
-    receive
-        {'DOWN', Monitor, process, Pid, _} -> true
-    after max(0, Deadline - erlang:monotonic_time(millisecond)) ->
-        true = demonitor(Monitor, [flush]),
-        exit(Pid, kill),
-        false
-    end.
