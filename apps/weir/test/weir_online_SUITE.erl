@@ -9,7 +9,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_listener_test, [ask/2, connect/1, handler/1, is_served/1]).
--import(weir_online_test, [change_under/1, listening/0, online/1, used/0, workers/1]).
+-import(weir_online_test, [change_under/1, listening/0, one_on_each/3, online/1, used/0, where/2, workers/1]).
 -import(weir_test_machine, [on_machine/3]).
 -import(weir_test_peer, [async/1, await/1, keep/1, pid/1, socket_pair/2]).
 -import(weir_test_streams, [assert_streams_go_on/1, start_streams/2, stop_streams/1]).
@@ -147,31 +147,15 @@ bound_connections_wait_and_go_on(Config) -> on_machine(?MODULE, wait_while_bound
 wait_while_bound(_Config) ->
     ok = online(4),
     Port = start(function, #{affinity => bound}),
-    Peers = #{1 := First, 4 := Last} = one_on_each(4, Port, #{}),
+    Peers = #{1 := First, 4 := Last} = one_on_each(4, ?MODULE, #{}),
     ok = online(2),
     ok = gen_tcp:send(Last, <<"last">>),
     ?assertEqual({ok, <<"first">>}, ask(First, <<"first">>)),
     [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
     ok = online(4),
     ?assertEqual({ok, <<"last">>}, gen_tcp:recv(Last, 4, patience())),
-    [?assertEqual(Scheduler, where(Peer)) || {Scheduler, Peer} <- maps:to_list(Peers)],
+    [?assertEqual(Scheduler, where(Peer, ?MODULE)) || {Scheduler, Peer} <- maps:to_list(Peers)],
     ok = weir:stop_listener(?MODULE).
-
-%% Connections until there is one on each of so many pollsets.
-one_on_each(Count, _Port, Found) when map_size(Found) =:= Count -> Found;
-one_on_each(Count, Port, Found) ->
-    Peer = is_served(connect(Port)),
-    one_on_each(Count, Port, Found#{where(Peer) => Peer}).
-
-%% The pollset of the connection that a peer has.
-where(Peer) ->
-    {ok, Name} = inet:sockname(Peer),
-    [Pollset] = [
-        Pollset
-     || {Socket = ?SOCKET(Handle), _} <- weir:connections(?MODULE), {ok, Name} =:= inet:peername(Socket),
-        {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]
-    ],
-    Pollset.
 
 %%% Changes under load.
 

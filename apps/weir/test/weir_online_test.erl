@@ -9,13 +9,15 @@
 -export([pollsets_of/1]).
 -export([workers/1]).
 -export([schedulers_of_reactors/0]).
+-export([one_on_each/3]).
+-export([where/2]).
 -export([change_under/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_socket.hrl").
 
--import(weir_listener_test, [ask/2]).
+-import(weir_listener_test, [ask/2, connect/1, is_served/1]).
 -import(weir_test_peer, [async/1, await/1, pid/1]).
 -import(weir_test_streams, [assert_streams_go_on/1, start_streams/2, stop_streams/1]).
 -import(weir_test_wait, [patience/0]).
@@ -46,6 +48,22 @@ pollsets_of(Sockets) -> [Pollset || ?SOCKET(Handle) <- Sockets, {ok, #{pollset :
 workers(Name) -> length(weir_listener_names:call(Name, which_children)).
 
 schedulers_of_reactors() -> lists:sort([Scheduler || #{scheduler := Scheduler} <- weir:reactors()]).
+
+%% Connections of a listener until there is one on each of so many pollsets.
+one_on_each(Count, _Listener, Found) when map_size(Found) =:= Count -> Found;
+one_on_each(Count, Listener, Found) ->
+    Peer = is_served(connect(weir:get_port(Listener))),
+    one_on_each(Count, Listener, Found#{where(Peer, Listener) => Peer}).
+
+%% The pollset of the connection that a peer has.
+where(Peer, Listener) ->
+    {ok, Name} = inet:sockname(Peer),
+    [Pollset] = [
+        Pollset
+     || {Socket = ?SOCKET(Handle), _} <- weir:connections(Listener), {ok, Name} =:= inet:peername(Socket),
+        {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]
+    ],
+    Pollset.
 
 %% Each client connects, is served and closes, over and over.
 change_under(Port) ->

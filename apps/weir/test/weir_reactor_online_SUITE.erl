@@ -10,7 +10,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_listener_test, [connect/1, handler/1, is_served/1]).
--import(weir_online_test, [change_under/1, listening/0, online/1, pollsets_of/1, schedulers_of_reactors/0, used/0]).
+-import(weir_online_test, [change_under/1, listening/0, one_on_each/3, online/1, pollsets_of/1, schedulers_of_reactors/0, used/0]).
 -import(weir_test_machine, [on_machine/3]).
 -import(weir_test_peer, [keep/1]).
 -import(weir_test_streams, [assert_streams_go_on/1, start_streams/2, stop_streams/1]).
@@ -151,7 +151,7 @@ connections_of_bound_reactors_wait_and_new_ones_do_not(Config) -> on_machine(?MO
 wait_in_bound_reactors(_Config) ->
     ok = online(4),
     Port = start(#{reactor => #{affinity => bound}}),
-    Peers = #{} = one_on_each(4, Port, #{}),
+    Peers = #{} = one_on_each(4, ?MODULE, #{}),
     ok = online(2),
     ?waitEqual(2, length(lists:usort(pollsets_of(listening())))),
     [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
@@ -160,22 +160,6 @@ wait_in_bound_reactors(_Config) ->
     [?assertEqual({ok, <<"still">>}, gen_tcp:recv(Peer, 5, patience())) || Peer <- maps:values(Peers)],
     ?waitEqual(4, length(lists:usort(pollsets_of(listening())))),
     ok = weir:stop_listener(?MODULE).
-
-%% Connections until there is one on each of so many reactors.
-one_on_each(Count, _Port, Found) when map_size(Found) =:= Count -> Found;
-one_on_each(Count, Port, Found) ->
-    Peer = is_served(connect(Port)),
-    one_on_each(Count, Port, Found#{where(Peer) => Peer}).
-
-%% The pollset of the connection that a peer has.
-where(Peer) ->
-    {ok, Name} = inet:sockname(Peer),
-    [Pollset] = [
-        Pollset
-     || {Socket = ?SOCKET(Handle), _} <- weir:connections(?MODULE), {ok, Name} =:= inet:peername(Socket),
-        {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]
-    ],
-    Pollset.
 
 no_connection_of_reactors_is_lost_while_schedulers_come_and_go(Config) -> on_machine(?MODULE, change_reactors_under_connects, Config).
 
