@@ -178,7 +178,9 @@ impl Socket {
 
     fn go_after(&mut self, env: Env, here: u16) {
         self.following.signs = 0;
-        // Who waits registers the socket, and is told why that fails.
-        let _ = self.go(env, here);
+        if self.go(env, here).is_err() {
+            // The visit registers the socket, or tells the owner why that fails: nobody would hear of its data.
+            self.enqueue(env);
+        }
     }
 }
