@@ -15,3 +15,5 @@ pub mod ready;
 pub mod slots;
 pub mod socket;
 pub mod sync;
+#[path = "../../src/value/vacancies.rs"]
+pub mod vacancies;

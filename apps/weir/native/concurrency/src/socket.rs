@@ -1,12 +1,23 @@
 //! A socket reduced to what its life in the table and on the ready list consists of. The methods say and do what those of
 //! `../src/socket/` do, the poll what that of `../src/pollset/` does.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::handle::{Handle, Target};
 use crate::ready::{Ready, Wake};
 use crate::slots::{Locked, Lookup, Occupant, Slots};
+use crate::sync;
+
+sync::thread_local! {
+    static HERE: Cell<usize> = Cell::new(0);
+}
+
+/// From now on the calling thread is a scheduler with this number; before it is none.
+pub fn run_on(scheduler: usize) {
+    HERE.with(|here| here.set(scheduler));
+}
 
 /// A socket.
 pub struct Socket {
@@ -30,6 +41,10 @@ impl Occupant for Socket {
 
     fn is_open(&self) -> bool {
         self.open
+    }
+
+    fn here() -> usize {
+        HERE.with(Cell::get)
     }
 }
 

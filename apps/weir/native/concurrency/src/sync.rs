@@ -1,9 +1,17 @@
-//! The locks under the modules: loom's in its models, those of the engine otherwise.
+//! The locks and atomics under the modules: loom's in its models, those of the engine otherwise.
 
 #[cfg(loom)]
+pub use loom::sync::atomic;
+#[cfg(loom)]
 pub use loom::sync::{Mutex, MutexGuard};
+#[cfg(loom)]
+pub use loom::thread_local;
+#[cfg(not(loom))]
+pub use std::sync::atomic;
 #[cfg(not(loom))]
 pub use std::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub use std::thread_local;
 
 /// Takes a lock. Nobody counts who waits.
 pub fn lock<T>(mutex: &Mutex<T>, _waits: impl FnOnce()) -> MutexGuard<'_, T> {

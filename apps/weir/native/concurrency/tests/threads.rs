@@ -8,9 +8,10 @@ use std::thread;
 use weir_concurrency::group::Group;
 use weir_concurrency::handle::Handle;
 use weir_concurrency::ready::{Ready, Sleep, Wake};
-use weir_concurrency::slots::{Slots, Vacant};
+use weir_concurrency::slots::Slots;
 use weir_concurrency::socket::{Socket, close, find, poll};
 use weir_concurrency::sync::Mutex;
+use weir_concurrency::vacancies::Common;
 
 type Table = Slots<Socket, 16, 4>;
 
@@ -72,7 +73,7 @@ fn call(table: &Table, pollset: &[Ready<usize>; 1], mailbox: &SyncSender<()>, ot
 
 #[test]
 fn sockets_come_and_go_among_threads() {
-    let table = Table::new(Mutex::new(Vacant::new()));
+    let table = Table::new(Mutex::new(Common::new()));
     let (pollset, others) = ([Ready::new()], Mutex::new(Vec::new()));
     let (mailbox, inbox) = sync_channel(1);
     let callers = AtomicUsize::new(CALLERS);
@@ -97,7 +98,7 @@ fn sockets_come_and_go_among_threads() {
 
 #[test]
 fn pollers_take_over_from_each_other() {
-    let table = Table::new(Mutex::new(Vacant::new()));
+    let table = Table::new(Mutex::new(Common::new()));
     let pollset = [Ready::new()];
     let handle = table.allocate().map(|mut socket| socket.open()).expect("room");
     let visits = AtomicUsize::new(0);

@@ -14,12 +14,18 @@ thread_local! {
 
 /// The number of the calling scheduler.
 pub fn current() -> Option<u16> {
+    let number = number();
+    (number != NONE).then_some(number)
+}
+
+/// The number of the calling scheduler; zero on any other thread.
+pub fn number() -> u16 {
     let mut number = CURRENT.get();
     if number == UNKNOWN {
         number = thread::name().and_then(|name| number_of(&name)).unwrap_or(NONE);
         CURRENT.set(number);
     }
-    (number != NONE).then_some(number)
+    number
 }
 
 /// The number of the scheduler whose thread has a name: `1_scheduler`, and from OTP 26 on `erts_sched_1`.
@@ -40,6 +46,6 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_no_scheduler_has_no_number() {
-        assert_eq!(current(), None);
+        assert_eq!((current(), number()), (None, 0));
     }
 }

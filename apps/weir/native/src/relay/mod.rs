@@ -26,6 +26,7 @@ use self::connection::Turn;
 use self::live::{Ending, Live};
 pub use self::pipe::Splice;
 use crate::kernel::clock::Nanos;
+use crate::kernel::scheduler;
 use crate::listener::Listener;
 use crate::pollset;
 use crate::term::address;
@@ -35,14 +36,15 @@ use crate::value::counters::Tally;
 use crate::value::handle::{Handle, SLOTS, Side, Target};
 use crate::value::latency::Latency;
 use crate::value::shared::Shared;
-use crate::value::slots::{Locked, Lookup, Occupant, Slots, Vacant};
+use crate::value::slots::{Locked, Lookup, Occupant, Slots};
 use crate::value::sync::Mutex;
+use crate::value::vacancies::Common;
 use crate::value::work::Work;
 
 const CHUNK: usize = 1024;
 
 pub static RELAYS: Shared<Slots<Relay, { SLOTS as usize / CHUNK }, CHUNK>> =
-    Shared::new(Slots::new(Mutex::new(Vacant::new())));
+    Shared::new(Slots::new(Mutex::new(Common::new())));
 
 /// Finds the relay of a handle.
 pub fn lookup(handle: Handle) -> Lookup<'static, Relay> {
@@ -126,6 +128,10 @@ impl Occupant for Relay {
         for connection in self.live.iter().flat_map(|live| [&live.left, &live.right]) {
             let _ = rustix::net::shutdown(connection.fd.as_fd(), Shutdown::Both);
         }
+    }
+
+    fn here() -> usize {
+        scheduler::number().into()
     }
 }
 

@@ -2,16 +2,18 @@
 
 use rustler::{Decoder, Error, NifResult, Term};
 
+use crate::kernel::scheduler;
 use crate::socket::{Socket, State};
 use crate::value::handle::{Handle, SLOTS};
 use crate::value::shared::Shared;
-use crate::value::slots::{Locked, Lookup, Occupant, Slots, Vacant};
+use crate::value::slots::{Locked, Lookup, Occupant, Slots};
 use crate::value::sync::Mutex;
+use crate::value::vacancies::Common;
 
 const CHUNK: usize = 1024;
 
 pub static SOCKETS: Shared<Slots<Socket, { SLOTS as usize / CHUNK }, CHUNK>> =
-    Shared::new(Slots::new(Mutex::new(Vacant::new())));
+    Shared::new(Slots::new(Mutex::new(Common::new())));
 
 impl Occupant for Socket {
     fn vacant(slot: u32, generation: u32) -> Socket {
@@ -28,6 +30,10 @@ impl Occupant for Socket {
 
     fn abandoned(&mut self) {
         self.break_off();
+    }
+
+    fn here() -> usize {
+        scheduler::number().into()
     }
 }
 
@@ -71,8 +77,8 @@ pub fn select<R>(chunk: usize, choose: impl Fn(&Socket) -> Option<R>) -> Option<
     SOCKETS.select(chunk, |socket| choose(socket))
 }
 
-/// Visits the open sockets of a chunk that nobody else has locked. False where there is no such chunk.
-pub fn visit_unlocked(chunk: usize, visit: impl FnMut(&mut Socket)) -> bool {
+/// Visits the open sockets of a chunk that nobody else has locked. How many somebody else has locked; nothing where there is no such chunk.
+pub fn visit_unlocked(chunk: usize, visit: impl FnMut(&mut Socket)) -> Option<usize> {
     SOCKETS.visit_unlocked(chunk, visit)
 }
 

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 /// Buckets of the histogram of events per poll: bucket `i` counts polls with 2^i to 2^(i+1)-1 events.
 pub const BUCKETS: usize = 10;
 
-/// The counters of one pollset. Relaxed atomics: they are read for show, and order nothing.
+/// The counters of one pollset. Relaxed atomics: they are read for show, and order nothing. Those of a scheduler are on lines of the
+/// cache of their own, which processors fetch in pairs.
 #[derive(Default)]
+#[repr(align(128))]
 pub struct Counters {
     pub polls: AtomicU64,
     pub empty_polls: AtomicU64,

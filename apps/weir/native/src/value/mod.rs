@@ -25,4 +25,5 @@ pub mod shared;
 pub mod slots;
 pub mod statistics;
 pub mod sync;
+pub mod vacancies;
 pub mod work;

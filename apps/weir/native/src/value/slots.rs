@@ -3,10 +3,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::handle::Handle;
 use super::sync::{self, Mutex, MutexGuard};
+use super::vacancies::{Common, Vacancies};
 
 /// What can live in a slot.
 pub trait Occupant {
@@ -18,6 +18,8 @@ pub trait Occupant {
     fn is_open(&self) -> bool;
     /// A panic has left it half done, and nobody may go on with it as if nothing had happened.
     fn abandoned(&mut self) {}
+    /// The number of the scheduler on which one comes or goes now, and any number elsewhere.
+    fn here() -> usize;
 }
 
 /// `CHUNKS` times `CHUNK` slots, each with a lock of its own.
@@ -30,34 +32,6 @@ pub struct Slots<T, const CHUNKS: usize, const CHUNK: usize> {
     /// The generation of the first occupant of a slot. It is a random number, so that the handle of another VM, or of an
     /// earlier one, does not name what is here.
     origin: OnceLock<u32>,
-}
-
-/// What every lock of a slot leads to.
-struct Vacancies {
-    vacant: Mutex<Vacant>,
-    /// How often somebody else had the lock that was wanted.
-    contended: AtomicU64,
-}
-
-impl Vacancies {
-    fn lock<'a, L>(&self, mutex: &'a Mutex<L>) -> MutexGuard<'a, L> {
-        sync::lock(mutex, || {
-            self.contended.fetch_add(1, Relaxed);
-        })
-    }
-}
-
-/// Slots without an occupant, and the first that never had one. Touched when one comes or goes, not in between.
-pub struct Vacant {
-    slots: Vec<u32>,
-    fresh: u32,
-}
-
-impl Vacant {
-    /// No slot has had an occupant yet.
-    pub const fn new() -> Vacant {
-        Vacant { slots: Vec::new(), fresh: 0 }
-    }
 }
 
 /// What a handle names.
@@ -113,7 +87,7 @@ impl<T: Occupant> Locked<'_, T> {
     fn vacate(&mut self) {
         let handle = self.occupant.handle();
         *self.occupant = T::vacant(handle.slot(), handle.generation().wrapping_add(1));
-        self.vacancies.lock(&self.vacancies.vacant).slots.push(handle.slot());
+        self.vacancies.give(T::here(), handle.slot());
     }
 }
 
@@ -121,10 +95,10 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     const SLOTS: u32 = (CHUNKS * CHUNK) as u32;
 
     /// An empty table. It is given its lock, because not every lock can be made in a constant.
-    pub const fn new(vacant: Mutex<Vacant>) -> Self {
+    pub const fn new(vacant: Mutex<Common>) -> Self {
         Slots {
             chunks: [const { OnceLock::new() }; CHUNKS],
-            vacancies: Vacancies { vacant, contended: AtomicU64::new(0) },
+            vacancies: Vacancies::new(vacant),
             origin: OnceLock::new(),
         }
     }
@@ -140,7 +114,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
 
     /// How often somebody has waited for a lock of this table.
     pub fn contended(&self) -> u64 {
-        self.vacancies.contended.load(Relaxed)
+        self.vacancies.contended()
     }
 
     fn origin(&self) -> u32 {
@@ -211,17 +185,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     /// A vacant slot, locked; none when all are taken. It counts as vacant for [`lookup`](Self::lookup) until what is put
     /// there is open, and is vacant again if that is not so when the lock is let go of.
     pub fn allocate(&self) -> Option<Locked<'_, T>> {
-        let slot = {
-            let mut vacant = self.lock(&self.vacancies.vacant);
-            match vacant.slots.pop() {
-                Some(slot) => slot,
-                None if vacant.fresh == Self::SLOTS => return None,
-                None => {
-                    vacant.fresh += 1;
-                    vacant.fresh - 1
-                }
-            }
-        };
+        let slot = self.vacancies.take(T::here(), Self::SLOTS)?;
         let (number, within) = (slot as usize / CHUNK, slot as usize % CHUNK);
         let first = (number * CHUNK) as u32;
         let chunk = self.chunks[number].get_or_init(|| {
@@ -232,8 +196,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
 
     /// How many slots have an occupant.
     pub fn occupied(&self) -> usize {
-        let vacant = self.lock(&self.vacancies.vacant);
-        vacant.fresh as usize - vacant.slots.len()
+        self.vacancies.occupied()
     }
 
     /// The handles of what is open in the chunk with number `chunk`, or nothing where there is no such chunk: walking the
@@ -252,17 +215,18 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         Some(chosen.collect())
     }
 
-    /// Visits those that are open in a chunk and that nobody else has locked. False where there is no such chunk.
-    pub fn visit_unlocked(&self, chunk: usize, mut visit: impl FnMut(&mut T)) -> bool {
-        let Some(chunk) = self.chunks.get(chunk).and_then(|chunk| chunk.get()) else { return false };
-        for occupant in chunk {
-            if let Some(occupant) = sync::try_lock(occupant)
-                && occupant.is_open()
-            {
-                visit(&mut self.locked(occupant));
+    /// Visits those that are open in a chunk and that nobody else has locked. How many somebody else has locked; nothing where there is
+    /// no such chunk.
+    pub fn visit_unlocked(&self, chunk: usize, mut visit: impl FnMut(&mut T)) -> Option<usize> {
+        let mut locked = 0;
+        for occupant in self.chunks.get(chunk)?.get()? {
+            match sync::try_lock(occupant) {
+                Some(occupant) if occupant.is_open() => visit(&mut self.locked(occupant)),
+                Some(_) => {}
+                None => locked += 1,
             }
         }
-        true
+        Some(locked)
     }
 }
 

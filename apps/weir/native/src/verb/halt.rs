@@ -14,32 +14,44 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Writes what is queued on all sockets. No process runs any more, and nobody polls: the sockets are looked at in turn.
+/// Writes what is queued on all sockets. No process runs any more, and nobody begins to poll: the sockets are looked at in turn. One that
+/// a thread still has locked may have something left, too.
 pub fn flush() {
     let begun = Instant::now();
     let mut moved = begun;
     loop {
-        let (taken, left) = drain_all();
+        let Drained { taken, left, locked } = drain_all();
         let now = Instant::now();
         if taken > 0 {
             moved = now;
         }
-        if left == 0 || now - moved > STALL || now - begun > LIMIT {
+        if left + locked == 0 || now - moved > STALL || now - begun > LIMIT {
             return;
         }
         sleep(PAUSE);
     }
 }
 
-/// A socket that is locked now is looked at the next time, unless it was locked by the thread that ends the VM.
-fn drain_all() -> (usize, usize) {
-    let mut total = (0, 0);
-    let mut chunk = 0;
-    while table::visit_unlocked(chunk, |socket| {
-        let (taken, left) = output::drain(socket);
-        total = (total.0 + taken, total.1 + left);
-    }) {
-        chunk += 1;
+/// What has come of a look at all sockets: bytes that were written, bytes that are left, sockets that could not be looked at.
+#[derive(Default)]
+struct Drained {
+    taken: usize,
+    left: usize,
+    locked: usize,
+}
+
+fn drain_all() -> Drained {
+    let mut total = Drained::default();
+    for chunk in 0.. {
+        let visited = table::visit_unlocked(chunk, |socket| {
+            let (taken, left) = output::drain(socket);
+            total.taken += taken;
+            total.left += left;
+        });
+        match visited {
+            Some(locked) => total.locked += locked,
+            None => break,
+        }
     }
     total
 }

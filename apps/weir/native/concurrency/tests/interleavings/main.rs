@@ -10,15 +10,16 @@ mod table;
 use loom::sync::Arc;
 
 use weir_concurrency::handle::Handle;
-use weir_concurrency::slots::{Slots, Vacant};
+use weir_concurrency::slots::Slots;
 use weir_concurrency::socket::Socket;
 use weir_concurrency::sync::Mutex;
+use weir_concurrency::vacancies::Common;
 
 /// Two chunks of one slot each: the second chunk is made while others look things up.
 type Table = Slots<Socket, 2, 1>;
 
 fn table() -> Arc<Table> {
-    Arc::new(Slots::new(Mutex::new(Vacant::new())))
+    Arc::new(Slots::new(Mutex::new(Common::new())))
 }
 
 fn open(table: &Table) -> Option<Handle> {

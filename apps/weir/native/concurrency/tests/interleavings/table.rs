@@ -7,7 +7,7 @@ use loom::thread;
 use weir_concurrency::handle::Handle;
 use weir_concurrency::ready::Ready;
 use weir_concurrency::slots::{Lookup, Occupant};
-use weir_concurrency::socket::{close, find, poll};
+use weir_concurrency::socket::{close, find, poll, run_on};
 
 use crate::{open, table};
 
@@ -80,6 +80,30 @@ fn no_slot_is_given_out_twice() {
         if let [one, other] = opened[..] {
             assert_ne!(one.slot(), other.slot());
         }
+    });
+}
+
+#[test]
+fn what_one_scheduler_leaves_vacant_another_finds() {
+    model(|| {
+        let table = table();
+        let (first, second) = (open(&table).expect("room"), open(&table).expect("room"));
+        let closers = [first, second].map(|handle| {
+            let table = table.clone();
+            thread::spawn(move || {
+                run_on(handle.slot() as usize);
+                close(&table, handle);
+                open(&table)
+            })
+        });
+        // One that has closed a socket has room, whoever took its own slot.
+        run_on(2);
+        let third = open(&table);
+        let opened: Vec<Handle> =
+            closers.into_iter().filter_map(|closer| closer.join().expect("no panic")).chain(third).collect();
+        assert_eq!(opened.len(), 2);
+        assert_ne!(opened[0].slot(), opened[1].slot());
+        assert_eq!(table.occupied(), 2);
     });
 }
 

@@ -19,12 +19,15 @@ impl Occupant for Guest {
     fn abandoned(&mut self) {
         self.abandoned = true;
     }
+    fn here() -> usize {
+        0
+    }
 }
 
 type House = Slots<Guest, 2, 2>;
 
 fn house() -> House {
-    Slots::new(Mutex::new(Vacant::new()))
+    Slots::new(Mutex::new(Common::new()))
 }
 
 fn open(house: &House) -> Option<Handle> {
@@ -148,9 +151,22 @@ fn a_panic_leaves_an_occupant_that_knows_it() {
     assert!(!house.find(handles[2]).expect("open").abandoned);
     // Also for those who do not wait for a lock.
     let mut seen = Vec::new();
-    assert!(house.visit_unlocked(0, |guest| seen.push(guest.handle())));
+    assert_eq!(house.visit_unlocked(0, |guest| seen.push(guest.handle())), Some(0));
     assert_eq!(seen, [handles[0]]);
     assert_eq!(house.occupied(), 2);
+}
+
+#[test]
+fn who_does_not_wait_for_locks_hears_of_them() {
+    let house = house();
+    let handles: Vec<Handle> = (0..2).map_while(|_| open(&house)).collect();
+    let guard = house.find(handles[0]);
+    let mut seen = Vec::new();
+    assert_eq!(house.visit_unlocked(0, |guest| seen.push(guest.handle())), Some(1));
+    assert_eq!(seen, [handles[1]]);
+    drop(guard);
+    assert_eq!(house.visit_unlocked(0, |_| {}), Some(0));
+    assert_eq!(house.visit_unlocked(1, |_| {}), None);
 }
 
 #[test]

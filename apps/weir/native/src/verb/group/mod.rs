@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustler::{Encoder, Env, LocalPid, Term};
 
 use self::broadcast::{Broadcast, Outcomes, tell};
+use crate::kernel::scheduler;
 use crate::socket::message;
 use crate::socket::owner::DeathWatch;
 use crate::socket::{Reason, Socket, State};
@@ -21,14 +22,15 @@ use crate::value::division::Division;
 use crate::value::handle::{Handle, Target};
 use crate::value::membership::Membership;
 use crate::value::shared::Shared;
-use crate::value::slots::{Locked, Lookup, Occupant, Slots, Vacant};
+use crate::value::slots::{Locked, Lookup, Occupant, Slots};
 use crate::value::sync::Mutex;
+use crate::value::vacancies::Common;
 
 /// Groups that there can be.
 const GROUPS: usize = 65_536;
 const CHUNK: usize = 256;
 
-pub static ALL: Shared<Slots<Group, { GROUPS / CHUNK }, CHUNK>> = Shared::new(Slots::new(Mutex::new(Vacant::new())));
+pub static ALL: Shared<Slots<Group, { GROUPS / CHUNK }, CHUNK>> = Shared::new(Slots::new(Mutex::new(Common::new())));
 
 /// Finds the group of a handle.
 pub fn lookup(handle: Handle) -> Lookup<'static, Group> {
@@ -93,6 +95,10 @@ impl Occupant for Group {
 
     fn is_open(&self) -> bool {
         self.live.is_some()
+    }
+
+    fn here() -> usize {
+        scheduler::number().into()
     }
 }
 
