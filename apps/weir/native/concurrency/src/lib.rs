@@ -9,6 +9,8 @@ pub mod group;
 #[path = "../../src/value/handle.rs"]
 pub mod handle;
 pub mod listener;
+#[path = "../../src/value/places.rs"]
+pub mod places;
 #[path = "../../src/value/ready.rs"]
 pub mod ready;
 #[path = "../../src/value/slots.rs"]

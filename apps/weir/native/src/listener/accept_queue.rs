@@ -1,11 +1,12 @@
 //! Where connections wait for a process: the accept queues of a listener.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustler::{Env, LocalPid};
 
 use crate::listener::permit::Arrival;
-use crate::listener::{Listener, lock};
+use crate::listener::{Listener, Template, lock};
 use crate::pollset;
 use crate::term::atoms;
 use crate::value::arrivals::Arrivals;
@@ -14,7 +15,8 @@ use crate::value::sync::Mutex;
 /// Descriptors that wait in one queue at most; those beyond wait in the backlog.
 pub const MAX_WAITING: usize = 1024;
 
-/// What has come for the processes of one scheduler.
+/// What has come for the processes of one scheduler. It has lines of the cache of its own, which processors fetch in pairs.
+#[repr(align(128))]
 pub struct AcceptQueue {
     pub pollset: u16,
     /// How many wait, for a look without the lock.
@@ -28,6 +30,8 @@ pub struct AcceptQueue {
 pub struct Waiting {
     /// Is told, and starts the processes.
     pub acceptor: Option<LocalPid>,
+    /// What accepted sockets are made with; none before there was a listening socket.
+    pub template: Option<Arc<Template>>,
     pub arrivals: Arrivals<Arrival>,
 }
 
@@ -108,9 +112,9 @@ impl Listener {
     }
 
     /// Takes the connection that has waited longest in a queue, for somebody who begins with this version of the options.
-    pub fn pop(&self, env: Env, queue: usize, version: u64, taker: Taker) -> Result<Arrival, Missed> {
+    pub fn pop(&self, env: Env, queue: usize, version: u64, taker: Taker) -> Result<(Arrival, Arc<Template>), Missed> {
         let queue = &self.queues[queue];
-        let arrival = {
+        let taken = {
             let mut waiting = lock(&queue.waiting);
             if taker == Taker::ChildOfAcceptor && waiting.acceptor != Some(env.pid()) {
                 return Err(Missed::Nothing);
@@ -121,12 +125,13 @@ impl Listener {
                 waiting.announce(env);
                 return Err(Missed::Outdated);
             }
+            let template = waiting.template.clone().ok_or(Missed::Nothing)?;
             let arrival = waiting.arrivals.pop().ok_or(Missed::Nothing)?;
             queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
-            arrival
+            (arrival, template)
         };
         self.has_popped(env, queue);
-        Ok(arrival)
+        Ok(taken)
     }
 
     /// Goes on accepting if a queue was full and is not any more.

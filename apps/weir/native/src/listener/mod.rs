@@ -14,13 +14,13 @@ pub mod permit;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use rustix::io::Errno;
 use rustler::{Atom, Env, LocalPid};
 
-use crate::kernel::sockopt;
+use crate::kernel::{scheduler, sockopt};
 use crate::listener::accept_queue::AcceptQueue;
 use crate::listener::permit::Arrival;
 use crate::pollset;
@@ -31,6 +31,7 @@ use crate::value::counters::add;
 use crate::value::handle::{Handle, Target};
 use crate::value::latency::Latency;
 use crate::value::options::Options;
+use crate::value::places::Places;
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// What a listener is made with, and what may change later.
@@ -51,6 +52,7 @@ pub struct Settings {
 pub type LateOption = (libc::c_int, libc::c_int, libc::c_int);
 
 /// What accepted sockets have from the listening one.
+#[derive(Clone)]
 pub struct Template {
     pub module: Atom,
     pub options: Options,
@@ -60,7 +62,6 @@ pub struct Template {
 /// What a listener has done.
 #[derive(Default)]
 pub struct Counts {
-    pub accepted: AtomicU64,
     pub overload: AtomicU64,
     pub denied: AtomicU64,
     pub crowded: AtomicU64,
@@ -74,13 +75,8 @@ pub struct Listener {
     reset: AtomicBool,
     least_loaded: AtomicBool,
     bind: AtomicBool,
-    max_connections: AtomicU64,
-    /// Those that have come in and are not closed, and places that are taken while accept(2) is tried.
-    places: AtomicU64,
-    /// Those that have come in and are closed.
-    left: AtomicU64,
-    /// Accepting waits for one of them to be closed.
-    full: AtomicBool,
+    /// Of connections that have come in and are not closed, and of accept(2) while it is tried.
+    places: Places,
     /// Accepting waits for the rate, and the owner sees to the end of that.
     throttled: AtomicBool,
     /// Descriptors have run out and nothing has been accepted since.
@@ -90,7 +86,6 @@ pub struct Listener {
     /// Not everybody may come in at any time: `admission` is asked.
     selective: AtomicBool,
     admission: Mutex<Admission>,
-    template: RwLock<Option<Arc<Template>>>,
     /// Of the options that connections begin with. Its process sets it when those that begin connections have been told.
     version: AtomicU64,
     queues: Box<[AcceptQueue]>,
@@ -100,6 +95,11 @@ pub struct Listener {
     owner: Mutex<Option<LocalPid>>,
     pub counts: Counts,
     pub latency: Latency,
+}
+
+/// Which of the places' words the caller writes to.
+fn here() -> usize {
+    scheduler::number().into()
 }
 
 /// Takes a lock whose holder cannot have left anything half done.
@@ -120,16 +120,12 @@ impl Listener {
             reset: AtomicBool::new(settings.reset),
             least_loaded: AtomicBool::new(settings.least_loaded),
             bind: AtomicBool::new(settings.bind),
-            max_connections: AtomicU64::new(settings.max_connections),
-            places: AtomicU64::new(0),
-            left: AtomicU64::new(0),
-            full: AtomicBool::new(false),
+            places: Places::new(settings.max_connections, schedulers.into()),
             throttled: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             retrying: AtomicBool::new(false),
             selective: AtomicBool::new(!settings.admission.is_open()),
             admission: Mutex::new(settings.admission),
-            template: RwLock::default(),
             version: AtomicU64::new(0),
             queues: (1..=schedulers).map(queue).collect(),
             listening: Mutex::default(),
@@ -154,11 +150,6 @@ impl Listener {
         self.bind.load(Ordering::Relaxed)
     }
 
-    /// What accepted sockets are made with; none before there was a listening socket.
-    pub fn template(&self) -> Option<Arc<Template>> {
-        self.template.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// From now on connections begin with these options, and not with others.
     pub fn set_version(&self, version: u64) {
         self.version.store(version, Ordering::SeqCst);
@@ -166,9 +157,12 @@ impl Listener {
 
     /// Those that have come in and are not closed.
     pub fn connections(&self) -> u64 {
-        // In this order: a connection that has left has come in before.
-        let left = self.left.load(Ordering::SeqCst);
-        self.counts.accepted.load(Ordering::SeqCst) - left
+        self.places.present()
+    }
+
+    /// Those that have come in.
+    pub fn accepted(&self) -> u64 {
+        self.places.arrivals()
     }
 
     /// Connections that no process has yet.
@@ -177,7 +171,7 @@ impl Listener {
     }
 
     pub fn max_connections(&self) -> u64 {
-        self.max_connections.load(Ordering::Relaxed)
+        self.places.max()
     }
 
     /// Has other limits hold from now on. Connections that are there stay.
@@ -185,7 +179,7 @@ impl Listener {
         self.reset.store(settings.reset, Ordering::SeqCst);
         self.least_loaded.store(settings.least_loaded, Ordering::SeqCst);
         self.bind.store(settings.bind, Ordering::SeqCst);
-        self.max_connections.store(settings.max_connections, Ordering::SeqCst);
+        self.places.set_max(settings.max_connections);
         self.latency.set(settings.measure);
         let selective = !settings.admission.is_open();
         lock(&self.admission).change(settings.admission);
@@ -206,7 +200,10 @@ impl Listener {
 
     /// A listening socket accepts for this listener from now on. Said again, it has other options.
     pub fn add_listening(&self, handle: Handle, pollset: u16, template: Template) {
-        *self.template.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(template));
+        for queue in &self.queues {
+            // Each has its own, so that those who count the references do not write to the same line.
+            lock(&queue.waiting).template = Some(Arc::new(template.clone()));
+        }
         let mut listening = lock(&self.listening);
         listening.retain(|(other, _)| *other != handle);
         listening.push((handle, pollset));
@@ -250,13 +247,6 @@ impl Listener {
         }
     }
 
-    /// Takes one of the places for a connection that is about to be accepted; false if there is none.
-    fn reserve(&self) -> bool {
-        let max = self.max_connections.load(Ordering::SeqCst);
-        let one_more = |count| (count < max).then_some(count + 1);
-        self.places.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
-    }
-
     /// Whether a connection may be accepted now, for a queue or without one. If not, what ends the pause resumes.
     pub fn decide(&self, env: Env, queue: Option<usize>) -> Decision {
         if queue.is_some_and(|queue| !self.reachable(queue).iter().all(Listener::has_room)) {
@@ -272,15 +262,13 @@ impl Listener {
             }
             return Decision::Pause;
         }
-        if self.reserve() {
+        if self.places.take(here()) {
             return Decision::Accept;
         }
         if self.reset.load(Ordering::Relaxed) {
             return Decision::Reset;
         }
-        // A connection that leaves after this finds the mark; one that left before it has made room.
-        self.full.store(true, Ordering::SeqCst);
-        if self.reserve() {
+        if self.places.take_or_wait(here()) {
             return Decision::Accept;
         }
         add(&self.counts.full_pauses, 1);
@@ -312,7 +300,7 @@ impl Listener {
         };
         match entered {
             Ok(noted) => {
-                self.counts.accepted.fetch_add(1, Ordering::SeqCst);
+                self.places.count_arrival(here());
                 Some(Arrival { fd, address: address.filter(|_| noted) })
             }
             Err(refusal) => {
@@ -346,7 +334,7 @@ impl Listener {
         if let Some(address) = address {
             lock(&self.admission).leave(address);
         }
-        self.left.fetch_add(1, Ordering::SeqCst);
+        self.places.count_departure(here());
         if has_place {
             self.give_place_back(env);
         }
@@ -354,8 +342,7 @@ impl Listener {
 
     /// Gives back a place that was taken, for nothing or by a connection.
     pub fn give_place_back(&self, env: Env) {
-        self.places.fetch_sub(1, Ordering::SeqCst);
-        if self.full.load(Ordering::SeqCst) && self.full.swap(false, Ordering::SeqCst) {
+        if self.places.give(here()) {
             self.resume(env);
         }
     }

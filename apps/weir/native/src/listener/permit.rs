@@ -54,9 +54,9 @@ impl Permit {
 
 impl Arrival {
     /// The descriptor, and the permit of a socket of `process`.
-    pub fn into_parts(self, listener: &Arc<Listener>, process: LocalPid) -> (OwnedFd, Permit) {
+    pub fn into_parts(self, listener: Arc<Listener>, process: LocalPid) -> (OwnedFd, Permit) {
         let (bound, address) = (listener.binds(), self.address.map(Box::new));
-        (self.fd, Permit { listener: Arc::clone(listener), address, process, exempt: false, bound })
+        (self.fd, Permit { listener, address, process, exempt: false, bound })
     }
 
     /// What [`into_parts`](Self::into_parts) took apart.

@@ -200,7 +200,7 @@ fn listener_info<'a>(env: Env<'a>, listener: ListenerTerm) -> NifResult<Term<'a>
         (atoms::connections(), listener.connections().encode(env)),
         (atoms::max_connections(), max),
         (atoms::waiting(), listener.waiting().encode(env)),
-        (atoms::accepted(), counts.accepted.load(Relaxed).encode(env)),
+        (atoms::accepted(), listener.accepted().encode(env)),
         (atoms::overload(), counts.overload.load(Relaxed).encode(env)),
         (atoms::denied(), counts.denied.load(Relaxed).encode(env)),
         (atoms::crowded(), counts.crowded.load(Relaxed).encode(env)),

@@ -18,6 +18,7 @@ pub mod membership;
 pub mod options;
 pub mod packet;
 pub mod panics;
+pub mod places;
 pub mod ready;
 pub mod schedules;
 pub mod send_queue;

@@ -1,6 +1,7 @@
-//! The locks of what several schedulers share. They are the standard library's; [`chaos`](super::chaos) holds threads up at them,
-//! and `concurrency/` has loom's in their place, so that the modules that it includes are tried in every interleaving.
+//! The locks and atomics of what several schedulers share. They are the standard library's; [`chaos`](super::chaos) holds threads up at
+//! locks, and `concurrency/` has loom's in their place, so that the modules that it includes are tried in every interleaving.
 
+pub use std::sync::atomic;
 use std::sync::{PoisonError, TryLockError};
 
 #[cfg(not(feature = "chaos"))]

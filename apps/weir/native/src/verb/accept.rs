@@ -265,16 +265,16 @@ pub fn take_arrival(
     if listener.length(queue) == 0 {
         return Ok(Err(Missed::Nothing));
     }
-    let (Some(template), Some(mut accepted)) = (listener.template(), table::allocate()) else {
+    let Some(mut accepted) = table::allocate() else {
         listener.discard_next(env, queue);
         return Err(Errno::MFILE);
     };
-    let arrival = match listener.pop(env, queue, version, taker) {
-        Ok(arrival) => arrival,
+    let (arrival, template) = match listener.pop(env, queue, version, taker) {
+        Ok(taken) => taken,
         Err(missed) => return Ok(Err(missed)),
     };
     chaos::between();
-    let (fd, permit) = arrival.into_parts(listener, owner);
+    let (fd, permit) = arrival.into_parts(Arc::clone(listener), owner);
     set_late_options(&fd, &template.late_options);
     let about = (template.module, listener.pollset(queue), template.options);
     match accepted.open(env, fd, State::Connected, about, owner) {
@@ -323,7 +323,7 @@ pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<ForReactor, Err
         },
         Some(listener) => match attempt(env, socket, &listener, None) {
             Attempt::Admitted(arrival) => {
-                let (fd, permit) = arrival.into_parts(&listener, owner);
+                let (fd, permit) = arrival.into_parts(listener, owner);
                 (fd, Some(permit))
             }
             Attempt::Refused => return Ok(ForReactor::Refused),

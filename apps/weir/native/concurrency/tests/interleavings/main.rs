@@ -4,6 +4,7 @@
 
 mod group;
 mod listener;
+mod places;
 mod poller;
 mod table;
 
