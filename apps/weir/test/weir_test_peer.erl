@@ -98,8 +98,9 @@ acquire_pollsets() ->
         Self ! {acquired, self()},
         receive stop -> ok end
     end,
-    %% A listener has a reactor for each scheduler, and those that die have successors before their pollsets are free.
-    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, max(16, 8 * erlang:system_info(schedulers)))],
+    %% A listener has a reactor for each scheduler, those that die have successors before their pollsets are free, and a case starts twenty
+    %% listeners one after the other.
+    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, max(16, min(512, 24 * erlang:system_info(schedulers))))],
     [receive {acquired, Pid} -> ok end || {Pid, _} <- Holders],
     [Pid ! stop || {Pid, _} <- Holders],
     [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Holders],
