@@ -27,7 +27,8 @@ all() ->
         listeners_stop_at_once_without_their_schedulers,
         a_killed_stop_leaves_the_schedulers_as_they_were,
         schedulers_are_set_while_a_listener_stops,
-        reactors_begin_on_all_schedulers_that_are_online
+        reactors_begin_on_all_schedulers_that_are_online,
+        few_connections_are_spread_over_reactors
     ].
 
 connections_run_where_their_sockets_are(Config) ->
@@ -256,6 +257,33 @@ come_online(Online) ->
 %% They stay where they begin.
 reactors_begin_on_all_schedulers_that_are_online(_Config) ->
     weir_test_node:on_node(?MODULE, reactors_begin, "unset ERL_FLAGS;", ["+S", "4:4"]).
+
+%% The kernel chooses among the listening sockets by a number that it makes of the addresses.
+few_connections_are_spread_over_reactors(_Config) ->
+    weir_test_node:on_node(?MODULE, spread, "unset ERL_FLAGS;", ["+S", "4:4"]).
+
+spread(_Config) ->
+    {ok, _} = weir:start_listener(spread, #{ip => ?LOOPBACK}, handler(reactor), args),
+    Port = weir:get_port(spread),
+    Connect = fun(_) ->
+        Client = connect(Port),
+        is_served(Client),
+        Client
+    end,
+    Clients = lists:map(Connect, lists:seq(1, 16)),
+    ?assertEqual([4, 4, 4, 4], of_each_reactor(spread)),
+    %% One that dies takes its connections along, and its successor gets the next ones.
+    Leaving = hd([Reactor || {_, Reactor} <- weir:connections(spread)]),
+    true = exit(Leaving, kill),
+    wait_until(fun() -> length(of_each_reactor(spread)) =:= 3 andalso length(weir:reactors()) =:= 4 end),
+    More = lists:map(Connect, lists:seq(1, 4)),
+    wait_until(fun() -> of_each_reactor(spread) =:= [4, 4, 4, 4] end),
+    ok = weir:stop_listener(spread),
+    lists:foreach(fun gen_tcp:close/1, Clients ++ More).
+
+of_each_reactor(Name) ->
+    Reactors = [Reactor || {_, Reactor} <- weir:connections(Name)],
+    [length([one || Other <- Reactors, Other =:= Reactor]) || Reactor <- lists:usort(Reactors)].
 
 reactors_begin(_Config) ->
     [

@@ -13,7 +13,7 @@ pub mod accept_queue;
 pub mod permit;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -70,6 +70,15 @@ pub struct Counts {
     pub rate_pauses: AtomicU64,
 }
 
+/// A listening socket.
+struct Listening {
+    handle: Handle,
+    /// Where it is polled.
+    pollset: u16,
+    /// The queue through which others give connections to the reactor that has it.
+    queue: Option<usize>,
+}
+
 /// A listener.
 pub struct Listener {
     reset: AtomicBool,
@@ -89,12 +98,18 @@ pub struct Listener {
     /// Of the options that connections begin with. Its process sets it when those that begin connections have been told.
     version: AtomicU64,
     queues: Box<[AcceptQueue]>,
-    /// The listening sockets, and where they are polled.
-    listening: Mutex<Vec<(Handle, u16)>>,
+    listening: Mutex<Vec<Listening>>,
     /// The process of the listener, which has the clock.
     owner: Mutex<Option<LocalPid>>,
     pub counts: Counts,
     pub latency: Latency,
+}
+
+impl Listening {
+    /// Has it visited at the next poll.
+    fn visit(&self, env: Env) {
+        pollset::push_ready(env, self.pollset, Target::Socket(self.handle));
+    }
 }
 
 /// Which of the places' words the caller writes to.
@@ -114,6 +129,7 @@ impl Listener {
             pollset,
             length: AtomicUsize::new(0),
             stalled: AtomicBool::new(false),
+            reactor: AtomicU16::new(0),
             waiting: Mutex::default(),
         };
         Listener {
@@ -198,39 +214,45 @@ impl Listener {
         *lock(&self.owner) = Some(pid);
     }
 
-    /// A listening socket accepts for this listener from now on. Said again, it has other options.
-    pub fn add_listening(&self, handle: Handle, pollset: u16, template: Template) {
+    /// A listening socket accepts for this listener from now on, by itself or for the reactor that has it. Said again, it has other
+    /// options.
+    pub fn add_listening(&self, handle: Handle, pollset: u16, is_reactors: bool, template: Template) {
         for queue in &self.queues {
             // Each has its own, so that those who count the references do not write to the same line.
             lock(&queue.waiting).template = Some(Arc::new(template.clone()));
         }
         let mut listening = lock(&self.listening);
-        listening.retain(|(other, _)| *other != handle);
-        listening.push((handle, pollset));
+        let before = listening.iter().position(|socket| socket.handle == handle).map(|at| listening.remove(at));
+        let is_free = |queue: &usize| listening.iter().all(|socket| socket.queue != Some(*queue));
+        let queue = match before {
+            Some(socket) => socket.queue,
+            None => (0..self.queues.len()).filter(|_| is_reactors).find(is_free),
+        };
+        listening.push(Listening { handle, pollset, queue });
+        self.note_reactor(queue, pollset);
     }
 
     /// The listening sockets.
     pub fn listening(&self) -> Vec<Handle> {
-        lock(&self.listening).iter().map(|&(handle, _)| handle).collect()
+        lock(&self.listening).iter().map(|socket| socket.handle).collect()
     }
 
     /// A listening socket has gone to another pollset.
     pub fn listening_moved(&self, moved: Handle, pollset: u16) {
-        for entry in lock(&self.listening).iter_mut().filter(|(handle, _)| *handle == moved) {
-            entry.1 = pollset;
+        for socket in lock(&self.listening).iter_mut().filter(|socket| socket.handle == moved) {
+            socket.pollset = pollset;
+            self.note_reactor(socket.queue, pollset);
         }
     }
 
     /// A listening socket is closed.
     pub fn remove_listening(&self, closed: Handle) {
-        lock(&self.listening).retain(|(handle, _)| *handle != closed);
+        lock(&self.listening).retain(|socket| socket.handle != closed);
     }
 
     /// Has all listening sockets visited at the next poll.
     fn resume(&self, env: Env) {
-        for &(handle, pollset) in lock(&self.listening).iter() {
-            pollset::push_ready(env, pollset, Target::Socket(handle));
-        }
+        lock(&self.listening).iter().for_each(|socket| socket.visit(env));
     }
 
     /// Ends the pauses that only time ends: the owner says so.

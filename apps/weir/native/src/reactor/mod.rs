@@ -315,14 +315,14 @@ fn finish_connect(env: Env, socket: &mut Socket, batch: &mut Batch) -> bool {
 
 /// Takes connections off the backlog of a listening socket whose reactor this is.
 pub fn accept_all(env: Env, listening: &mut Socket, work: &mut Work, batch: &mut Batch) {
-    while listening.readable {
+    while accept::may_have_some(listening) {
         if work.is_over() || batch.is_full() {
             return listening.enqueue(env);
         }
         work.visited();
         match accept::take_for_reactor(env, listening) {
             Ok(ForReactor::Connection(handle)) => batch.news(atoms::accepted(), handle),
-            Ok(ForReactor::Refused) => {}
+            Ok(ForReactor::NotHere) => {}
             Ok(ForReactor::Nothing) => return,
             Err(errno) => {
                 // The connection stays in the backlog, without another edge: the reactor asks again after a while.

@@ -202,7 +202,7 @@ fn serve_listener(env: Env, socket: &mut Socket, listener: &Arc<Listener>, queue
 /// What a try to let a connection in has come to.
 enum Attempt {
     Admitted(Arrival),
-    /// It is closed, and there may be others.
+    /// It is closed or another reactor's, and there may be others.
     Refused,
     /// There is none, or none may come in now. What changes that has the socket visited again.
     Nothing,
@@ -298,9 +298,32 @@ pub fn take_arrival(
 /// What there was for a reactor.
 pub enum ForReactor {
     Connection(Handle),
-    /// One that the listener has closed: there may be others.
-    Refused,
+    /// One that the listener has closed, or that another reactor gets: there may be others.
+    NotHere,
     Nothing,
+}
+
+/// Whether there may be connections for the reactor that has a listening socket.
+pub fn may_have_some(socket: &Socket) -> bool {
+    socket.readable || listener_of(socket).is_some_and(|listener| listener.is_given_to(socket.pollset))
+}
+
+fn listener_of(socket: &Socket) -> Option<&Arc<Listener>> {
+    let (listener, _) = socket.listening.as_ref()?.listener.as_ref()?;
+    Some(listener)
+}
+
+/// A connection that another reactor has given to this one; or else the next is let in, and given to another if that has fewer.
+fn attempt_for_reactor(env: Env, socket: &mut Socket, listener: &Listener) -> Attempt {
+    if let Some(arrival) = listener.take_given(socket.pollset) {
+        return Attempt::Admitted(arrival);
+    }
+    match attempt(env, socket, listener, None) {
+        Attempt::Admitted(arrival) => {
+            listener.hand_over(env, socket.pollset, arrival).map_or(Attempt::Refused, Attempt::Admitted)
+        }
+        other => other,
+    }
 }
 
 /// Takes a connection off the backlog for the reactor that calls, onto its pollset. Nothing if there is none, if the
@@ -311,22 +334,17 @@ pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<ForReactor, Err
         socket.readable = false;
         return Ok(ForReactor::Nothing);
     }
-    let listener = socket
-        .listening
-        .as_ref()
-        .and_then(|listening| listening.listener.as_ref())
-        .map(|(listener, _)| Arc::clone(listener));
-    let (fd, permit) = match listener {
+    let (fd, permit) = match listener_of(socket).map(Arc::clone) {
         None => match take(env, socket)? {
             Some(fd) => (fd, None),
             None => return Ok(ForReactor::Nothing),
         },
-        Some(listener) => match attempt(env, socket, &listener, None) {
+        Some(listener) => match attempt_for_reactor(env, socket, &listener) {
             Attempt::Admitted(arrival) => {
                 let (fd, permit) = arrival.into_parts(listener, owner);
                 (fd, Some(permit))
             }
-            Attempt::Refused => return Ok(ForReactor::Refused),
+            Attempt::Refused => return Ok(ForReactor::NotHere),
             Attempt::Nothing => return Ok(ForReactor::Nothing),
         },
     };

@@ -59,7 +59,13 @@ pub fn attach(env: Env, socket: &mut Socket, listener: Arc<Listener>, queue: Opt
     let (handle, pollset) = (socket.handle(), socket.pollset);
     let options = Options { debug: false, ..socket.options };
     let listening = socket.listening.get_or_insert_default();
-    listener.add_listening(handle, pollset, Template { module, options, late_options: listening.late_options.clone() });
+    let is_reactors = queue.is_none();
+    listener.add_listening(
+        handle,
+        pollset,
+        is_reactors,
+        Template { module, options, late_options: listening.late_options.clone() },
+    );
     listening.listener = Some((listener, queue));
     socket.enqueue(env);
     Ok(())
