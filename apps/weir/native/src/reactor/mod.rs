@@ -20,8 +20,7 @@ use crate::term::resource::ResourceArc;
 use crate::value::handle::Handle;
 use crate::value::panics;
 use crate::value::work::Work;
-use crate::verb::accept;
-use crate::verb::accept::ForReactor;
+use crate::verb::accept::for_reactor::{self, Taken};
 use crate::verb::connect;
 use crate::verb::input;
 use crate::verb::input::Next;
@@ -315,15 +314,15 @@ fn finish_connect(env: Env, socket: &mut Socket, batch: &mut Batch) -> bool {
 
 /// Takes connections off the backlog of a listening socket whose reactor this is.
 pub fn accept_all(env: Env, listening: &mut Socket, work: &mut Work, batch: &mut Batch) {
-    while accept::may_have_some(listening) {
+    while for_reactor::may_have_some(listening) {
         if work.is_over() || batch.is_full() {
             return listening.enqueue(env);
         }
         work.visited();
-        match accept::take_for_reactor(env, listening) {
-            Ok(ForReactor::Connection(handle)) => batch.news(atoms::accepted(), handle),
-            Ok(ForReactor::NotHere) => {}
-            Ok(ForReactor::Nothing) => return,
+        match for_reactor::take_connection(env, listening) {
+            Ok(Taken::Connection(handle)) => batch.news(atoms::accepted(), handle),
+            Ok(Taken::NotHere) => {}
+            Ok(Taken::Nothing) => return,
             Err(errno) => {
                 // The connection stays in the backlog, without another edge: the reactor asks again after a while.
                 return batch.end(atoms::exhausted(), listening.handle(), errno::atom(env, errno));
