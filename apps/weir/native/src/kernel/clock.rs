@@ -22,6 +22,11 @@ impl Nanos {
         self.0.get()
     }
 
+    /// Whole seconds of the clock.
+    pub fn seconds(self) -> u64 {
+        self.0.get() / 1_000_000_000
+    }
+
     /// The time since an earlier moment.
     #[inline]
     pub fn since(self, earlier: Nanos) -> Duration {

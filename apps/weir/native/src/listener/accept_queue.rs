@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use rustler::{Env, LocalPid};
 
+use crate::kernel::clock::Nanos;
 use crate::listener::permit::Arrival;
 use crate::listener::{Listener, Template, lock};
 use crate::pollset;
@@ -104,12 +105,13 @@ impl Listener {
     }
 
     /// Gives a connection that a reactor has accepted to the one with the fewest sockets, if that has clearly fewer: the kernel spreads
-    /// a thousand connections evenly, and eight not. It is the caller's again if it has the fewest itself.
+    /// a thousand connections evenly, and eight not. It is the caller's again if it has the fewest itself, or if connections come so fast that
+    /// the kernel does.
     pub fn hand_over(&self, env: Env, reactor: u16, arrival: Arrival) -> Option<Arrival> {
         let loads = self.queues.iter().filter_map(|queue| Some((queue.load_of_reactor()?, queue)));
         let Some(((least, other), queue)) = loads.min_by_key(|&(load, _)| load) else { return Some(arrival) };
         let own = pollset::counters(reactor).sockets.load(Ordering::Relaxed);
-        if other == reactor || own <= least + own / 8 {
+        if other == reactor || own <= least + own / 8 || !self.gifts.take(Nanos::now().seconds()) {
             return Some(arrival);
         }
         let refused = {

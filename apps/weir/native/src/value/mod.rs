@@ -19,6 +19,7 @@ pub mod options;
 pub mod packet;
 pub mod panics;
 pub mod places;
+pub mod quota;
 pub mod ready;
 pub mod schedules;
 pub mod send_queue;
