@@ -6,7 +6,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, connect_raw/2, async/1, await/1]).
--import(weir_test_wait, [wait_until/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start/2, start/3, stop/1, kill_reactor/1, told/1, told/2, told_of/2]).
 -import(reactor_probe, [recv_all/1, exchange/2, reports/1, send_apart/2]).
 
@@ -23,6 +23,7 @@ groups() ->
     [
         {data, [], [
             what_comes_goes_to_the_callback,
+            urgent_data_stops_nothing,
             many_connections,
             room_for_events_is_given_back,
             a_stream_is_the_same_on_the_way_back,
@@ -52,6 +53,14 @@ what_comes_goes_to_the_callback(_Config) ->
     {init, Socket} = told(init),
     exchange(Peer, <<"hello">>),
     ?assertEqual(inet:port(Peer), {ok, element(2, element(2, {ok, _} = inet:peername(Socket)))}),
+    stop(Reactor).
+
+urgent_data_stops_nothing(_Config) ->
+    {Reactor, Port} = start(#{}),
+    weir_test_peer:with_urgent_peer(Port, fun(Peer) ->
+        ok = weir_test_peer:say_urgently(Peer),
+        ?assertEqual({ok, <<"abcefg">>}, socket:recv(Peer, 6, patience()))
+    end),
     stop(Reactor).
 
 many_connections(_Config) ->

@@ -24,6 +24,7 @@ groups() ->
         {streams, [], [
             bytes_flow_both_ways,
             between_all_families,
+            urgent_data_stops_nothing,
             bulk_both_ways_at_once,
             others_are_served_beside_bulk,
             half_close_passes_through,
@@ -73,6 +74,24 @@ between_all_families(Config) ->
             ended(Relay, closed)
         end
      || One <- [inet, inet6, local], Other <- [inet, inet6, local], Splice <- [true, false]
+    ].
+
+urgent_data_stops_nothing(Config) ->
+    {Listener, Port} = weir_test_peer:listen(Config, [binary, {active, false}]),
+    [
+        weir_test_peer:with_urgent_peer(Port, fun(Client) ->
+            {ok, A} = weir_test_peer:keep(gen_tcp:accept(Listener, patience())),
+            {B, Server} = pair(Config),
+            ok = weir_test_peer:say_urgently(Client),
+            {ok, Relay} = weir:relay(A, B, #{splice => Splice}),
+            ?assertEqual(<<"abcefg">>, recv_exactly(Server, 6)),
+            ok = weir_test_peer:say_urgently(Client),
+            ?assertEqual(<<"abcefg">>, recv_exactly(Server, 6)),
+            ok = gen_tcp:close(Server),
+            ok = socket:close(Client),
+            _ = ended(Relay, closed)
+        end)
+     || Splice <- [true, false]
     ].
 
 %% A socket of Weir and its stock peer.

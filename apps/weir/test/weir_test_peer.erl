@@ -18,6 +18,8 @@
 -export([listen/2]).
 -export([listen/3]).
 -export([connect/4]).
+-export([with_urgent_peer/2]).
+-export([say_urgently/1]).
 -export([connect_raw/1]).
 -export([connect_raw/2]).
 -export([accept_raw/1]).
@@ -188,6 +190,25 @@ connect(Config, Address, Port, {Options, Timeout}) ->
     keep(gen_tcp:connect(Address, Port, Backend ++ Options, Timeout));
 connect(Config, Address, Port, Options) ->
     keep(gen_tcp:connect(Address, Port, proplists:get_value(backend, Config) ++ Options)).
+
+%% A peer that sends urgent data, which gen_tcp does not: connected to a port of the loopback as long as the fun runs.
+-spec with_urgent_peer(inet:port_number(), fun((socket:socket()) -> Result)) -> Result.
+with_urgent_peer(Port, Fun) ->
+    {ok, Peer} = socket:open(inet, stream, tcp),
+    try
+        ok = socket:connect(Peer, #{family => inet, addr => loopback, port => Port}),
+        ok = socket:setopt(Peer, {tcp, nodelay}, true),
+        Fun(Peer)
+    after
+        socket:close(Peer)
+    end.
+
+%% Sends `abcefg' with one urgent byte in the middle, which is not part of the stream.
+-spec say_urgently(socket:socket()) -> ok.
+say_urgently(Peer) ->
+    ok = socket:send(Peer, <<"abc">>),
+    ok = socket:send(Peer, <<"!">>, [oob]),
+    ok = socket:send(Peer, <<"efg">>).
 
 %% A stock, passive, binary socket connected to a port of the loopback.
 -spec connect_raw(inet:port_number()) -> gen_tcp:socket().

@@ -12,6 +12,11 @@ use crate::value::handle::Target;
 /// Events that one call takes from the kernel: a thousand busy connections are one batch, which was 3 % cheaper than four.
 pub const BATCH: usize = 1024;
 
+/// Whether the peer has closed, or the connection has failed.
+pub fn is_hung_up(flags: epoll::EventFlags) -> bool {
+    flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR)
+}
+
 /// An epoll instance in which each descriptor is registered once, for all events, edge-triggered: an event says that
 /// something has changed since the last one, and what was not used up is remembered by the socket, not by the kernel.
 pub struct Epoll {
@@ -37,7 +42,7 @@ impl Epoll {
 
     /// Has a descriptor report no input until [`Epoll::rename`]: only output, and that the peer has hung up.
     pub fn mute(&self, fd: BorrowedFd, target: Target) -> Result<()> {
-        let flags = events() - epoll::EventFlags::IN;
+        let flags = events() - epoll::EventFlags::IN - epoll::EventFlags::PRI;
         epoll::modify(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), flags)
     }
 
@@ -97,6 +102,11 @@ fn once() -> epoll::EventFlags {
     epoll::EventFlags::IN | epoll::EventFlags::ONESHOT
 }
 
+/// Urgent data (PRI) too, because reads stop at its mark.
 fn events() -> epoll::EventFlags {
-    epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET
+    epoll::EventFlags::IN
+        | epoll::EventFlags::PRI
+        | epoll::EventFlags::OUT
+        | epoll::EventFlags::RDHUP
+        | epoll::EventFlags::ET
 }

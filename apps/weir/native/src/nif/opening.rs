@@ -22,20 +22,20 @@ use crate::verb::open::Family;
 #[rustler::nif(name = "open")]
 fn open_socket<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex) -> Term<'a> {
     let opened = open::new(family);
-    make_socket(env, (module, index), opened.map(|fd| (fd, State::Open)), |_| {})
+    make_socket(env, (module, family, index), opened.map(|fd| (fd, State::Open)), |_| {})
 }
 
 #[rustler::nif(schedule = "DirtyIo")]
 fn open_in<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, namespace: Binary<'a>) -> Term<'a> {
     let opened = open::in_namespace(family, &namespace);
-    make_socket(env, (module, index), opened.map(|fd| (fd, State::Open)), |socket| {
+    make_socket(env, (module, family, index), opened.map(|fd| (fd, State::Open)), |socket| {
         socket.netns = Some(namespace.as_slice().into());
     })
 }
 
 #[rustler::nif]
 fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, fd: i32) -> Term<'a> {
-    make_socket(env, (module, index), open::existing(family, fd), |socket| {
+    make_socket(env, (module, family, index), open::existing(family, fd), |socket| {
         socket.prebound = true;
         // What has come for it waits until somebody asks.
         socket.options.active = Active::Passive;
@@ -45,7 +45,7 @@ fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, f
 /// Makes a descriptor a socket of the calling process.
 fn make_socket<'a>(
     env: Env<'a>,
-    (module, index): (Atom, PollsetIndex),
+    (module, family, index): (Atom, Family, PollsetIndex),
     opened: rustix::io::Result<(OwnedFd, State)>,
     prepare: impl FnOnce(&mut Socket),
 ) -> Term<'a> {
@@ -56,7 +56,8 @@ fn make_socket<'a>(
     let Some(mut socket) = table::allocate() else {
         return posix(env, Errno::MFILE);
     };
-    let about = (module, index.0, Options::default());
+    let options = Options { local: family == Family::Local, ..Options::default() };
+    let about = (module, index.0, options);
     let handle = socket.open(env, fd, state, about, env.pid());
     if handle.is_ok() {
         prepare(&mut socket);
@@ -129,9 +130,11 @@ fn accept_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex, now: boo
         return Ok(failed(env, atoms::einval()));
     }
     // What has come since the last poll counts for somebody who does not wait.
-    listening.readable |= now;
+    if now {
+        listening.readable.try_again();
+    }
     // Those who wait come first.
-    if listening.readable && !accept::somebody_waits(&listening) {
+    if listening.readable.is_ready() && !accept::somebody_waits(&listening) {
         match accept::accept(env, &mut listening, index.0) {
             Ok(Some(accepted)) => return Ok((atoms::ok(), accepted.raw()).encode(env)),
             Ok(None) => {}
@@ -140,7 +143,7 @@ fn accept_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex, now: boo
     }
     match accept::await_connection(env, &mut listening, index.0) {
         Ok(operation) => {
-            if listening.readable {
+            if listening.readable.is_ready() {
                 listening.enqueue(env);
             }
             Ok((atoms::wait(), operation).encode(env))

@@ -69,7 +69,7 @@ fn reactor_listen<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle) -> NifR
     }
     socket.listening.get_or_insert_default().reactor = Some(env.pid());
     let listening = socket.move_to(env, index.0).and_then(|()| socket.register());
-    socket.readable = true;
+    socket.readable.try_again();
     socket.enqueue(env);
     Ok(plain(env, listening))
 }
@@ -166,7 +166,7 @@ fn reactor_of<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 #[rustler::nif]
 fn reactor_resume(env: Env, handle: Handle) -> Atom {
     if let Some(mut socket) = table::find(handle) {
-        socket.readable = true;
+        socket.readable.try_again();
         socket.enqueue(env);
     }
     atoms::ok()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::AddressFamily;
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{PollsetIndex, failed, open, posix};
@@ -149,23 +150,24 @@ fn relay_connect<'a>(
     work.moved(prefix.len());
     let terms = Terms { pollset: index.0, owner, prefix: &prefix, options };
     let module = left.module;
+    let local = server.as_ref().is_ok_and(|server| server.address_family() == AddressFamily::UNIX);
     let joined =
         server.map_err(Refused::Server).and_then(|server| join_server(env, &mut left, &server, terms, &mut work));
     rustler::schedule::consume_timeslice(env, CONNECTION + REGISTRATIONS + work.percent());
     drop(left);
     Ok(match joined {
         Ok(Connect::Relay(handle)) => (atoms::ok(), handle.raw()).encode(env),
-        Ok(Connect::Wait(fd)) => wait_for(env, fd, module, index.0),
+        Ok(Connect::Wait(fd)) => wait_for(env, fd, (module, local), index.0),
         Err(refused) => refusal(env, refused),
     })
 }
 
 /// Makes a connection that does not stand yet a socket of the calling process, which waits for it.
-fn wait_for(env: Env, fd: OwnedFd, module: Option<Atom>, pollset: u16) -> Term {
+fn wait_for(env: Env, fd: OwnedFd, (module, local): (Option<Atom>, bool), pollset: u16) -> Term {
     let (Some(module), Some(mut socket)) = (module, table::allocate()) else {
         return refusal(env, Refused::Server(Errno::MFILE));
     };
-    let options = SocketOptions { active: Active::Passive, ..SocketOptions::default() };
+    let options = SocketOptions { active: Active::Passive, local, ..SocketOptions::default() };
     // The calling process is alive: it calls.
     let Ok(handle) = socket.open(env, fd, State::Connecting, (module, pollset, options), env.pid()) else {
         return refusal(env, Refused::Server(Errno::SRCH));

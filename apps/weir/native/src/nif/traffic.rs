@@ -100,7 +100,9 @@ fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult
         socket.receiver = None;
     }
     // What has come since the last poll counts for somebody who does not wait.
-    socket.readable |= now;
+    if now {
+        socket.readable.try_again();
+    }
     let mut work = Work::of_caller();
     let received = input::receive(env, &mut socket, length, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());

@@ -4,6 +4,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
 use rustler::Env;
 
+use crate::kernel::epoll;
 use crate::pollset;
 use crate::reactor;
 use crate::reactor::Batch;
@@ -40,9 +41,11 @@ pub fn revisit<'a>(env: Env<'a>, index: u16, handle: Handle, work: &mut Work, ba
 
 /// What the kernel says about a socket. Edge-triggered: it says so once, and we remember.
 pub fn note(socket: &mut Socket, flags: EventFlags) {
-    let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+    let hung_up = epoll::is_hung_up(flags);
     socket.hung_up |= hung_up;
-    socket.readable |= hung_up || flags.contains(EventFlags::IN);
+    if hung_up || flags.intersects(EventFlags::IN | EventFlags::PRI) {
+        socket.readable.has_come(hung_up, flags.contains(EventFlags::PRI));
+    }
     socket.writable |= hung_up || flags.contains(EventFlags::OUT);
 }
 

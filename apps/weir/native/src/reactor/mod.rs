@@ -226,7 +226,7 @@ fn read<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batc
             Next::Data(data) => {
                 socket.options.active = socket.options.active.delivered().0;
                 batch.data(handle, data);
-                if !socket.readable && socket.input.is_none() {
+                if !socket.readable.is_ready() && socket.input.is_none() {
                     // It is registered when it is visited behind the reply, if that has not closed it: a connection for one
                     // request is in no epoll.
                     if !socket.registered {

@@ -9,15 +9,14 @@ use crate::kernel::clock::Nanos;
 use crate::value::counters::Tally;
 use crate::value::handle::Side;
 use crate::value::latency::Times;
+use crate::value::readable::Readable;
 use crate::value::work::Work;
 
 /// One connection of a relay, and what the kernel has said of it. Edge-triggered: it says so once.
 pub struct Connection {
     pub fd: OwnedFd,
-    pub readable: bool,
+    pub readable: Readable,
     pub writable: bool,
-    /// The end of input may stand behind a short read.
-    pub hung_up: bool,
     /// The kernel does not say when there is more to read.
     pub muted: bool,
     /// It was reset, or has failed in another way.
@@ -25,9 +24,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// One of which the kernel has said nothing yet. That it takes output is tried.
-    pub fn new(fd: OwnedFd) -> Connection {
-        Connection { fd, readable: false, writable: true, hung_up: false, muted: false, failed: false }
+    /// One whose input is in this state. That it takes output is tried.
+    pub fn new(fd: OwnedFd, readable: Readable) -> Connection {
+        Connection { fd, readable, writable: true, muted: false, failed: false }
     }
 
     /// Notes that it has failed.

@@ -101,7 +101,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
                 }
                 return Ok(Turn::Done);
             }
-            if !from.readable {
+            if !from.readable.is_ready() {
                 return Ok(Turn::Done);
             }
             if left == 0 || visit.work.is_over() {
@@ -131,6 +131,10 @@ impl<B: AsRef<[u8]>> Flow<B> {
     /// One read, and the write of what it gave. Returns how much that was.
     #[inline]
     fn read(&mut self, from: &mut Connection, to: &mut Connection, visit: &mut Visit) -> Result<usize> {
+        if from.readable.has_urgent_data() && !self.is_waiting() {
+            // Only recv(2) goes beyond its mark.
+            self.way.refuse();
+        }
         if !self.is_waiting()
             && let Some(pipe) = self.way.pipe()
         {
@@ -150,9 +154,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
             if n == 0 {
                 return Ok(0);
             }
-            // A short read means drained: what comes later is a new edge. Only the end of input may stand behind it
-            // without one, and then the event has said so.
-            from.readable = n >= limit || from.hung_up;
+            from.readable.has_read(n, limit);
             let taken = if to.writable && !self.is_waiting() {
                 let sent = retry(|| rustix::net::send(to.fd.as_fd(), &buffer[..n], SendFlags::NOSIGNAL));
                 written(to, sent, n, visit)?
@@ -180,7 +182,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
                 Ok(n)
             }
             Err(Errno::AGAIN) => {
-                from.readable = false;
+                from.readable.end();
                 Ok(0)
             }
             Err(errno) => Err(from.fail(errno)),
@@ -249,6 +251,7 @@ mod tests {
     use super::super::statistics::Statistics;
     use super::*;
     use crate::value::counters::Tally;
+    use crate::value::readable::Readable;
     use crate::value::work::Work;
 
     /// A direction between two pairs of connected sockets, as a pollset would serve it if every event came at once.
@@ -264,7 +267,7 @@ mod tests {
 
     fn connection(socket: UnixStream) -> Connection {
         socket.set_nonblocking(true).expect("a socket");
-        Connection { readable: true, hung_up: true, ..Connection::new(socket.into()) }
+        Connection::new(socket.into(), Readable::new(true))
     }
 
     impl Bench {
@@ -285,7 +288,8 @@ mod tests {
         }
 
         fn carry(&mut self) -> Result<Turn> {
-            (self.from.readable, self.to.writable) = (true, true);
+            self.from.readable.try_again();
+            self.to.writable = true;
             let mut work = Work::of_caller();
             let (tally, statistics) = (&mut self.tally, &mut self.statistics);
             let mut visit = Visit { work: &mut work, tally, statistics, times: [None; 2] };

@@ -13,6 +13,7 @@ use super::connection::{Connection, Turn, Visit};
 use super::flow::Flow;
 use super::statistics::Statistics;
 use crate::kernel::clock::Nanos;
+use crate::kernel::epoll;
 use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::Reason;
@@ -85,11 +86,12 @@ impl Live {
             Side::Left => &mut self.left,
             Side::Right => &mut self.right,
         };
-        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        connection.hung_up |= hung_up;
-        connection.readable |= hung_up || flags.contains(EventFlags::IN);
+        let hung_up = epoll::is_hung_up(flags);
+        if hung_up || flags.intersects(EventFlags::IN | EventFlags::PRI) {
+            connection.readable.has_come(hung_up, flags.contains(EventFlags::PRI));
+        }
         connection.writable |= hung_up || flags.contains(EventFlags::OUT);
-        let readable = connection.readable;
+        let readable = connection.readable.is_ready();
         if flags.contains(EventFlags::ERR) {
             self.look_for_error(side)?;
         }

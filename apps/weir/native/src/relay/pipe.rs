@@ -123,7 +123,7 @@ impl Way {
         }
     }
 
-    /// Copies from now on: the kernel does not splice from this kind of socket.
+    /// Copies from now on: the kernel does not splice what comes.
     pub fn refuse(&mut self) {
         *self = Way::new(Splice::Never, self.capacity);
     }

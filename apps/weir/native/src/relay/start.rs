@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::SocketAddrAny;
+use rustix::net::{AddressFamily, SocketAddrAny};
 use rustler::{Env, LocalPid};
 
 use super::connection::Connection;
@@ -100,7 +100,13 @@ pub fn join_server(
     let Some(from_left) = left.surrender(env, pollset) else {
         unreachable!("a connected socket has a descriptor");
     };
-    relay.begin(env, (from_left, Surrendered::new(right)), watch, terms, work);
+    relay.begin(
+        env,
+        (from_left, Surrendered::new(right, server.address_family() == AddressFamily::UNIX)),
+        watch,
+        terms,
+        work,
+    );
     Ok(Connect::Relay(handle))
 }
 
@@ -147,10 +153,12 @@ impl Relay {
         let (mut to_right, mut to_left) = (flow(Side::Left), flow(Side::Right));
         to_right.begin_with(from_right.queued, read);
         to_left.begin_with(from_left.queued, from_right.input);
+        // A client mostly has said something. What else is ready, the registration reports.
+        let mut has_spoken = from_left.readable;
+        has_spoken.try_again();
         let live = self.live.insert(Live {
-            // A client mostly has said something. What else is ready, the registration reports.
-            left: Connection { readable: true, ..Connection::new(from_left.fd) },
-            right: Connection::new(from_right.fd),
+            left: Connection::new(from_left.fd, has_spoken),
+            right: Connection::new(from_right.fd, from_right.readable),
             to_right,
             to_left,
             pollset,

@@ -35,6 +35,7 @@ use crate::value::handle::Handle;
 use crate::value::input_buffer::InputBuffer;
 use crate::value::membership::Memberships;
 use crate::value::options::Options;
+use crate::value::readable::Readable;
 use crate::value::statistics::Statistics;
 
 /// Where a socket is in its life.
@@ -80,10 +81,10 @@ pub struct Socket {
     /// It is on its pollset's ready list.
     pub queued: bool,
     /// The kernel may have input, or a connection, that we have not taken: try.
-    pub readable: bool,
+    pub readable: Readable,
     /// The kernel may take output.
     pub writable: bool,
-    /// The peer has closed or the connection failed: a short read is not the last word.
+    /// The peer has closed or the connection failed.
     pub hung_up: bool,
     /// End of input was reached and told: the kernel is not asked again before the active mode changes.
     pub read_closed: bool,
@@ -157,7 +158,7 @@ impl Socket {
             pollset: 0,
             registered: false,
             queued: false,
-            readable: false,
+            readable: Readable::default(),
             writable: false,
             hung_up: false,
             read_closed: false,
@@ -251,7 +252,8 @@ impl Socket {
         self.owner = Some(owner);
         self.fd = Some(fd);
         // Nothing is known: the first operation tries, and registers if it has to wait.
-        self.readable = true;
+        self.readable = Readable::new(self.options.local);
+        self.readable.try_again();
         self.writable = true;
         pollset::counters(self.pollset).sockets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }

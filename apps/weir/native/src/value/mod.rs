@@ -20,6 +20,7 @@ pub mod packet;
 pub mod panics;
 pub mod places;
 pub mod quota;
+pub mod readable;
 pub mod ready;
 pub mod schedules;
 pub mod send_queue;

@@ -45,6 +45,8 @@ pub struct Options {
     pub low_msgq_watermark: u32,
     /// What is sent is left to the next poll, and goes out together with what comes until then.
     pub delay_send: bool,
+    /// The family is that of unix sockets. Nobody sets it.
+    pub local: bool,
     /// Kept for getopts; there is no debug output.
     pub debug: bool,
     /// Kept for getopts: what is read ahead of a packet is never lost.
@@ -81,6 +83,7 @@ impl Default for Options {
             high_msgq_watermark: DEFAULT_HIGH_WATERMARK,
             low_msgq_watermark: DEFAULT_LOW_WATERMARK,
             delay_send: false,
+            local: false,
             debug: false,
             read_ahead: true,
         }

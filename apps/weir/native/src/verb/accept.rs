@@ -73,7 +73,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
         let listener = Arc::clone(listener);
         return serve_listener(env, socket, &listener, queue, work);
     }
-    while socket.readable {
+    while socket.readable.is_ready() {
         let Some(Acceptor { waiter, pollset }) = next_acceptor(env, socket) else {
             return;
         };
@@ -159,7 +159,7 @@ fn take_with<T>(
             // The peer gave up while it waited in the backlog; see accept(2) on passing over such errors.
             Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
             Err(Errno::AGAIN) => {
-                socket.readable = false;
+                socket.readable.end();
                 return Ok(None);
             }
             Err(errno) => return Err(errno),
@@ -186,7 +186,7 @@ pub fn duplicate(env: Env, socket: &Socket, pollset: u16) -> rustix::io::Result<
 
 /// Lets waiting connections in, as long as the listener admits them, and tells of all at once.
 fn serve_listener(env: Env, socket: &mut Socket, listener: &Arc<Listener>, queue: usize, work: &mut Work) {
-    while socket.readable {
+    while socket.readable.is_ready() {
         if work.is_over() {
             socket.enqueue(env);
             break;

@@ -52,7 +52,8 @@ pub fn begin(socket: &mut Socket, address: &SocketAddrAny) -> rustix::io::Result
 /// Has the pollset tell how an attempt ends that was begun.
 pub fn expect(socket: &mut Socket) -> rustix::io::Result<()> {
     socket.state = State::Connecting;
-    (socket.readable, socket.writable) = (false, false);
+    socket.readable.end();
+    socket.writable = false;
     socket.register()
 }
 

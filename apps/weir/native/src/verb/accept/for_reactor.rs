@@ -22,7 +22,7 @@ pub enum Taken {
 
 /// Whether there may be connections for the reactor that has a listening socket.
 pub fn may_have_some(socket: &Socket) -> bool {
-    socket.readable || listener_of(socket).is_some_and(|listener| listener.is_given_to(socket.pollset))
+    socket.readable.is_ready() || listener_of(socket).is_some_and(|listener| listener.is_given_to(socket.pollset))
 }
 
 fn listener_of(socket: &Socket) -> Option<&Arc<Listener>> {
@@ -48,7 +48,7 @@ fn attempt_or_take_given(env: Env, socket: &mut Socket, listener: &Listener) -> 
 pub fn take_connection(env: Env, socket: &mut Socket) -> Result<Taken, Errno> {
     let owner = env.pid();
     if socket.listening.as_ref().and_then(|listening| listening.reactor) != Some(owner) {
-        socket.readable = false;
+        socket.readable.end();
         return Ok(Taken::Nothing);
     }
     let (fd, permit) = match listener_of(socket).map(Arc::clone) {

@@ -81,7 +81,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
         if socket.read_closed {
             return;
         }
-        if !socket.readable {
+        if !socket.readable.is_ready() {
             if let Err(errno) = socket.register() {
                 socket.input_ended(env, Some(errno));
             }
@@ -119,7 +119,7 @@ pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> 
             Framed::Invalid => return Next::End(Some(Errno::MSGSIZE)),
             Framed::Missing(missing) => missing,
         };
-        if !socket.readable {
+        if !socket.readable.is_ready() {
             return match socket.register() {
                 Ok(()) => Next::Nothing,
                 Err(errno) => Next::End(Some(errno)),
@@ -147,7 +147,7 @@ pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut 
             Framed::Invalid => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
             Framed::Missing(missing) => missing,
         };
-        if !socket.readable {
+        if !socket.readable.is_ready() {
             return Received::NotYet;
         }
         if work.is_over() {
@@ -200,8 +200,8 @@ pub enum Asked {
 /// The socket is active, in another way than before if that has changed: what waits goes out.
 pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) -> Asked {
     // A process that asks again after the end reads again, as there may be something behind a bad packet.
-    if socket.state == State::Connected && changed {
-        socket.readable |= std::mem::take(&mut socket.read_closed);
+    if socket.state == State::Connected && changed && std::mem::take(&mut socket.read_closed) {
+        socket.readable.try_again();
     }
     announce(env, socket, work)
 }
@@ -246,7 +246,9 @@ fn something_waits(socket: &Socket) -> bool {
     socket.has_untold()
         || match socket.state {
             State::Connected if socket.is_active() => {
-                socket.input.is_some() || socket.receiver.is_some() || (socket.readable && !socket.read_closed)
+                socket.input.is_some()
+                    || socket.receiver.is_some()
+                    || (socket.readable.is_ready() && !socket.read_closed)
             }
             State::Closed => socket.is_active(),
             _ => false,

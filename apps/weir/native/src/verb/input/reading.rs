@@ -198,14 +198,12 @@ fn receive_into(
                 work.moved(n);
                 socket.was_asked();
                 socket.bulk = n >= BULK;
-                // A short read means drained: what comes later is a new edge. Only the end of input may stand
-                // behind it without one, and then the event has said so.
-                socket.readable = n >= limit || socket.hung_up;
+                socket.readable.has_read(n, limit);
                 Read::Some(n)
             }
             Err(Errno::INTR) => continue,
             Err(Errno::AGAIN) => {
-                socket.readable = false;
+                socket.readable.end();
                 match socket.register() {
                     Ok(()) => Read::WouldBlock,
                     Err(errno) => Read::End(Some(errno)),
@@ -219,7 +217,7 @@ fn receive_into(
 /// Throws away what comes for a socket that is only there until its queue is sent. Nobody will read it, and the peer may
 /// take the queue only when it has sent all of its own.
 pub fn discard(env: Env, socket: &mut Socket, work: &mut Work) {
-    while socket.readable {
+    while socket.readable.is_ready() {
         if work.is_over() {
             return socket.enqueue(env);
         }
@@ -229,7 +227,7 @@ pub fn discard(env: Env, socket: &mut Socket, work: &mut Work) {
             Read::Some(_) => {}
             Read::WouldBlock => return,
             // It sends no more, and may read still.
-            Read::End(None) => socket.readable = false,
+            Read::End(None) => socket.readable.end(),
             Read::End(Some(_)) => return socket.release(env),
         }
     }

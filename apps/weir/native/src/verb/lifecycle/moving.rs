@@ -15,6 +15,7 @@ use crate::value::active::Active;
 use crate::value::chaos;
 use crate::value::input_buffer::InputBuffer;
 use crate::value::options::Linger;
+use crate::value::readable::Readable;
 use crate::value::send_queue::SendQueue;
 use crate::verb::group::delivery;
 
@@ -23,6 +24,8 @@ pub struct Surrendered {
     pub fd: OwnedFd,
     /// The descriptor was opened by somebody else, who also closes it.
     pub borrowed: bool,
+    /// What the kernel has said of its input: as of a connection that is not registered yet.
+    pub readable: Readable,
     /// What was read and not taken by anybody.
     pub input: InputBuffer,
     /// What the kernel has not taken yet.
@@ -33,8 +36,16 @@ pub struct Surrendered {
 
 impl Surrendered {
     /// A connection that was no socket, and has nothing but its descriptor.
-    pub fn new(fd: OwnedFd) -> Surrendered {
-        Surrendered { fd, borrowed: false, input: InputBuffer::default(), queued: SendQueue::new(), permit: None }
+    pub fn new(fd: OwnedFd, local: bool) -> Surrendered {
+        let readable = Readable::new(local);
+        Surrendered {
+            fd,
+            borrowed: false,
+            readable,
+            input: InputBuffer::default(),
+            queued: SendQueue::new(),
+            permit: None,
+        }
     }
 }
 
@@ -79,7 +90,7 @@ impl Socket {
         self.options.active = Active::Passive;
         if std::mem::replace(&mut self.ended, Ended::Not) != Ended::Not {
             // The kernel says it again.
-            self.readable = true;
+            self.readable.try_again();
         }
         self.move_to(env, pollset)?;
         Ok(true)
@@ -140,8 +151,8 @@ impl Socket {
         };
         // Where it is not, `can_surrender` has said so.
         let queued = queued.into_memory().unwrap_or_else(SendQueue::new);
-        let (borrowed, permit) = (self.prebound, self.permit.take());
+        let (borrowed, permit, readable) = (self.prebound, self.permit.take(), Readable::new(self.options.local));
         self.release(env);
-        Some(Surrendered { fd, borrowed, input, queued, permit })
+        Some(Surrendered { fd, borrowed, readable, input, queued, permit })
     }
 }
