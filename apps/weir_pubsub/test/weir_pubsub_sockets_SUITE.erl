@@ -4,7 +4,6 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub.hrl").
--include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -40,9 +39,7 @@ groups() ->
             a_gap_while_a_group_is_busy
         ]},
         {misfortune, [], [
-            a_shard_is_killed, a_shard_without_subscribers_is_killed, sockets_of_a_shard_that_is_killed,
-            a_shard_sleeps_while_who_has_the_claim_does_not_run, who_had_the_claim_is_killed, who_has_the_claim_is_killed_while_the_shard_sleeps,
-            not_started
+            a_shard_is_killed, a_shard_without_subscribers_is_killed, sockets_of_a_shard_that_is_killed, not_started
         ]}
     ].
 
@@ -352,56 +349,6 @@ sockets_of_a_shard_that_is_killed(_Config) ->
     kill_shard_of(<<"a">>),
     {{weir_pubsub, Socket}, <<"a">>, {closed, unavailable}} = next_message(),
     ?assertEqual(0, used(total, subscribers)).
-
-%% A reactor, in the midst of a publication. What it has changed may be half done: the shard begins anew.
-who_had_the_claim_is_killed(_Config) ->
-    {Epoch, 0} = subscribe(<<"a">>, #{}),
-    {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
-    {Holder, Monitor} = spawn_monitor(fun() -> true = weir_pubsub_claim:try_take(Claim) end),
-    normal = weir_pubsub_test:ended({Holder, Monitor}),
-    {error, unavailable} = weir_pubsub:publish(<<"a">>, "1"),
-    ok = begun_again(Epoch).
-
-begun_again(Epoch) ->
-    {weir_pubsub, <<"a">>, {gap, unknown, {Later, 0}}} = receive {weir_pubsub, _, _} = M -> M after weir_test_wait:patience() -> none end,
-    ?assert(Later > Epoch),
-    {ok, #{id := {Later, 1}, subscribers := 1}} = weir_pubsub:publish(<<"a">>, "2"),
-    ok.
-
-a_shard_sleeps_while_who_has_the_claim_does_not_run(_Config) ->
-    {Epoch, 0} = subscribe(<<"a">>, #{}),
-    {Holder, Publisher} = asked_while_claimed(),
-    Holder ! release,
-    {{ok, #{id := {Epoch, 1}}}, Publisher} = published(),
-    [{message, {Epoch, 1}, <<"1">>, _}] = got(<<"a">>).
-
-who_has_the_claim_is_killed_while_the_shard_sleeps(_Config) ->
-    {Epoch, 0} = subscribe(<<"a">>, #{}),
-    {Holder, Publisher} = asked_while_claimed(),
-    true = unlink(Holder),
-    true = exit(Holder, kill),
-    {{error, unavailable}, Publisher} = published(),
-    ok = begun_again(Epoch).
-
-asked_while_claimed() ->
-    {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
-    Case = self(),
-    Holder = spawn_link(fun() ->
-        true = weir_pubsub_claim:try_take(Claim),
-        Case ! {claimed, self()},
-        receive release -> weir_pubsub_claim:release(Claim) end
-    end),
-    receive {claimed, Holder} -> ok after weir_test_wait:patience() -> error(not_claimed) end,
-    %% A shard that waits for what it is asked is not in the module of the claim.
-    Publisher = spawn_link(fun() -> Case ! {published, weir_pubsub:publish(<<"a">>, "1"), self()} end),
-    ok = wait_until(fun() ->
-        [{status, Status}, {current_stacktrace, Stack}] =
-            process_info(whereis(weir_pubsub_test:shard_of(<<"a">>)), [status, current_stacktrace]),
-        Status =:= waiting andalso lists:keymember(weir_pubsub_claim, 1, Stack)
-    end),
-    {Holder, Publisher}.
-
-published() -> receive {published, Result, Publisher} -> {Result, Publisher} after weir_test_wait:patience() -> error(not_published) end.
 
 not_started(_Config) ->
     ok = application:stop(weir_pubsub),
