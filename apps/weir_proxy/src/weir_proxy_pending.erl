@@ -33,7 +33,7 @@
 %% @doc Makes the table; the caller owns it.
 -spec init_table() -> ok.
 init_table() ->
-    ?TABLE = ets:new(?TABLE, [named_table, public, set, {write_concurrency, true}]),
+    ?TABLE = ets:new(?TABLE, [named_table, public, set, {write_concurrency, auto}]),
     ok.
 
 %% @doc The calling process has a connection of a frontend.

@@ -44,7 +44,7 @@ before(weir_proxy_instance) -> [[Name, {start, Config}] || {Name, Config} <- wei
 -spec init(all | {children, module()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(all) ->
     ok = weir_proxy_memory:init(),
-    ok = weir_proxy_sessions:init_table(),
+    ok = weir_proxy_sessions:init(),
     ok = weir_proxy_sticks:init_table(),
     ok = weir_proxy_pending:init_table(),
     Keepers = [
@@ -56,7 +56,9 @@ init(all) ->
      || {Name, Module} <- [{weir_proxy_backends, weir_proxy_backend}, {weir_proxy_instances, weir_proxy_instance}]
     ],
     Reaper = #{id => weir_proxy_reaper, start => {weir_proxy_reaper, start_link, []}},
-    {ok, {#{strategy => one_for_one, intensity => 20, period => 10}, [Reaper | Keepers] ++ Children}};
+    %% Also if all keepers are killed at once.
+    Intensity = 20 + length(Keepers),
+    {ok, {#{strategy => one_for_one, intensity => Intensity, period => 10}, [Reaper | Keepers] ++ Children}};
 init({children, Module}) ->
     Child = #{id => Module, start => {Module, start_link, []}, restart => transient, shutdown => 5000},
     {ok, {#{strategy => simple_one_for_one, intensity => 20, period => 10}, [Child]}}.

@@ -16,7 +16,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 all() ->
     [
         connections_that_are_killed_give_back_what_they_count_for, a_rule_that_is_killed_is_told_in_the_log, a_relay_that_cannot_begin_is_not_the_clients_fault,
-        keepers_look_at_no_living_session,
+        keepers_look_at_no_living_session, each_scheduler_has_a_keeper,
         a_killed_keeper_loses_no_session, a_killed_keeper_forgets_no_end, a_killed_backend_keeps_its_state,
         a_killed_supervisor_has_a_successor_with_the_same_children, a_place_is_given_on_behind_a_killed_backend,
         who_waits_waits_on_behind_a_killed_backend, who_waits_waits_on_when_address_and_backend_are_removed,
@@ -98,7 +98,7 @@ keepers_look_at_no_living_session(_Config) ->
     Server = ?SERVER:start("a"),
     Sockets = [connect(Port) || Port <- [proxy(#{servers => [?SERVER:address(Server)]})], _ <- lists:seq(1, 200)],
     wait_for_sessions(200),
-    Keepers = [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    Keepers = keepers(),
     [ok = gen_server:cast(Keeper, orphans) || Keeper <- Keepers],
     Looks = [{Keeper, sys:get_state(Keeper)} || Keeper <- Keepers],
     Reductions = fun() -> lists:sum([element(2, process_info(Pid, reductions)) || Pid <- Keepers]) end,
@@ -109,13 +109,36 @@ keepers_look_at_no_living_session(_Config) ->
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],
     wait_for_sessions(0).
 
+%% On a machine of 24 schedulers, of which two are online. All keepers may be killed at once.
+each_scheduler_has_a_keeper(_Config) ->
+    Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
+    {ok, Server, _} = peer:start(#{
+        connection => standard_io, wait_boot => patience(), env => [{"ERL_FLAGS", ""}], args => ["+S", "24:2" | Paths]
+    }),
+    try
+        ok = peer:call(Server, ?MODULE, kill_keepers, [], infinity)
+    after
+        peer:stop(Server)
+    end.
+
+kill_keepers() ->
+    {ok, _} = application:ensure_all_started(weir_proxy),
+    Killed = keepers(),
+    ?assertEqual(24, length(Killed)),
+    _ = [exit(Keeper, kill) || Keeper <- Killed],
+    ?waitEqual(24, length([Keeper || Keeper <- keepers(), is_pid(Keeper), not lists:member(Keeper, Killed)])),
+    ?assert(lists:member(weir_proxy_sessions:keeper(), keepers())),
+    application:stop(weir_proxy).
+
+keepers() -> [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)].
+
 a_killed_keeper_loses_no_session(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [?SERVER:address(Server)]}),
     Sockets = [connect(Port) || _ <- lists:seq(1, 10)],
     [<<"a">> = name(Socket) || Socket <- Sockets],
     ?waitEqual(10, length(weir_proxy:sessions(proxy))),
-    [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    [exit(Keeper, kill) || Keeper <- keepers()],
     [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],
     wait_for_sessions(0).
@@ -124,10 +147,10 @@ a_killed_keeper_forgets_no_end(_Config) ->
     Server = ?SERVER:start("a", [silent]),
     Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{longest_life => 500})),
     ?waitEqual(1, ?SERVER:connections(Server)),
-    [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    [exit(Keeper, kill) || Keeper <- keepers()],
     ?assertMatch({error, closed}, gen_tcp:recv(Socket, 0, patience())),
     %% The look of each keeper that is there now, which is due in two seconds.
-    [Keeper ! {timeout, sys:get_state(Keeper), orphans} || {{weir_proxy_sessions, _}, Keeper, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    [Keeper ! {timeout, sys:get_state(Keeper), orphans} || Keeper <- keepers()],
     wait_for_sessions(0).
 
 a_killed_backend_keeps_its_state(_Config) ->

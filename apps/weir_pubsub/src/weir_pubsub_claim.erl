@@ -2,9 +2,10 @@
 %% @doc Who may change the tables of a shard just now: the shard, or a reactor for the time of one publication.
 %%
 %% A publication that a reactor makes itself costs no message, and the response goes out with those of the other connections. A
-%% reactor only tries: where somebody else has the claim, it asks the shard by a message. So only shards wait, and not for long: by
-%% yielding, which on a single scheduler lets the holder go on. Processes of users are never holders, because one that is
-%% killed while it is one costs the shard its channels.
+%% reactor only tries: where somebody else has the claim, it asks the shard by a message. So only shards wait. A publication takes
+%% microseconds, so a shard first yields, which lets a holder on its own scheduler go on. A holder that has not released the claim by then does
+%% not run: other processes of its scheduler do, or other threads of its core. Then the shard sleeps between its looks. Processes of
+%% users are never holders, because one that is killed while it is one costs the shard its channels.
 -module(weir_pubsub_claim).
 
 -export([new/0]).
@@ -18,8 +19,11 @@
 
 -define(FREE, 0).
 
-%% How often a shard yields before it looks whether the holder is alive.
+%% How often a shard yields before it takes the holder for one that does not run. With nothing else to do that is 5 µs.
 -define(YIELDS, 16).
+
+%% How long it sleeps between its looks then, in milliseconds.
+-define(SLEEP_MS, 1).
 
 -spec new() -> claim().
 new() -> atomics:new(1, [{signed, false}]).
@@ -42,7 +46,8 @@ take(Claim, Yields) ->
         Holder ->
             case is_process_alive(pid_of(Holder)) of
                 true ->
-                    take(Claim, ?YIELDS);
+                    timer:sleep(?SLEEP_MS),
+                    take(Claim, 0);
                 false ->
                     case atomics:compare_exchange(Claim, 1, Holder, own()) of
                         ok -> of_dead;

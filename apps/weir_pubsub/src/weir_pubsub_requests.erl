@@ -22,7 +22,7 @@
 
 %% @doc The table of a shard, owned by the caller.
 -spec new(atom()) -> ets:tab().
-new(Name) -> ets:new(Name, [named_table, public, {write_concurrency, true}]).
+new(Name) -> ets:new(Name, [named_table, public, {write_concurrency, auto}]).
 
 %% @doc The number of a request that would be made now.
 -spec next() -> key().

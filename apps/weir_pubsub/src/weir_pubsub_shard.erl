@@ -38,7 +38,8 @@ init(Index) ->
     %% A reactor that is in the midst of a publication finds no tables, and gives up.
     _ = weir_pubsub_claim:take(Claim),
     ok = weir_pubsub_limits:clear(Index),
-    Options = [named_table, public, {read_concurrency, true}],
+    %% One process writes at a time, and it reads between: a table for concurrent writes, or for readers, makes each of these dearer.
+    Options = [named_table, public],
     Channels = ets:new(Channels, [{keypos, #channel.name} | Options]),
     Messages = ets:new(Messages, Options),
     Due = ets:new(Due, [named_table, public, ordered_set]),

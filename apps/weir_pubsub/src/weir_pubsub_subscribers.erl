@@ -47,9 +47,10 @@
 -spec new(subscribers()) -> ok.
 new({ByChannel, _ByProcess, Polls}) ->
     Options = [named_table, public, {keypos, #subscriber.key}],
+    %% Written under the claim.
     ByChannel = ets:new(ByChannel, [ordered_set | Options]),
-    %% No order: thousands come and go with each message, and each costs the same.
-    Polls = ets:new(Polls, [set | Options]),
+    %% No order: thousands come and go with each message, and each costs the same. All reactors take theirs out at the same time.
+    Polls = ets:new(Polls, [set, {write_concurrency, auto} | Options]),
     ok.
 
 %% @doc Makes the table of a shard. What the others hold is of an earlier shard.

@@ -4,7 +4,6 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub.hrl").
--include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -40,7 +39,7 @@ groups() ->
             a_gap_while_a_group_is_busy
         ]},
         {misfortune, [], [
-            a_shard_is_killed, a_shard_without_subscribers_is_killed, sockets_of_a_shard_that_is_killed, who_had_the_claim_is_killed, not_started
+            a_shard_is_killed, a_shard_without_subscribers_is_killed, sockets_of_a_shard_that_is_killed, not_started
         ]}
     ].
 
@@ -350,17 +349,6 @@ sockets_of_a_shard_that_is_killed(_Config) ->
     kill_shard_of(<<"a">>),
     {{weir_pubsub, Socket}, <<"a">>, {closed, unavailable}} = next_message(),
     ?assertEqual(0, used(total, subscribers)).
-
-%% A reactor, in the midst of a publication. What it has changed may be half done: the shard begins anew.
-who_had_the_claim_is_killed(_Config) ->
-    {Epoch, 0} = subscribe(<<"a">>, #{}),
-    {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
-    {Holder, Monitor} = spawn_monitor(fun() -> true = weir_pubsub_claim:try_take(Claim) end),
-    normal = weir_pubsub_test:ended({Holder, Monitor}),
-    {error, unavailable} = weir_pubsub:publish(<<"a">>, "1"),
-    {weir_pubsub, <<"a">>, {gap, unknown, {Later, 0}}} = receive {weir_pubsub, _, _} = M -> M after weir_test_wait:patience() -> none end,
-    ?assert(Later > Epoch),
-    {ok, #{id := {Later, 1}, subscribers := 1}} = weir_pubsub:publish(<<"a">>, "2").
 
 not_started(_Config) ->
     ok = application:stop(weir_pubsub),
