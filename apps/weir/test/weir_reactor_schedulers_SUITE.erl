@@ -107,7 +107,7 @@ change_schedulers_under_bound_reactors(_Config) ->
     Leaving = [Poller || #{pollset := Pollset, poller := Poller} <- weir:pollsets(), Pollset > 2],
     _ = erlang:system_flag(schedulers_online, 2),
     %% All are online once more for a moment, in which the pollers that stand still end.
-    ?waitEqual([], [Poller || Poller <- Leaving, is_process_alive(Poller)]),
+    ?waitEqual([], [Poller || Poller <- processes(), lists:member(Poller, Leaving)]),
     ?waitEqual({undefined, 2}, {whereis(weir_schedulers), erlang:system_info(schedulers_online)}),
     lists:foreach(fun(N) ->
         ok = gen_tcp:send(First, <<N:32>>),
