@@ -22,6 +22,9 @@
 %% How often it is looked whether somebody has set another number: those who wait would wait for as long.
 -define(LOOK_MS, 50).
 
+%% In how many turns a process that ends is at its end. One was enough, as far as was seen.
+-define(TURNS, 4).
+
 -record(state, {
     %% How many are online when nobody waits.
     online :: pos_integer(),
@@ -137,10 +140,36 @@ all_online(State) ->
 without(Wish, State = #state{waiting = Waiting}) ->
     case maps:remove(Wish, Waiting) of
         None when map_size(None) =:= 0 ->
-            set_back(State),
+            set_back(let_end(State)),
             {stop, normal, State#state{waiting = None}};
         Others ->
             {noreply, State#state{waiting = Others}}
+    end.
+
+%% A process that ends has told its monitors before it answers what else was sent to it, and it may do that in a turn of its own. A
+%% scheduler that went offline in between would keep these answers back. So each gives all others their turns before.
+let_end(State = #state{online = Online}) ->
+    await([turns(Scheduler) || Scheduler <- lists:seq(Online + 1, erlang:system_info(schedulers))], State).
+
+turns(Scheduler) ->
+    Turns = fun() -> lists:foreach(fun(_) -> erlang:yield() end, lists:seq(1, ?TURNS)) end,
+    try
+        element(2, erlang:spawn_opt(Turns, [monitor, {scheduler, Scheduler}]))
+    catch
+        %% This VM binds no processes.
+        error:badarg -> none
+    end.
+
+-dialyzer({nowarn_function, turns/1}).
+
+await([], State) ->
+    State;
+await([none | Monitors], State) ->
+    await(Monitors, State);
+await([Monitor | Others] = Monitors, State) ->
+    receive
+        {'DOWN', Monitor, process, _, _} -> await(Others, State)
+    after ?LOOK_MS -> await(Monitors, all_online(State))
     end.
 
 set_back(#state{online = Online, dirty = Dirty}) ->
