@@ -28,8 +28,6 @@
 -record(state, {
     %% How many are online when nobody waits.
     online :: pos_integer(),
-    %% How many of the dirty ones for processors were online with these.
-    dirty :: pos_integer(),
     waiting = #{} :: #{reference() => []}
 }).
 
@@ -93,7 +91,7 @@ init([]) ->
     true = group_leader(whereis(init), self()),
     _ = process_flag(priority, high),
     look_later(),
-    {ok, #state{online = erlang:system_info(schedulers_online), dirty = erlang:system_info(dirty_cpu_schedulers_online)}}.
+    {ok, #state{online = erlang:system_info(schedulers_online)}}.
 
 -spec handle_call(online | wish | {take_back, reference()} | term(), gen_server:from(), #state{}) ->
     {reply, term(), #state{}} | {stop, normal, ok, #state{}}.
@@ -131,10 +129,9 @@ look_later() ->
 %% To set it once more to the same number may have fewer dirty schedulers online.
 all_online(State) ->
     All = erlang:system_info(schedulers),
-    Dirty = erlang:system_info(dirty_cpu_schedulers_online),
     case erlang:system_info(schedulers_online) =:= All orelse erlang:system_flag(schedulers_online, All) of
         Same when Same =:= true; Same =:= All -> State;
-        Online -> State#state{online = Online, dirty = Dirty}
+        Online -> State#state{online = Online}
     end.
 
 without(Wish, State = #state{waiting = Waiting}) ->
@@ -172,25 +169,16 @@ await([Monitor | Others] = Monitors, State) ->
     after ?LOOK_MS -> await(Monitors, all_online(State))
     end.
 
-set_back(#state{online = Online, dirty = Dirty}) ->
+set_back(#state{online = Online}) ->
     case erlang:system_info(schedulers) of
         %% They were online before, and nothing has been set.
         Online -> ok;
-        All -> set_back(Online, All) =:= Online andalso set_dirty_back(Dirty)
+        All -> set_back(Online, All)
     end.
 
-%% Sets the number where this process had set that other one. What somebody has set since is set again, and returned.
+%% Sets the number where this process had set that other one. What somebody has set since is set again.
 set_back(Online, Ours) ->
     case erlang:system_flag(schedulers_online, Online) of
-        Before when Before =:= Ours; Before =:= Online -> Online;
+        Before when Before =:= Ours; Before =:= Online -> ok;
         Theirs -> set_back(Theirs, Online)
-    end.
-
-%% The VM has changed it in proportion, rounded down.
-set_dirty_back(Dirty) ->
-    try
-        erlang:system_flag(dirty_cpu_schedulers_online, Dirty)
-    catch
-        %% Fewer schedulers are online: somebody has just set that.
-        error:badarg -> ok
     end.
