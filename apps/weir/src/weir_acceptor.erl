@@ -12,6 +12,7 @@
 -include("weir_socket.hrl").
 
 -export([start_link/6]).
+-export([retire/1]).
 -export([init/1]).
 -export([loop/2]).
 
@@ -22,6 +23,12 @@
 
 %% A process may be killed before it has taken its connection. That is looked for when nothing has come for so long.
 -define(LEFT_OVER_MS, 1000).
+
+%% How long one that runs takes to answer.
+-define(PROMPT_MS, 100).
+
+%% One may be in a start_link/3 that takes longer, and all schedulers are online meanwhile.
+-define(PATIENCE_MS, 1000).
 
 -record(state, {
     parent :: pid(),
@@ -53,6 +60,23 @@ start_link(Terms, Options, Ranch, Listener, Pollset, Home) ->
     proc_lib:spawn_opt(?MODULE, init, [State], [link | bind_options(Home)]).
 
 -dialyzer({nowarn_function, start_link/6}).
+
+%% @doc Has acceptors that were replaced end as soon as they have no connections. Until then they run on any scheduler. Those that
+%% stand still on schedulers that are offline would answer nobody, so all are online for a moment, until they have let go.
+-spec retire([pid()]) -> ok.
+retire(Pids) ->
+    Requests = [gen_server:send_request(Pid, retire) || Pid <- Pids],
+    case unanswered(Requests, ?PROMPT_MS) of
+        [] ->
+            ok;
+        Left ->
+            _ = weir_schedulers:with_all_online(fun() -> unanswered(Left, ?PATIENCE_MS) end),
+            ok
+    end.
+
+unanswered(Requests, Time) ->
+    Deadline = {abs, erlang:monotonic_time(millisecond) + Time},
+    [Request || Request <- Requests, gen_server:wait_response(Request, Deadline) =:= timeout].
 
 bind_options(anywhere) -> [];
 bind_options(Scheduler) -> [{scheduler, Scheduler}].
@@ -95,7 +119,9 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
             Left = State#state{children = maps:remove(Pid, Children)},
             _ = is_map_key(Pid, Children) andalso report(Pid, Reason, State),
             loop_or_end(Left, Timeout);
-        retire ->
+        {'$gen_call', From, retire} ->
+            ok = let_go(State),
+            gen:reply(From, ok),
             loop_or_end(State#state{retired = true}, infinity);
         {change, Terms, Options, Ranch} ->
             ?MODULE:loop(change(Terms, Options, Ranch, State), Timeout);
@@ -119,6 +145,14 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
 %% An acceptor that was replaced stays as the parent of its connections.
 loop_or_end(#state{retired = true, children = Children}, _Timeout) when map_size(Children) =:= 0 -> ok;
 loop_or_end(State, Timeout) -> ?MODULE:loop(State, Timeout).
+
+let_go(#state{home = anywhere}) ->
+    ok;
+let_go(#state{}) ->
+    _ = process_flag(scheduler, 0),
+    ok.
+
+-dialyzer({nowarn_function, let_go/1}).
 
 %% Connections that nobody has begun yet begin so. The native listener lets none begin with options of another version.
 change(Terms, Options, Ranch, State = #state{listener = Listener, queue = Queue, home = Home}) ->

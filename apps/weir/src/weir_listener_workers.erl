@@ -52,6 +52,11 @@ start(Count, Sockets, Workers = #workers{running = Running}) ->
     Start = fun(Pollset, Now) -> start(Pollset, Pollers, Sockets, Now) end,
     lists:foldl(Start, Workers#workers{count = Count}, Pollsets).
 
+%% A process of its own waits for it, also if this one is killed.
+retire(Old, Workers = #workers{retired = Retired}) ->
+    _ = spawn(fun() -> weir_acceptor:retire([Old]) end),
+    Workers#workers{retired = [Old | Retired]}.
+
 %% @doc Gives a pollset another worker, if it needs one. A reactor that got nothing new needs no successor.
 -spec restart(weir_nif:pollset(), [weir_tcp:socket()], workers()) -> workers().
 restart(Pollset, _Sockets, Workers = #workers{count = Count, options = #{handler := {reactor, _}}}) when Pollset > Count -> Workers;
@@ -74,8 +79,7 @@ start(Pollset, Pollers, Sockets, Workers = #workers{running = Running, options =
             Workers;
         {#{Pollset := {_, Home}}, #{Pollset := #worker{pid = Old}}} ->
             %% It may be frozen on a scheduler that is offline. Its connections stay with it.
-            Old ! retire,
-            new_worker(Pollset, Home, Sockets, Workers#workers{retired = [Old | Workers#workers.retired]});
+            new_worker(Pollset, Home, Sockets, retire(Old, Workers));
         {#{Pollset := {_, Home}}, #{}} ->
             new_worker(Pollset, Home, Sockets, Workers);
         {#{}, #{}} ->

@@ -53,7 +53,7 @@
     binding :: boolean(),
     online :: pos_integer(),
     exhausted = never :: never | {told, integer()},
-    %% Pollers that were replaced, and die when their scheduler is back.
+    %% Pollers that were replaced, and die when their schedulers are online for a moment.
     frozen = [] :: [pid()],
     %% Who renews processes, or when that was done.
     renewing = never :: never | integer() | pid(),
@@ -240,8 +240,15 @@ look(State = #state{online = Before}) ->
             ok = weir_listener_names:tell_all(pollers_moved),
             %% A process of its own does it: there may be many sockets.
             _ = Online < Before andalso spawn_link(fun() -> evacuate(0) end),
+            %% Not linked: they have to end also if this process is killed.
+            _ = spawn(fun() -> end_frozen(Rehoused) end),
             Rehoused
     end.
+
+%% A process that stands still answers nobody. `application:stop/1', of any application, asks all processes who their group leader
+%% is, and a purge of code whether they run it: they would wait.
+end_frozen(#state{frozen = Frozen}) ->
+    weir_shutdown:processes(Frozen, brutal_kill).
 
 evacuate(Piece) ->
     case weir_nif:evacuate(Piece) of
@@ -274,7 +281,7 @@ rehouse(Pollset, State = #state{pollers = Pollers, frozen = Frozen}) ->
         #{Pollset := #poller{home = Home}} ->
             State;
         #{Pollset := #poller{pid = Old}} ->
-            %% It may be frozen, and then dies when its scheduler is back; nobody waits for that.
+            %% It may be frozen, and then does not die yet.
             exit(Old, kill),
             start_poller(Pollset, State#state{frozen = [Old | Frozen]});
         #{} ->

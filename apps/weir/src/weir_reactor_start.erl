@@ -59,9 +59,9 @@ await(Pid, Monitor, Scheduler) ->
             Online when Online =:= true; Online =:= Scheduler ->
                 await(Pid, Monitor, Scheduler);
             _ ->
-                %% It dies when its scheduler is back.
+                %% It stands still, and somebody has to see that it dies.
                 _ = unlink(Pid),
-                true = exit(Pid, kill),
+                _ = spawn(fun() -> weir_shutdown:processes([Pid], brutal_kill) end),
                 _ = demonitor(Monitor, [flush]),
                 ok = forget(Pid),
                 offline

@@ -136,10 +136,10 @@ schedulers_go_offline(Config) ->
     try
         erlang:system_flag(schedulers_online, 1),
         [still_serves(Port) || _ <- lists:seq(1, 20)],
-        erlang:system_flag(schedulers_online, Online),
+        ok = weir_test_schedulers:set_online(Online),
         [still_serves(Port) || _ <- lists:seq(1, 20)]
     after
-        erlang:system_flag(schedulers_online, Online)
+        ok = weir_test_schedulers:set_online(Online)
     end.
 
 %% Those of the user's own supervisors are stopped side by side.
@@ -251,7 +251,7 @@ go_offline(Online) ->
     wait_until(fun() -> lists:usort([Home || #{scheduler := Home} <- weir:pollsets()]) =:= lists:seq(1, Online) end).
 
 come_online(Online) ->
-    _ = erlang:system_flag(schedulers_online, Online),
+    ok = weir_test_schedulers:set_online(Online),
     erlang:system_info(schedulers_online).
 
 %% They stay where they begin.

@@ -33,7 +33,10 @@ all() ->
         a_listener_without_descriptors_follows_later,
         sockets_leave_schedulers_that_go_offline,
         sockets_are_opened_where_schedulers_are_online,
-        schedulers_that_come_for_a_moment_are_not_used
+        schedulers_that_come_for_a_moment_are_not_used,
+        a_number_that_is_set_meanwhile_stays,
+        nothing_stands_still_on_schedulers_that_went,
+        schedulers_come_and_go_many_times
     ].
 
 init_per_suite(Config) ->
@@ -194,7 +197,7 @@ a_listener_without_descriptors_follows_later(_Config) ->
 follow_later(_Config) ->
     Port = start(function, #{}),
     %% What it needs while there is none.
-    ok = code:ensure_modules_loaded([weir_online_test]),
+    ok = code:ensure_modules_loaded([weir_online_test, weir_test_schedulers]),
     is_served(connect(Port)),
     Files = open_files(code:which(?MODULE), []),
     ok = online(8),
@@ -275,4 +278,86 @@ bring_all_online(_Config) ->
     end),
     ?assertEqual(2, erlang:system_info(schedulers_online)),
     ?assertEqual([1, 2], weir_pollsets:online()),
+    ok = weir:stop_listener(?MODULE).
+
+%% Whenever it is set: before all schedulers are online for a moment, then, or while the number before is set back.
+a_number_that_is_set_meanwhile_stays(Config) -> on_machine(?MODULE, set_meanwhile, Config).
+
+set_meanwhile(_Config) ->
+    Waiting = [async(fun bring_online_until_stopped/0) || _ <- [1, 2]],
+    [
+        begin
+            _ = erlang:system_flag(schedulers_online, Number),
+            ?waitEqual(Number, weir_schedulers:online())
+        end
+     || Round <- lists:seq(1, 100), Number <- [1 + Round rem 7]
+    ],
+    _ = erlang:system_flag(schedulers_online, 5),
+    _ = [pid(Process) ! stop || Process <- Waiting],
+    ?assertEqual([ok, ok], [await(Process) || Process <- Waiting]),
+    ?assertEqual(5, weir_schedulers:online()),
+    ?waitEqual({undefined, 5}, {whereis(weir_schedulers), erlang:system_info(schedulers_online)}).
+
+%% At a high priority, so others need a pause to run.
+bring_online_until_stopped() ->
+    receive
+        stop -> ok
+    after 1 ->
+        ok = weir_schedulers:with_all_online(fun() -> ok end),
+        bring_online_until_stopped()
+    end.
+
+%%% What stood on schedulers that went offline.
+
+%% `application:stop/1' asks all processes who their group leader is, and a purge of code asks them what they run.
+nothing_stands_still_on_schedulers_that_went(Config) -> on_machine(?MODULE, have_schedulers_go, Config).
+
+have_schedulers_go(_Config) ->
+    {ok, _} = application:ensure_all_started(inets),
+    [have_schedulers_go_under(Kind) || Kind <- [function, protocol, reactor]],
+    ok = application:stop(inets).
+
+have_schedulers_go_under(Kind) ->
+    Port = start(Kind, #{}),
+    ok = online(8),
+    Sockets = [is_served(connect(Port)) || _ <- lists:seq(1, 40)],
+    lists:foldl(
+        fun(Online, [Socket | Open]) ->
+            ok = online(Online),
+            ok = all_answer(),
+            %% Its acceptor may be one that was left behind.
+            ok = gen_tcp:close(Socket),
+            ?waitEqual(length(Open), length(weir:connections(?MODULE))),
+            [is_served(Peer) || Peer <- Open],
+            ok = all_answer(),
+            ok = application:stop(inets),
+            ok = application:start(inets),
+            Open
+        end,
+        Sockets,
+        [4, 1, 8, 2]
+    ),
+    ok = weir:stop_listener(?MODULE).
+
+%% Also a request that goes behind a message or a signal that came before.
+all_answer() ->
+    Asking = async(fun() -> [{process_info(Process, group_leader), erlang:garbage_collect(Process)} || Process <- processes()] end),
+    _ = await(Asking),
+    ok.
+
+schedulers_come_and_go_many_times(Config) -> on_machine(?MODULE, change_many_times, Config).
+
+change_many_times(_Config) ->
+    Streams = start_streams(start(function, #{}), 8),
+    [
+        begin
+            ok = online(1 + (Round * 5) rem 8),
+            _ = Round rem 10 =:= 0 andalso assert_streams_go_on(Streams)
+        end
+     || Round <- lists:seq(1, 200)
+    ],
+    ok = online(2),
+    assert_streams_go_on(Streams),
+    ok = all_answer(),
+    stop_streams(Streams),
     ok = weir:stop_listener(?MODULE).

@@ -33,7 +33,7 @@ two_online(_Config) ->
 
 %% Returns when the pollsets know it.
 online(Count) ->
-    _ = erlang:system_flag(schedulers_online, Count),
+    ok = weir_test_schedulers:set_online(Count),
     ?waitEqual(lists:seq(1, Count), weir_pollsets:online()),
     ok.
 

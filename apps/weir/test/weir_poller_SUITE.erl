@@ -266,7 +266,7 @@ change_schedulers_online(Config) ->
     [?assert(Sockets >= 3) || #{sockets := Sockets} <- weir:pollsets()],
     lists:foreach(
         fun(Online) ->
-            _ = erlang:system_flag(schedulers_online, Online),
+            ok = weir_test_schedulers:set_online(Online),
             assert_streams_go_on(Streams),
             Homes = [(Pollset - 1) rem Online + 1 || Pollset <- lists:seq(1, 4)],
             wait_until(fun() -> homes() =:= Homes end),

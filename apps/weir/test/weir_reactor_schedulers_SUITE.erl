@@ -4,6 +4,7 @@
 -behaviour(weir_reactor).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -44,7 +45,7 @@ handle_close(_Socket, _Reason, State) -> {ok, State}.
 start(Affinity) ->
     %% What a case before has left when it failed.
     _ = weir:stop_listener(?MODULE),
-    _ = erlang:system_flag(schedulers_online, 4),
+    ok = weir_test_schedulers:set_online(4),
     %% A change is seen within a quarter of a second, and bound reactors stay where they begin.
     wait_until(fun() -> [Scheduler || #{scheduler := Scheduler} <- weir:pollsets()] =:= [1, 2, 3, 4] end),
     Options = #{ip => ?LOOPBACK, reactor => #{affinity => Affinity}},
@@ -87,7 +88,7 @@ change_schedulers_under_soft_reactors(_Config) ->
     Port = start(soft),
     Streams = start_streams(Port, 12),
     lists:foreach(fun(Online) ->
-        _ = erlang:system_flag(schedulers_online, Online),
+        ok = weir_test_schedulers:set_online(Online),
         assert_streams_go_on(Streams),
         New = start_streams(Port, 8),
         assert_streams_go_on(New),
@@ -103,13 +104,17 @@ bound_reactors_stand_still_and_go_on(Config) ->
 change_schedulers_under_bound_reactors(_Config) ->
     Port = start(bound),
     #{1 := First, 4 := Last} = one_on_each(Port, #{}),
+    Leaving = [Poller || #{pollset := Pollset, poller := Poller} <- weir:pollsets(), Pollset > 2],
     _ = erlang:system_flag(schedulers_online, 2),
+    %% All are online once more for a moment, in which the pollers that stand still end.
+    ?waitEqual([], [Poller || Poller <- processes(), lists:member(Poller, Leaving)]),
+    ?waitEqual({undefined, 2}, {whereis(weir_schedulers), erlang:system_info(schedulers_online)}),
     lists:foreach(fun(N) ->
         ok = gen_tcp:send(First, <<N:32>>),
         <<N:32>> = recv_exactly(First, 4),
         ok = gen_tcp:send(Last, <<N:32>>)
     end, lists:seq(1, 100)),
     ?assertEqual({error, timeout}, gen_tcp:recv(Last, 4, 0)),
-    _ = erlang:system_flag(schedulers_online, 4),
+    ok = weir_test_schedulers:set_online(4),
     ?assertEqual(<<<<N:32>> || N <- lists:seq(1, 100)>>, recv_exactly(Last, 400)),
     stop().

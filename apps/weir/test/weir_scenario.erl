@@ -48,7 +48,7 @@ disturbed(Seed, Run) ->
         Run()
     after
         lists:foreach(fun stop_disturber/1, Disturbers),
-        erlang:system_flag(schedulers_online, Online)
+        ok = weir_test_schedulers:set_online(Online)
     end.
 
 kill_poller() ->

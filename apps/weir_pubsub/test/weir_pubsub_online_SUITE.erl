@@ -31,7 +31,7 @@ change() ->
     Rounds = [{Online, lists:seq(10 * Round, 10 * Round + 9)} || {Round, Online} <- lists:enumerate([4, 1, 8, 2])],
     lists:foreach(
         fun({Online, Numbers}) ->
-            _ = erlang:system_flag(schedulers_online, Online),
+            ok = weir_test_schedulers:set_online(Online),
             ?waitEqual(lists:seq(1, Online), weir_pollsets:online()),
             ?assertEqual(2, weir_pubsub_shards:count()),
             _ = [publish_numbered(Channel, Numbers) || Channel <- Channels]
@@ -41,18 +41,13 @@ change() ->
     All = [integer_to_binary(Number) || {_, Numbers} <- Rounds, Number <- Numbers],
     [?assertEqual({All, All}, {data(got(Channel)), kept(Channel)}) || Channel <- Channels],
     ?assertEqual(20, used(total, channels)),
-    ok = stop(),
+    ok = application:stop(weir_pubsub),
     %% A start that comes later counts anew, also what is limited.
     _ = erlang:system_flag(schedulers_online, 5),
     start(5),
     ?assertEqual(0, used(total, channels)),
     _ = [subscribe(Channel) || Channel <- Channels],
     ?assertEqual(20, used(total, channels)),
-    stop().
-
-%% An application that stops asks all processes, and one that is bound to a scheduler that is offline does not answer.
-stop() ->
-    _ = erlang:system_flag(schedulers_online, 8),
     application:stop(weir_pubsub).
 
 start(Shards) ->
