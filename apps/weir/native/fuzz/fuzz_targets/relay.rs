@@ -21,6 +21,8 @@ mod handle;
 mod input_buffer;
 #[path = "../../src/relay/pipe.rs"]
 mod pipe;
+#[path = "../../src/value/readable.rs"]
+mod readable;
 #[path = "../../src/kernel/scratch.rs"]
 mod scratch;
 #[path = "../../src/value/send_queue.rs"]
@@ -71,7 +73,7 @@ mod kernel {
     pub(crate) use crate::{clock, scratch};
 }
 mod value {
-    pub(crate) use crate::{counters, handle, input_buffer, latency, send_queue, work};
+    pub(crate) use crate::{counters, handle, input_buffer, latency, readable, send_queue, work};
 }
 mod verb {
     pub(crate) use crate::output;
@@ -83,6 +85,7 @@ use flow::Flow;
 use handle::Side;
 use input_buffer::InputBuffer;
 use pipe::Splice;
+use readable::Readable;
 use send_queue::SendQueue;
 use statistics::Statistics;
 use work::Work;
@@ -129,7 +132,7 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 fn connection(socket: UnixStream) -> Connection {
-    Connection { fd: socket.into(), readable: true, writable: true, hung_up: true, muted: false, failed: false }
+    Connection::new(socket.into(), Readable::new(true))
 }
 
 impl Bench {
@@ -145,7 +148,8 @@ impl Bench {
 
     /// As if every event came at once.
     fn carry(&mut self) {
-        (self.from.readable, self.to.writable) = (true, true);
+        self.from.readable.try_again();
+        self.to.writable = true;
         let (mut work, mut statistics) = (Work::of_caller(), Statistics);
         let tally = &mut self.tally;
         let mut visit = Visit { work: &mut work, tally, statistics: &mut statistics, times: [None; 2] };
