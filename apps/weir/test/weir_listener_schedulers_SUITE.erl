@@ -62,16 +62,16 @@ with_few_descriptors(Config) ->
     Port = weir:get_port(few),
     %% The clients' descriptors are of the same node. When both ends have run out together one more is left for a client,
     %% and none for its connection.
-    {ok, Spare} = file:open(code:which(?MODULE), [read, raw]),
+    [Spare | Spares] = [open_file() || _ <- lists:seq(1, 5)],
     First = connect_all(Port, []),
     ok = file:close(Spare),
-    Sockets = connect_all(Port, First),
+    Connected = connect_all(Port, First),
     receive
         {exhausted, #{name := few, reason := Reason}} -> ?assertEqual(emfile, Reason)
     after patience() -> ct:fail(not_told)
     end,
-    #{connections := Served} = weir:info(few),
-    ?assert(Served < length(Sockets)),
+    {Sockets, Left} = with_one_that_waits(Port, Connected, Spares),
+    lists:foreach(fun file:close/1, Left),
     [ok = weir_test_peer:reset(Socket) || Socket <- Sockets],
     receive {recover, #{name := few}} -> ok after patience() -> ct:fail(not_recovered) end,
     still_serves(Port),
@@ -79,6 +79,20 @@ with_few_descriptors(Config) ->
     ok = weir_event:detach(few),
     ok = weir:stop_listener(few),
     Config.
+
+%% The node itself may have had a descriptor for a moment, when it loaded a module: then everybody is served again.
+with_one_that_waits(Port, Sockets, Spares) ->
+    case maps:get(connections, weir:info(few)) < length(Sockets) of
+        true ->
+            {Sockets, Spares};
+        false ->
+            ok = file:close(hd(Spares)),
+            with_one_that_waits(Port, connect_all(Port, Sockets), tl(Spares))
+    end.
+
+open_file() ->
+    {ok, File} = file:open(code:which(?MODULE), [read, raw]),
+    File.
 
 connect_all(Port, Sockets) ->
     case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()) of
