@@ -422,14 +422,14 @@ latency_seen(_Latency) -> ?NOT_LOADED.
 %% second one first. An error names the socket that is in no state for it, and leaves both as they were. If a timeout may
 %% pass in the next 10 seconds, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}': when to call {@link relay_expire/1}.
 -spec relay_start(handle(), handle(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()) ->
-    {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
+    {ok, relay()} | {error, {handle(), closed | not_owner | reactor | enotconn | ebusy | epipe} | inet:posix()}.
 relay_start(_A, _B, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
 %% @doc Connects to a server and joins a socket of the caller's with that, if the connection stands at once. Otherwise the caller waits for
 %% the operation of a new socket, as after {@link connect/2}, and joins them then.
 -spec relay_connect(handle(), weir_address:native(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()) ->
     {ok, relay()}
     | {wait, handle(), operation()}
-    | {error, {connect, inet:posix()} | {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
+    | {error, {connect, inet:posix()} | {handle(), closed | not_owner | reactor | enotconn | ebusy | epipe} | inet:posix()}.
 relay_connect(_A, _Server, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
 %% @doc How many relays there are.
 -spec relay_count() -> non_neg_integer().

@@ -90,7 +90,7 @@
 
 -type refused() ::
     {connect, timeout | closed | inet:posix()}
-    | {weir_tcp:socket(), closed | not_owner | enotconn | ebusy | epipe}
+    | {weir_tcp:socket(), closed | not_owner | reactor | enotconn | ebusy | epipe}
     | {bad_socket, term(), Needed :: string()}
     | weir_checked_options:bad_option()
     | no_native_part

@@ -41,7 +41,8 @@ groups() ->
             a_reader_that_never_reads_is_closed,
             nothing_is_writable_after_the_end,
             writable_is_told,
-            others_send_too
+            others_send_too,
+            a_callback_that_relays_its_own_connection
         ]}
     ].
 
@@ -346,4 +347,22 @@ others_send_too(_Config) ->
     ok = gen_tcp:send(Socket, Bytes),
     ok = gen_tcp:send(Socket, "end"),
     ?assert(<<Bytes/binary, "end">> =:= recv_exactly(Peer, 1500003)),
+    stop(Reactor).
+
+%% The connection stays with the reactor, which has a state for it.
+a_callback_that_relays_its_own_connection(_Config) ->
+    {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {ip, {127, 0, 0, 1}}]),
+    {ok, Server} = inet:port(Listener),
+    Relay = fun(Socket, <<"relay">>, State) ->
+        Relayed = weir:relay(Socket, {connect, {{127, 0, 0, 1}, Server}, patience()}),
+        ?assertEqual({error, {Socket, reactor}}, Relayed),
+        {send, <<"refused">>, State}
+    end,
+    {Reactor, Port} = start(#{data => Relay}),
+    Peer = connect_raw(Port),
+    ok = gen_tcp:send(Peer, <<"relay">>),
+    ?assertEqual(<<"refused">>, recv_exactly(Peer, 7)),
+    ok = gen_tcp:close(Peer),
+    {terminated, _, _} = told(terminated),
+    ok = gen_tcp:close(Listener),
     stop(Reactor).

@@ -120,6 +120,10 @@ impl Socket {
         if self.owner != Some(env.pid()) {
             return Err(atoms::not_owner());
         }
+        // The reactor keeps a state for it, and would not hear that it is gone.
+        if self.reactor {
+            return Err(atoms::reactor());
+        }
         if self.state != State::Connected || self.fd.is_none() {
             return Err(atoms::enotconn());
         }
