@@ -128,11 +128,17 @@ impl Listener {
         None
     }
 
-    /// Has the reactor of a queue look into it.
+    /// Has the reactor of a queue look into it; all, if it has no listening socket any more.
     fn visit_listening(&self, env: Env, queue: &AcceptQueue) {
         let is_of = |index: usize| std::ptr::eq(&raw const self.queues[index], queue);
-        let listening = lock(&self.listening);
-        listening.iter().filter(|socket| socket.queue.is_some_and(is_of)).for_each(|socket| socket.visit(env));
+        let found = {
+            let listening = lock(&self.listening);
+            let socket = listening.iter().find(|socket| socket.queue.is_some_and(is_of));
+            socket.map(|socket| socket.visit(env)).is_some()
+        };
+        if !found {
+            self.resume(env);
+        }
     }
 
     /// The reactor of a queue has this pollset now.
@@ -143,7 +149,7 @@ impl Listener {
         }
     }
 
-    /// Whether others have given connections to a reactor.
+    /// Whether others have given connections to a reactor, or to one that is no longer there.
     pub fn is_given_to(&self, reactor: u16) -> bool {
         self.given_to(reactor).next().is_some()
     }
@@ -160,7 +166,7 @@ impl Listener {
 
     fn given_to(&self, reactor: u16) -> impl Iterator<Item = &AcceptQueue> {
         self.queues.iter().filter(move |queue| {
-            queue.length.load(Ordering::SeqCst) > 0 && queue.reactor.load(Ordering::SeqCst) == reactor
+            queue.length.load(Ordering::SeqCst) > 0 && [0, reactor].contains(&queue.reactor.load(Ordering::SeqCst))
         })
     }
 

@@ -253,9 +253,18 @@ impl Listener {
         }
     }
 
-    /// A listening socket is closed.
-    pub fn remove_listening(&self, closed: Handle) {
-        lock(&self.listening).retain(|socket| socket.handle != closed);
+    /// A listening socket is closed. What others have given to its reactor is anybody's.
+    pub fn remove_listening(&self, env: Env, closed: Handle) {
+        let removed = {
+            let mut listening = lock(&self.listening);
+            listening.iter().position(|socket| socket.handle == closed).map(|at| listening.remove(at))
+        };
+        if let Some(Listening { queue: Some(queue), .. }) = removed {
+            self.note_reactor(Some(queue), 0);
+            if self.length(queue) > 0 {
+                self.resume(env);
+            }
+        }
     }
 
     /// Has all listening sockets visited at the next poll.
