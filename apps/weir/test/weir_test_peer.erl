@@ -12,6 +12,7 @@
 -export([by_backend_and_role/1]).
 -export([init_group/2]).
 -export([end_group/2]).
+-export([acquire_pollsets/1]).
 -export([init_case/1]).
 -export([end_case/1]).
 
@@ -78,7 +79,8 @@ init_group(inet, Config) ->
 init_group(weir, Config) ->
     {ok, _} = application:ensure_all_started(weir),
     warm_up(),
-    acquire_pollsets(),
+    %% A listener has a reactor for each scheduler, and those that die have successors before their pollsets are free.
+    acquire_pollsets(max(16, 8 * erlang:system_info(schedulers))),
     [{backend, [{tcp_module, weir_tcp}]} | Config];
 init_group(Role, Config) ->
     [{role, Role} | Config].
@@ -92,17 +94,16 @@ warm_up() ->
     {ok, _} = inet:getaddr("localhost", inet),
     ok.
 
-%% The pollset of a process is kept for the next that wants one, and so is its descriptor.
-acquire_pollsets() ->
+%% The pollset of a process is kept for the next that wants one, and so is its descriptor: so many are there from now on.
+-spec acquire_pollsets(pos_integer()) -> ok.
+acquire_pollsets(Count) ->
     Self = self(),
     Acquire = fun() ->
         {ok, _} = weir_nif:acquire(),
         Self ! {acquired, self()},
         receive stop -> ok end
     end,
-    %% A listener has a reactor for each scheduler, those that die have successors before their pollsets are free, and a case starts twenty
-    %% listeners one after the other.
-    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, max(16, min(512, 24 * erlang:system_info(schedulers))))],
+    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, Count)],
     [receive {acquired, Pid} -> ok end || {Pid, _} <- Holders],
     [Pid ! stop || {Pid, _} <- Holders],
     [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Holders],
