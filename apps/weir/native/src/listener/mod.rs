@@ -11,10 +11,11 @@
 
 pub mod accept_queue;
 pub mod permit;
+pub mod sockets;
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -23,12 +24,11 @@ use rustler::{Atom, Env, LocalPid};
 use crate::kernel::{scheduler, sockopt};
 use crate::listener::accept_queue::AcceptQueue;
 use crate::listener::permit::Arrival;
-use crate::pollset;
+use crate::listener::sockets::Listening;
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::admission::{Address, Admission, Refusal};
 use crate::value::counters::add;
-use crate::value::handle::{Handle, Target};
 use crate::value::latency::Latency;
 use crate::value::options::Options;
 use crate::value::places::Places;
@@ -71,15 +71,6 @@ pub struct Counts {
     pub rate_pauses: AtomicU64,
 }
 
-/// A listening socket.
-struct Listening {
-    handle: Handle,
-    /// Where it is polled.
-    pollset: u16,
-    /// The queue through which others give connections to the reactor that has it.
-    queue: Option<usize>,
-}
-
 /// Connections that are given to each reactor in a second, on average, at most. The kernel spreads more than that evenly by itself, and
 /// to wake another reactor costs a quarter of what a connection with one request does.
 const GIFTS: u64 = 16;
@@ -110,13 +101,6 @@ pub struct Listener {
     owner: Mutex<Option<LocalPid>>,
     pub counts: Counts,
     pub latency: Latency,
-}
-
-impl Listening {
-    /// Has it visited at the next poll.
-    fn visit(&self, env: Env) {
-        pollset::push_ready(env, self.pollset, Target::Socket(self.handle));
-    }
 }
 
 /// Which of the places' words the caller writes to.
@@ -220,56 +204,6 @@ impl Listener {
     /// Makes `pid` the process that is told of pauses which only time ends.
     pub fn set_owner(&self, pid: LocalPid) {
         *lock(&self.owner) = Some(pid);
-    }
-
-    /// A listening socket accepts for this listener from now on, by itself or for the reactor that has it. Said again, it has other
-    /// options.
-    pub fn add_listening(&self, handle: Handle, pollset: u16, is_reactors: bool, template: Template) {
-        for queue in &self.queues {
-            // Each has its own, so that those who count the references do not write to the same line.
-            lock(&queue.waiting).template = Some(Arc::new(template.clone()));
-        }
-        let mut listening = lock(&self.listening);
-        let before = listening.iter().position(|socket| socket.handle == handle).map(|at| listening.remove(at));
-        let is_free = |queue: &usize| listening.iter().all(|socket| socket.queue != Some(*queue));
-        let queue = match before {
-            Some(socket) => socket.queue,
-            None => (0..self.queues.len()).filter(|_| is_reactors).find(is_free),
-        };
-        listening.push(Listening { handle, pollset, queue });
-        self.note_reactor(queue, pollset);
-    }
-
-    /// The listening sockets.
-    pub fn listening(&self) -> Vec<Handle> {
-        lock(&self.listening).iter().map(|socket| socket.handle).collect()
-    }
-
-    /// A listening socket has gone to another pollset.
-    pub fn listening_moved(&self, moved: Handle, pollset: u16) {
-        for socket in lock(&self.listening).iter_mut().filter(|socket| socket.handle == moved) {
-            socket.pollset = pollset;
-            self.note_reactor(socket.queue, pollset);
-        }
-    }
-
-    /// A listening socket is closed. What others have given to its reactor is anybody's.
-    pub fn remove_listening(&self, env: Env, closed: Handle) {
-        let removed = {
-            let mut listening = lock(&self.listening);
-            listening.iter().position(|socket| socket.handle == closed).map(|at| listening.remove(at))
-        };
-        if let Some(Listening { queue: Some(queue), .. }) = removed {
-            self.note_reactor(Some(queue), 0);
-            if self.length(queue) > 0 {
-                self.resume(env);
-            }
-        }
-    }
-
-    /// Has all listening sockets visited at the next poll.
-    fn resume(&self, env: Env) {
-        lock(&self.listening).iter().for_each(|socket| socket.visit(env));
     }
 
     /// Ends the pauses that only time ends: the owner says so.
