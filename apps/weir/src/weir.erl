@@ -373,10 +373,10 @@ relay(A, B) ->
 %%
 %% Errors, after which both sockets are as they were: `{connect, Reason}' for a server that was not reached, `timeout', an
 %% `inet:posix()' or, if Weir stops meanwhile, `closed'. `{Socket, Reason}' names the one that is `closed', `not_owner' (of
-%% another process), `reactor' (of a reactor that calls: a connection leaves it first), `enotconn' (not connected, or no longer), `ebusy' (a
-%% file is being sent on it) or `epipe' (it is being shut down for writing). `{bad_socket, Term, Needed}' is for a term that is not a socket of Weir, or the same socket twice,
-%% `{bad_option, Name, Value, Allowed}' for a wrong option, and `no_native_part' for a system without it; a posix reason is
-%% the kernel's, or `esrch' for an owner that is dead, unless the relay is `detached'.
+%% another process), `reactor' (of the reactor that calls: the connection leaves it first), `enotconn' (not connected, or no longer), `ebusy'
+%% (a file is being sent on it) or `epipe' (it is being shut down for writing). `{bad_socket, Term, Needed}' is for a term that is no socket
+%% of Weir, or the same socket twice, `{bad_option, Name, Value, Allowed}' for a wrong option, and `no_native_part' for a system without
+%% it; a posix reason is the kernel's, or `esrch' for an owner that is dead, unless the relay is `detached'.
 -spec relay(weir_tcp:socket(), weir_tcp:socket() | weir_relay:server(), weir_relay:options()) ->
     {ok, weir_relay:relay()} | {error, weir_relay:refused()}.
 relay(A, B, Options) ->

@@ -28,7 +28,8 @@ all() ->
         a_killed_stop_leaves_the_schedulers_as_they_were,
         schedulers_are_set_while_a_listener_stops,
         reactors_begin_on_all_schedulers_that_are_online,
-        few_connections_are_spread_over_reactors
+        few_connections_are_spread_over_reactors,
+        a_reactor_that_stands_still_has_its_connections_later
     ].
 
 connections_run_where_their_sockets_are(Config) ->
@@ -294,6 +295,38 @@ spread(_Config) ->
     wait_until(fun() -> of_each_reactor(spread) =:= [4, 4, 4, 4] end),
     ok = weir:stop_listener(spread),
     lists:foreach(fun gen_tcp:close/1, Clients ++ More).
+
+%% Others give it connections meanwhile, and the listening sockets are closed before it goes on.
+a_reactor_that_stands_still_has_its_connections_later(_Config) ->
+    weir_test_node:on_node(?MODULE, stand_still, "unset ERL_FLAGS;", ["+S", "4:4"]).
+
+stand_still(_Config) ->
+    {ok, _} = weir:start_listener(still, #{ip => ?LOOPBACK}, handler(reactor), args),
+    Port = weir:get_port(still),
+    {_, Reactor} = first_connection(Port),
+    true = erlang:suspend_process(Reactor),
+    Clients = [connect(Port) || _ <- lists:seq(1, 40)],
+    wait_until(fun() ->
+        #{connections := Accepted, backlog := Backlog} = weir:info(still),
+        Accepted + Backlog =:= 1 + length(Clients) orelse {Accepted, Backlog}
+    end),
+    #{connections := Accepted} = weir:info(still),
+    Given = [Given || Given = {_, Owner} <- weir:connections(still), Owner =:= Reactor],
+    ?assertMatch([_, _ | _], Given),
+    ok = weir:suspend_listener(still),
+    true = erlang:resume_process(Reactor),
+    %% What was left in its backlog is reset by the kernel.
+    ?assertEqual(Accepted - 1, length(lists:filter(fun has_an_answer/1, Clients))),
+    ok = weir:stop_listener(still).
+
+has_an_answer(Client) ->
+    gen_tcp:send(Client, <<"hello">>) =:= ok andalso gen_tcp:recv(Client, 5, patience()) =:= {ok, <<"hello">>}.
+
+%% Which reactor has the only connection.
+first_connection(Port) ->
+    is_served(connect(Port)),
+    [Connection] = weir:connections(still),
+    Connection.
 
 of_each_reactor(Name) ->
     Reactors = [Reactor || {_, Reactor} <- weir:connections(Name)],

@@ -1,11 +1,10 @@
 //! Where connections wait for a process: the accept queues of a listener.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustler::{Env, LocalPid};
 
-use crate::kernel::clock::Nanos;
 use crate::listener::permit::Arrival;
 use crate::listener::{Listener, Template, lock};
 use crate::pollset;
@@ -24,8 +23,6 @@ pub struct AcceptQueue {
     pub length: AtomicUsize,
     /// Nothing is accepted for want of room.
     pub stalled: AtomicBool,
-    /// The pollset of the reactor whose connections these are; zero if they are for processes, or if it has died.
-    pub reactor: AtomicU16,
     pub waiting: Mutex<Waiting>,
 }
 
@@ -70,19 +67,8 @@ impl Waiting {
 impl AcceptQueue {
     /// Sockets on the pollset, and those that will be.
     fn load(&self) -> i64 {
-        self.with_sockets_of(self.pollset)
-    }
-
-    /// Sockets on a pollset, and those that will be.
-    fn with_sockets_of(&self, pollset: u16) -> i64 {
-        let sockets = pollset::counters(pollset).sockets.load(Ordering::Relaxed);
+        let sockets = pollset::counters(self.pollset).sockets.load(Ordering::Relaxed);
         sockets + self.length.load(Ordering::Relaxed) as i64
-    }
-
-    /// The same of the reactor whose connections these are, with the number of its pollset. Nothing if there is none.
-    fn load_of_reactor(&self) -> Option<(i64, u16)> {
-        let reactor = self.reactor.load(Ordering::SeqCst);
-        (reactor != 0).then(|| (self.with_sockets_of(reactor), reactor))
     }
 }
 
@@ -102,72 +88,6 @@ impl Listener {
         if let Some(arrival) = refused {
             self.discard(env, arrival);
         }
-    }
-
-    /// Gives a connection that a reactor has accepted to the one with the fewest sockets, if that has clearly fewer: the kernel spreads
-    /// a thousand connections evenly, and eight not. It is the caller's again if it has the fewest itself, or if connections come so fast that
-    /// the kernel does.
-    pub fn hand_over(&self, env: Env, reactor: u16, arrival: Arrival) -> Option<Arrival> {
-        let loads = self.queues.iter().filter_map(|queue| Some((queue.load_of_reactor()?, queue)));
-        let Some(((least, other), queue)) = loads.min_by_key(|&(load, _)| load) else { return Some(arrival) };
-        let own = pollset::counters(reactor).sockets.load(Ordering::Relaxed);
-        if other == reactor || own <= least + own / 8 || !self.gifts.take(Nanos::now().seconds()) {
-            return Some(arrival);
-        }
-        let refused = {
-            let mut waiting = lock(&queue.waiting);
-            let refused = waiting.arrivals.push(arrival);
-            queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
-            refused
-        };
-        match refused {
-            Some(arrival) => self.discard(env, arrival),
-            // Who takes the socket to another pollset after this has it visited there.
-            None => self.visit_listening(env, queue),
-        }
-        None
-    }
-
-    /// Has the reactor of a queue look into it; all, if it has no listening socket any more.
-    fn visit_listening(&self, env: Env, queue: &AcceptQueue) {
-        let is_of = |index: usize| std::ptr::eq(&raw const self.queues[index], queue);
-        let found = {
-            let listening = lock(&self.listening);
-            let socket = listening.iter().find(|socket| socket.queue.is_some_and(is_of));
-            socket.map(|socket| socket.visit(env)).is_some()
-        };
-        if !found {
-            self.resume(env);
-        }
-    }
-
-    /// The reactor of a queue has this pollset now.
-    pub(super) fn note_reactor(&self, queue: Option<usize>, pollset: u16) {
-        if let Some(queue) = queue {
-            let is_reactors = usize::from(pollset) >= pollset::SCHEDULERS;
-            self.queues[queue].reactor.store(if is_reactors { pollset } else { 0 }, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether others have given connections to a reactor, or to one that is no longer there.
-    pub fn is_given_to(&self, reactor: u16) -> bool {
-        self.given_to(reactor).next().is_some()
-    }
-
-    /// Takes a connection that another reactor has given to this one.
-    pub fn take_given(&self, reactor: u16) -> Option<Arrival> {
-        self.given_to(reactor).find_map(|queue| {
-            let mut waiting = lock(&queue.waiting);
-            let arrival = waiting.arrivals.pop();
-            queue.length.store(waiting.arrivals.len(), Ordering::SeqCst);
-            arrival
-        })
-    }
-
-    fn given_to(&self, reactor: u16) -> impl Iterator<Item = &AcceptQueue> {
-        self.queues.iter().filter(move |queue| {
-            queue.length.load(Ordering::SeqCst) > 0 && [0, reactor].contains(&queue.reactor.load(Ordering::SeqCst))
-        })
     }
 
     /// Tells the acceptors what has come: `{weir_accept, Count}`, one message for a batch. Also those of schedulers that went

@@ -71,9 +71,9 @@ pub struct Counts {
     pub rate_pauses: AtomicU64,
 }
 
-/// Connections that are given to each reactor in a second, on average, at most. The kernel spreads more than that evenly by itself, and
-/// to wake another reactor costs a quarter of what a connection with one request does.
-const GIFTS: u64 = 16;
+/// Connections of each reactor in a second, on average, for which the numbers of sockets are compared. The kernel spreads more than that
+/// evenly by itself, and to wake another reactor costs a quarter of what a connection with one request does.
+const COMPARISONS: u64 = 16;
 
 /// A listener.
 pub struct Listener {
@@ -94,8 +94,10 @@ pub struct Listener {
     /// Of the options that connections begin with. Its process sets it when those that begin connections have been told.
     version: AtomicU64,
     queues: Box<[AcceptQueue]>,
-    /// Connections that reactors give each other.
-    gifts: Quota,
+    /// The pollsets of the reactors that have a listening socket each; zero where there is none.
+    reactors: Box<[AtomicU16]>,
+    /// Whether a reactor compares its number of sockets with that of the others before it keeps a connection.
+    comparisons: Quota,
     listening: Mutex<Vec<Listening>>,
     /// The process of the listener, which has the clock.
     owner: Mutex<Option<LocalPid>>,
@@ -120,7 +122,6 @@ impl Listener {
             pollset,
             length: AtomicUsize::new(0),
             stalled: AtomicBool::new(false),
-            reactor: AtomicU16::new(0),
             waiting: Mutex::default(),
         };
         Listener {
@@ -135,7 +136,8 @@ impl Listener {
             admission: Mutex::new(settings.admission),
             version: AtomicU64::new(0),
             queues: (1..=schedulers).map(queue).collect(),
-            gifts: Quota::new(GIFTS * u64::from(schedulers)),
+            reactors: (1..=schedulers).map(|_| AtomicU16::new(0)).collect(),
+            comparisons: Quota::new(COMPARISONS * u64::from(schedulers)),
             listening: Mutex::default(),
             owner: Mutex::default(),
             counts: Counts::default(),

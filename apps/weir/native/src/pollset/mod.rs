@@ -105,6 +105,11 @@ pub fn is_polled_by(index: u16, pid: LocalPid) -> bool {
     get(index).ready.is_polled_by(pid)
 }
 
+/// The poller of a pollset.
+pub fn poller(index: u16) -> Option<LocalPid> {
+    get(index).ready.poller()
+}
+
 /// The processes that poll.
 pub fn pollers() -> Vec<LocalPid> {
     ALL.iter().filter_map(|pollset| pollset.get()?.ready.poller()).collect()

@@ -188,6 +188,9 @@ pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
     if batch.is_full() {
         return socket.enqueue(env);
     }
+    if std::mem::take(&mut socket.unannounced) {
+        batch.news(atoms::accepted(), socket.handle());
+    }
     if socket.broken {
         socket.ended = Ended::Failed(Errno::CONNABORTED);
         return close(env, socket, batch);
@@ -314,7 +317,7 @@ fn finish_connect(env: Env, socket: &mut Socket, batch: &mut Batch) -> bool {
 
 /// Takes connections off the backlog of a listening socket whose reactor this is.
 pub fn accept_all(env: Env, listening: &mut Socket, work: &mut Work, batch: &mut Batch) {
-    while for_reactor::may_have_some(listening) {
+    while listening.readable.is_ready() {
         if work.is_over() || batch.is_full() {
             return listening.enqueue(env);
         }

@@ -105,6 +105,8 @@ pub struct Socket {
     pub ended: Ended,
     /// A group has given it the one message that it was a member for, of which its reactor is not told yet.
     pub served: bool,
+    /// Its reactor has not been told that it was accepted.
+    pub unannounced: bool,
     /// A reactor's socket is not read from while its send queue is over the high watermark.
     pub throttled: bool,
     /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
@@ -171,6 +173,7 @@ impl Socket {
             reactor: false,
             ended: Ended::Not,
             served: false,
+            unannounced: false,
             throttled: false,
             lingering: false,
             in_http_headers: false,

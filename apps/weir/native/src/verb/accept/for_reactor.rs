@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustler::Env;
+use rustler::{Env, LocalPid};
 
 use super::{Attempt, attempt, late_options, set_late_options, take};
 use crate::listener::Listener;
+use crate::pollset;
 use crate::socket::Socket;
 use crate::socket::table;
+use crate::value::chaos;
 use crate::value::handle::Handle;
 use crate::value::options::Options;
 
@@ -20,46 +22,26 @@ pub enum Taken {
     Nothing,
 }
 
-/// Whether there may be connections for the reactor that has a listening socket.
-pub fn may_have_some(socket: &Socket) -> bool {
-    socket.readable.is_ready() || listener_of(socket).is_some_and(|listener| listener.is_given_to(socket.pollset))
-}
-
-fn listener_of(socket: &Socket) -> Option<&Arc<Listener>> {
-    let (listener, _) = socket.listening.as_ref()?.listener.as_ref()?;
-    Some(listener)
-}
-
-/// A connection that another reactor has given to this one; or else the next is let in, and given to another if that has fewer.
-fn attempt_or_take_given(env: Env, socket: &mut Socket, listener: &Listener) -> Attempt {
-    if let Some(arrival) = listener.take_given(socket.pollset) {
-        return Attempt::Admitted(arrival);
-    }
-    match attempt(env, socket, listener, None) {
-        Attempt::Admitted(arrival) => {
-            listener.hand_over(env, socket.pollset, arrival).map_or(Attempt::Refused, Attempt::Admitted)
-        }
-        other => other,
-    }
-}
-
-/// Takes a connection off the backlog for the reactor that calls, onto its pollset. Nothing if there is none, if the
-/// listener admits none now, or if the sockets are another reactor's.
+/// Takes a connection off the backlog for the reactor that calls, or for another of the listener that has clearly fewer. Nothing if there
+/// is none, if the listener admits none now, or if the sockets are another reactor's.
 pub fn take_connection(env: Env, socket: &mut Socket) -> Result<Taken, Errno> {
-    let owner = env.pid();
-    if socket.listening.as_ref().and_then(|listening| listening.reactor) != Some(owner) {
+    let own = env.pid();
+    if socket.listening.as_ref().and_then(|listening| listening.reactor) != Some(own) {
         socket.readable.end();
         return Ok(Taken::Nothing);
     }
-    let (fd, permit) = match listener_of(socket).map(Arc::clone) {
+    let listener = socket.listening.as_ref().and_then(|listening| listening.listener.as_ref());
+    let listener = listener.map(|(listener, _)| Arc::clone(listener));
+    let (fd, permit, (pollset, owner)) = match listener {
         None => match take(env, socket)? {
-            Some(fd) => (fd, None),
+            Some(fd) => (fd, None, (socket.pollset, own)),
             None => return Ok(Taken::Nothing),
         },
-        Some(listener) => match attempt_or_take_given(env, socket, &listener) {
+        Some(listener) => match attempt(env, socket, &listener, None) {
             Attempt::Admitted(arrival) => {
-                let (fd, permit) = arrival.into_parts(listener, owner);
-                (fd, Some(permit))
+                let taker = taker(&listener, (socket.pollset, own));
+                let (fd, permit) = arrival.into_parts(listener, taker.1);
+                (fd, Some(permit), taker)
             }
             Attempt::Refused => return Ok(Taken::NotHere),
             Attempt::Nothing => return Ok(Taken::Nothing),
@@ -72,10 +54,32 @@ pub fn take_connection(env: Env, socket: &mut Socket) -> Result<Taken, Errno> {
         return Err(Errno::MFILE);
     };
     set_late_options(&fd, late_options(socket));
-    let about = (module, socket.pollset, Options { debug: false, ..socket.options });
+    let about = (module, pollset, Options { debug: false, ..socket.options });
     let handle = accepted.open_in_reactor(fd, about, owner);
     accepted.permit = permit;
+    if owner != own {
+        return give(env, &mut accepted);
+    }
     // Its data is read at the next poll.
     accepted.enqueue(env);
     Ok(Taken::Connection(handle))
+}
+
+/// The reactor that gets a connection, and its pollset.
+fn taker(listener: &Listener, own: (u16, LocalPid)) -> (u16, LocalPid) {
+    let other = listener.reactor_with_fewer(own.0).and_then(|pollset| Some((pollset, pollset::poller(pollset)?)));
+    other.unwrap_or(own)
+}
+
+/// Has the other reactor hear of its connection at its next poll. If it died before this look, nobody closes what is on its pollset: those
+/// who do may have walked past the slot. If it dies after, they wait for the lock of the slot, and find the connection.
+fn give(env: Env, accepted: &mut Socket) -> Result<Taken, Errno> {
+    chaos::between();
+    if accepted.owner.is_some_and(|owner| pollset::is_polled_by(accepted.pollset, owner)) {
+        accepted.unannounced = true;
+        accepted.enqueue(env);
+    } else {
+        accepted.release(env);
+    }
+    Ok(Taken::NotHere)
 }

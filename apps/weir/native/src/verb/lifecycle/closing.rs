@@ -279,7 +279,7 @@ impl Socket {
                 self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
             }
             if let Some((listener, _)) = listening.listener {
-                listener.remove_listening(env, self.handle());
+                listener.remove_listening(self.handle());
             }
         }
         self.fail_senders(env, atoms::closed());
