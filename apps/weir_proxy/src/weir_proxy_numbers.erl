@@ -88,8 +88,8 @@ raise(Numbers, Current, Most) when Current > Most ->
 raise(_Numbers, _Current, _Most) ->
     ok.
 
-%% @doc Takes a place of at most so many. It is taken before the connection is opened, so that the limit is never passed. A place that cannot
-%% be taken is not taken for a moment either: whoever looks meanwhile would see a server as full that is not, and nobody would tell it.
+%% @doc Takes a place of at most so many. It is taken before the connection is opened, so that the limit is never passed. It is never
+%% counted and given back: a reader would see a full server in between, and would not be told that it has room.
 -spec take(atomics:atomics_ref(), pos_integer() | infinity) -> boolean().
 take(Numbers, infinity) ->
     ok = begun(Numbers),

@@ -179,7 +179,7 @@ told(Guest, Question, Patience) ->
         error({erpc, timeout})
     end.
 
-%% @doc Ends a visit, whoever calls it. The modules are gone when this returns, unless somebody else visits the node. A visit that has
+%% @doc Ends a visit, from any process. The modules are gone when this returns, unless somebody else visits the node. A visit that has
 %% ended is left as it is.
 -spec end_visit(visit()) -> ok.
 end_visit(#visit{guest = none}) ->

@@ -171,7 +171,7 @@ impl Service for Fanout {
             }
         }
         self.broadcasts += 1;
-        // At a given rate the clock goes on whoever is blocked; at full speed only a socket with room is worth a turn.
+        // At a given rate the clock goes on even if some are blocked; at full speed only a socket with room is worth a turn.
         self.next_at = if self.period > 0 && !subscribers.is_empty() {
             Some((self.next_at.unwrap_or(now) + self.period).max(now))
         } else if can_go_on {
