@@ -1,5 +1,6 @@
-//! Tells the library what its types are, so that it does not take over the state of one whose types are others: a text
-//! that changes with every struct and enum of the source, with the libraries below, with the compiler and its flags.
+//! Gives the library a fingerprint of its types (`WEIR_TYPES`), so that it refuses the state of a
+//! library with other types. The fingerprint changes with every struct and enum of the source,
+//! with the dependencies, and with the compiler and its flags.
 
 use std::env;
 use std::fs;
@@ -25,7 +26,8 @@ fn main() {
     for flag in ["TARGET", "PROFILE", "CARGO_FEATURE_CHAOS"] {
         env::var(flag).unwrap_or_default().hash(&mut hasher);
     }
-    // Where the source lies is no matter of types, and would make another library in each directory.
+    // The path of the source does not affect types; with it, each directory would give another
+    // library.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     flags
         .split('\u{1f}')
@@ -45,8 +47,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The definitions of types in a source, without comments and tests. A definition begins with its word at the beginning
-/// of a line, and ends with a line that closes it.
+/// The type definitions of a source, without comments and tests. A definition starts on a line
+/// that begins with its keyword, and ends with the line that closes it.
 fn types(source: &str) -> String {
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let mut found = String::new();

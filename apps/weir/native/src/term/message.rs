@@ -1,4 +1,4 @@
-//! One message of a group, shared by all its members.
+//! A message of a group, which all members share.
 
 use std::sync::{Arc, OnceLock};
 
