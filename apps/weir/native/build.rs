@@ -17,12 +17,12 @@ fn main() {
     collect(Path::new("src"), &mut files);
     files.sort();
     for file in files {
-        let source = fs::read_to_string(&file).expect("a file of the source");
+        let source = fs::read_to_string(&file).expect("cannot read a source file");
         types(&source).hash(&mut hasher);
     }
     fs::read_to_string("Cargo.lock").unwrap_or_default().hash(&mut hasher);
-    let compiler = Command::new(env::var_os("RUSTC").expect("cargo says which")).arg("-vV").output();
-    compiler.expect("the compiler runs").stdout.hash(&mut hasher);
+    let compiler = Command::new(env::var_os("RUSTC").expect("cargo did not set RUSTC")).arg("-vV").output();
+    compiler.expect("cannot run the compiler").stdout.hash(&mut hasher);
     for flag in ["TARGET", "PROFILE", "CARGO_FEATURE_CHAOS"] {
         env::var(flag).unwrap_or_default().hash(&mut hasher);
     }
@@ -37,8 +37,8 @@ fn main() {
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of the source") {
-        let path = entry.expect("an entry of the folder").path();
+    for entry in fs::read_dir(folder).expect("cannot read a source folder") {
+        let path = entry.expect("cannot read an entry of a source folder").path();
         if path.is_dir() {
             collect(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") {

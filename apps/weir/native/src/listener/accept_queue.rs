@@ -79,7 +79,7 @@ impl Listener {
     pub fn push(&self, env: Env, queue: usize, arrival: Arrival) {
         let reachable = self.reachable(queue).iter();
         let Some(queue) = reachable.min_by_key(|queue| queue.load()) else {
-            unreachable!("a queue reaches itself");
+            unreachable!("the queue itself is always reachable");
         };
         let refused = {
             let mut waiting = lock(&queue.waiting);

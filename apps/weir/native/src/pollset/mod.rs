@@ -74,7 +74,7 @@ pub fn epoll(index: u16) -> &'static Epoll {
 pub fn watch(index: u16) -> &'static Watch {
     match &get(index).watch {
         Some(watch) => watch,
-        None => unreachable!("pollset {index} is no scheduler's"),
+        None => unreachable!("pollset {index} does not belong to a scheduler"),
     }
 }
 
