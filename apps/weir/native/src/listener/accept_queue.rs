@@ -44,7 +44,7 @@ pub enum Missed {
     Outdated,
 }
 
-/// For whom a connection is taken.
+/// Who takes a connection.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Taker {
     /// The calling process, whichever process started it.
@@ -178,7 +178,7 @@ impl Listener {
         }
     }
 
-    /// Closes a connection that nobody will serve.
+    /// Closes a queued connection.
     pub fn discard(&self, env: Env, arrival: Arrival) {
         drop(arrival.fd);
         self.leave(env, arrival.address, true);

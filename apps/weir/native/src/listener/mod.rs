@@ -88,7 +88,7 @@ pub struct Listener {
     throttled: AtomicBool,
     /// Out of descriptors, and nothing has been accepted since.
     exhausted: AtomicBool,
-    /// The owner has a timer for the next attempt.
+    /// The owner's timer will start the next attempt.
     retrying: AtomicBool,
     /// Admission depends on the address or the rate, so `admission` must be asked.
     selective: AtomicBool,

@@ -61,9 +61,9 @@ fn file_read<'a>(env: Env<'a>, file: ResourceArc<FileReference>, offset: u64, le
     Ok((atoms::ok(), bytes.make_subbinary(0, size)?).encode(env))
 }
 
-/// Reads the next bytes of the queued file into memory. Does not enqueue the socket: waking a
-/// poller from a dirty scheduler would be needed for that. The caller calls `file_resume` next, on
-/// an ordinary scheduler.
+/// Reads the part that the queue waits for into the page cache. Does not enqueue the socket: that
+/// may send a message to a poller, which a dirty scheduler must not do. The caller then calls
+/// `file_resume` on an ordinary scheduler.
 #[rustler::nif(schedule = "DirtyIo")]
 fn file_fetch(handle: Handle) -> Atom {
     // The socket is not locked during the read, however slow the disk is.

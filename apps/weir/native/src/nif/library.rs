@@ -70,7 +70,7 @@ pub struct Handover {
     parts: [*const (); PARTS.len()],
 }
 
-// SAFETY: it is never written to, and what it points to is Sync.
+// SAFETY: it is never written to, and its pointers are to `Sync` values.
 unsafe impl Sync for Handover {}
 // SAFETY: as above.
 unsafe impl Send for Handover {}
@@ -165,7 +165,7 @@ fn take_over() -> Result<(), Refused> {
     if std::ptr::eq(first, ours) {
         return pin(libc::RTLD_GLOBAL);
     }
-    // SAFETY: libraries are never unmapped, and the first words are the same in all versions.
+    // SAFETY: libraries are never unmapped, and the first fields are the same in all versions.
     let (layout, count) = unsafe { ((*first).layout, (*first).count) };
     // SAFETY: ours is a static.
     if layout != unsafe { (*ours).layout } || count != PARTS.len() {
@@ -197,7 +197,7 @@ fn first_handover() -> Option<*const Handover> {
 fn pin(visibility: c_int) -> Result<(), Refused> {
     let mut about =
         libc::Dl_info { dli_fname: null(), dli_fbase: null_mut(), dli_sname: null(), dli_saddr: null_mut() };
-    // SAFETY: the address is in this library; the name that is found lives as long as it is mapped.
+    // SAFETY: the address is in this library, whose name stays valid while it is mapped.
     let pinned = unsafe {
         libc::dladdr(weir_nif_handover_1 as *const c_void, &mut about) != 0
             && !libc::dlopen(about.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE | visibility)

@@ -70,7 +70,7 @@ pub fn epoll(index: u16) -> &'static Epoll {
     &get(index).epoll
 }
 
-/// What the thread of a scheduler's pollset waits for.
+/// The watch of a scheduler's pollset.
 pub fn watch(index: u16) -> &'static Watch {
     match &get(index).watch {
         Some(watch) => watch,

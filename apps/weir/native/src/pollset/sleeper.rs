@@ -19,7 +19,7 @@ use crate::value::counters::add;
 use crate::value::handle::Target;
 use crate::value::ready::{Sleep, Wake};
 
-/// What the thread of a scheduler's pollset waits for.
+/// The epoll instance on which the thread of a scheduler's pollset waits, and its waker.
 pub struct Watch {
     epoll: Epoll,
     waker: Waker,

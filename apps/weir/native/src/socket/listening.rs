@@ -27,7 +27,7 @@ pub struct Listening {
     pub orphan: Option<OwnedFd>,
     /// The listener that connections go through, and the index of its queue; `None` for a reactor.
     pub listener: Option<(Arc<Listener>, Option<usize>)>,
-    /// The reactor that takes the connections on its own pollset.
+    /// The reactor that accepts its connections, on the reactor's pollset.
     pub reactor: Option<LocalPid>,
 }
 

@@ -42,7 +42,7 @@ impl Handle {
     }
 }
 
-/// Which of the two connections of a relay.
+/// A connection of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Left,

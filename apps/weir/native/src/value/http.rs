@@ -10,7 +10,7 @@ pub enum Line<'a> {
     EndOfHeaders,
 }
 
-/// A method, or the name of a header field.
+/// A method or a field name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Name<'a> {
     /// One of [`METHODS`] or [`FIELDS`], by its index.

@@ -6,7 +6,7 @@ use super::packet::{Limits, Packet};
 /// SO_LINGER: what close does with unsent data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linger {
-    /// The kernel sends it in the background.
+    /// The kernel sends it in the background after close.
     Off,
     /// `{linger, {true, Seconds}}`: close waits until it is sent.
     Wait,

@@ -68,7 +68,7 @@ pub enum Front {
     /// A packet of this size, header included. If it exceeds the bytes, the rest has not arrived
     /// yet.
     Packet(usize),
-    /// The start of a packet whose length is not known yet.
+    /// The start of a packet of unknown length.
     Incomplete,
     /// Not a packet, or too long: `emsgsize`.
     Invalid,

@@ -36,8 +36,8 @@ impl<T: Sync> Deref for Shared<T> {
 
 /// A [`Shared`] of any type, for the list of all of them.
 pub trait Inherited: Sync {
-    /// What has to be the same in two libraries that share the value, as far as the compiler knows it: the type with the
-    /// constants in it, size and alignment.
+    /// What must be equal in two libraries that share the value, as far as the compiler knows it:
+    /// the name of the type with its constants, its size and its alignment.
     fn layout(&self) -> (&'static str, usize, usize);
 
     /// The address of the value.

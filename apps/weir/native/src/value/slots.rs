@@ -109,7 +109,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         self.vacancies.lock(mutex)
     }
 
-    /// What is handed out of a slot.
+    /// Wraps a locked slot.
     fn locked<'a>(&'a self, occupant: MutexGuard<'a, T>) -> Locked<'a, T> {
         Locked { occupant, vacancies: &self.vacancies }
     }

@@ -84,7 +84,7 @@ pub fn priority(fd: BorrowedFd) -> Option<c_int> {
     sockopt::get(fd, libc::SOL_SOCKET, libc::SO_PRIORITY).ok()
 }
 
-/// Binds to a network device by its name, or to none for an empty one.
+/// Binds to a network device by its name; an empty name unbinds.
 pub fn bind_to_device(fd: BorrowedFd, name: &[u8]) -> Result<()> {
     let mut padded = [0; libc::IFNAMSIZ];
     padded.get_mut(..name.len()).ok_or(Errno::INVAL)?.copy_from_slice(name);
@@ -164,8 +164,8 @@ pub fn decode_raw<'a>(term: Term<'a>) -> Option<NifResult<(c_int, c_int, Term<'a
     Some(if tag == atoms::raw() { Ok((level, option, value)) } else { Err(Error::BadArg) })
 }
 
-/// Maximum size of a raw option that getopts returns. As in the inet driver, the answer fits in 64
-/// KiB; it is one byte, and 13 bytes in front of each raw value.
+/// Maximum size of a raw option that getopts returns. The inet driver's answer has at most 64 KiB:
+/// one byte, and 13 bytes in front of each raw value.
 const RAW_MAX: usize = 64 * 1024 - 14;
 
 /// Reads a raw option; `space` is its size in bytes, or a binary of that size.

@@ -12,7 +12,7 @@ use crate::term::message::Message;
 use crate::value::handle::{Handle, Target};
 use crate::value::sync::Mutex;
 
-/// Maximum size of a message in bytes: a call that copies it behind its length stays well under 1
+/// Maximum size of a message in bytes. A call that copies it behind its length takes well under 1
 /// ms.
 pub const MESSAGE: usize = 1024 * 1024;
 
