@@ -67,8 +67,8 @@ impl Listener {
         }
     }
 
-    /// Returns the pollset of the reactor with the fewest sockets, if `own` has over an eighth
-    /// more: the kernel spreads a thousand connections evenly, but not eight. `None` if
+    /// Returns the pollset of the reactor with the fewest sockets, if these are fewer than 7/8 of
+    /// those of `own`: the kernel spreads a thousand connections evenly, but not eight. `None` if
     /// connections come so fast that the kernel spreads them.
     pub fn reactor_with_fewer(&self, own: u16) -> Option<u16> {
         // Comparing costs more with every reactor, and the others write to these counters.
