@@ -1,5 +1,6 @@
-//! Tells the library what its types are, so that it does not take over the state of one whose types are others: a text
-//! that changes with every struct and enum of the source, with the libraries below, with the compiler and its flags.
+//! Gives the library a fingerprint of its types (`WEIR_TYPES`), so that it refuses the state of a
+//! library with other types. The fingerprint changes with every struct and enum of the source,
+//! with the dependencies, and with the compiler and its flags.
 
 use std::env;
 use std::fs;
@@ -16,16 +17,17 @@ fn main() {
     collect(Path::new("src"), &mut files);
     files.sort();
     for file in files {
-        let source = fs::read_to_string(&file).expect("a file of the source");
+        let source = fs::read_to_string(&file).expect("cannot read a source file");
         types(&source).hash(&mut hasher);
     }
     fs::read_to_string("Cargo.lock").unwrap_or_default().hash(&mut hasher);
-    let compiler = Command::new(env::var_os("RUSTC").expect("cargo says which")).arg("-vV").output();
-    compiler.expect("the compiler runs").stdout.hash(&mut hasher);
+    let compiler = Command::new(env::var_os("RUSTC").expect("cargo did not set RUSTC")).arg("-vV").output();
+    compiler.expect("cannot run the compiler").stdout.hash(&mut hasher);
     for flag in ["TARGET", "PROFILE", "CARGO_FEATURE_CHAOS"] {
         env::var(flag).unwrap_or_default().hash(&mut hasher);
     }
-    // Where the source lies is no matter of types, and would make another library in each directory.
+    // The path of the source does not affect types; with it, each directory would give another
+    // library.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     flags
         .split('\u{1f}')
@@ -35,8 +37,8 @@ fn main() {
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of the source") {
-        let path = entry.expect("an entry of the folder").path();
+    for entry in fs::read_dir(folder).expect("cannot read a source folder") {
+        let path = entry.expect("cannot read an entry of a source folder").path();
         if path.is_dir() {
             collect(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -45,8 +47,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The definitions of types in a source, without comments and tests. A definition begins with its word at the beginning
-/// of a line, and ends with a line that closes it.
+/// The type definitions of a source, without comments and tests. A definition starts on a line
+/// that begins with its keyword, and ends with the line that closes it.
 fn types(source: &str) -> String {
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let mut found = String::new();

@@ -20,7 +20,7 @@ a_changed_library_is_refused(Package) ->
 
 a_file_without_checksum_is_refused(Package) ->
     write(Package, "priv/native/other.so", "other"),
-    ?_assertMatch({1, {match, _}}, seen(build(Package, ""), "other.so is not of this package")).
+    ?_assertMatch({1, {match, _}}, seen(build(Package, ""), "other.so does not belong to this package")).
 
 a_missing_library_is_refused(Package) ->
     ok = file:delete(filename:join(Package, library())),

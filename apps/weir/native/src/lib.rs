@@ -1,24 +1,26 @@
 //! The native engine of Weir: pollsets, sockets, queues and counters.
 //!
-//! Each folder is a layer, and a module uses its own layer and those below it only; the list `layers` beside this folder has
-//! their order, and `scripts/check-layers` holds us to it. From the top:
+//! Each folder is a layer. A module uses only its own layer and those below it; the file `layers`
+//! beside this folder lists their order, and `scripts/check-layers` checks it. From the top:
 //!
-//! - [`nif`], the boundary, whose other side is the module `weir_nif`: it decodes, finds, locks, calls and encodes;
-//! - [`poll`], the dispatch: what is ready is served;
-//! - [`reactor`] and [`relay`]: connections without a process for each;
-//! - [`verb`]: what happens to sockets;
-//! - [`socket`]: one socket as data, and the table of all;
-//! - [`listener`]: who may come in;
-//! - [`pollset`]: what is waited on, by number;
+//! - [`nif`]: the boundary to the Erlang module `weir_nif`; it decodes, finds, locks, calls and
+//!   encodes;
+//! - [`poll`]: the dispatch, which serves ready targets;
+//! - [`reactor`] and [`relay`]: connections without a process each;
+//! - [`verb`]: operations on sockets;
+//! - [`socket`]: one socket as data, and the table of all sockets;
+//! - [`listener`]: limits and accept queues;
+//! - [`pollset`]: epoll instances and ready lists, which know their targets only by number;
 //! - [`term`] and [`kernel`]: bytes as terms, and system calls;
-//! - [`value`]: what needs neither the VM nor the kernel, with its tests beside it. What schedulers share is there as well,
-//!   and tried in every interleaving by `concurrency/`.
+//! - [`value`]: types that need neither the VM nor the kernel, with their tests. This includes the
+//!   data structures that schedulers share, which `concurrency/` checks in every interleaving.
 //!
-//! The VM's functions come from the VM that loads the library. Unit tests have none: they are built without the
-//! boundary, so that all code that needs the VM is dead there.
+//! The VM that loads the library provides the `enif_*` functions. Unit tests run without a VM, so
+//! they are built without the boundary, and all code that needs the VM is dead there.
 //!
-//! Locks are taken in the order socket, [`listener`], relay or [`verb::group`], ready list of a pollset. A second socket is locked
-//! while it is being made, and behind that of the lower slot where two become a relay.
+//! Lock order: socket, then [`listener`], relay or [`verb::group`], then the ready list of a
+//! pollset. A second socket is locked in two cases only: while it is being made, and when two
+//! sockets become a relay; then the one in the lower slot is locked first.
 
 #![cfg_attr(test, allow(dead_code))]
 

@@ -1,21 +1,22 @@
-//! A group reduced to what the order of its messages depends on: the lock over its divisions, and members that know which
-//! message they had last. The functions do what those of `../src/verb/group` do.
+//! A model of a group, reduced to what determines the order of messages: the lock over its
+//! divisions, and members that know their last message. The functions correspond to those of
+//! `../src/verb/group`.
 
 use crate::division::Division;
 use crate::handle::Handle;
 use crate::sync::{Mutex, MutexGuard};
 
-/// A socket that is in one group at most.
+/// A socket in at most one group.
 #[derive(Default)]
 pub struct Member {
     pollset: usize,
-    /// The last message that it has had, while it is a member.
+    /// The last message that it has received, while it is a member.
     last: Option<u32>,
-    /// Messages in the order in which they came.
+    /// Received messages, in order.
     pub got: Vec<u32>,
 }
 
-/// A group with members on two pollsets. Messages are numbers, from 1 on.
+/// A group with members on two pollsets. Messages are numbers, from 1.
 pub struct Group {
     members: Vec<Mutex<Member>>,
     live: Mutex<Live>,
@@ -50,7 +51,7 @@ fn give(member: &mut Member, message: u32) {
 }
 
 impl Group {
-    /// A group that so many sockets on the first pollset could join.
+    /// Creates a group and `sockets` sockets on the first pollset, which may join.
     pub fn new(sockets: usize) -> Group {
         let divisions = [Division::new(), Division::new()];
         Group {
@@ -59,7 +60,7 @@ impl Group {
         }
     }
 
-    /// A socket, locked.
+    /// Locks a socket.
     pub fn member(&self, member: usize) -> MutexGuard<'_, Member> {
         self.members[member].lock().expect("no panic")
     }
@@ -68,7 +69,7 @@ impl Group {
         self.live.lock().expect("no panic")
     }
 
-    /// Makes a socket a member. Returns the number of the last message that is not for it.
+    /// Makes a socket a member. Returns the last message that is not for it.
     pub fn join(&self, member: usize) -> u32 {
         let mut socket = self.member(member);
         let mut live = self.live();
@@ -85,7 +86,7 @@ impl Group {
         }
     }
 
-    /// Takes a member to the other pollset. It is given at once what is still on its way on the old one.
+    /// Moves a member to the other pollset. It gets the pending messages of the old one at once.
     pub fn move_over(&self, member: usize) {
         let mut socket = self.member(member);
         let from = socket.pollset;
@@ -112,7 +113,7 @@ impl Group {
         }
     }
 
-    /// A poller's turn at the members on its pollset, one at a time.
+    /// A poller's turn: serves the members on its pollset, one at a time.
     pub fn serve(&self, pollset: usize) {
         let (mut slice, mut finished, mut begins) = (Vec::new(), Vec::new(), true);
         loop {

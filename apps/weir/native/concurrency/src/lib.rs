@@ -1,5 +1,5 @@
-//! The modules of the engine that several threads use at once, as they are in `../src`, with something to put into them:
-//! sockets that are numbers where the engine's need a kernel and a VM.
+//! The engine's modules that several threads use at once, unchanged from `../src`, with models of
+//! the sockets, groups and listeners that use them, which need neither kernel nor VM.
 
 #[path = "../../src/value/arrivals.rs"]
 pub mod arrivals;

@@ -1,5 +1,6 @@
-//! A listener reduced to how a connection goes from its accept queue to the process that serves it, and to how the listener ends.
-//! The functions do what those of `../src/listener`, of `../src/verb/accept.rs` and of `weir_listener_process` do.
+//! A model of a listener, reduced to how a connection gets from its accept queue to its process,
+//! and how the listener ends. The functions correspond to those of `../src/listener`,
+//! `../src/verb/accept.rs` and `weir_listener_process`.
 
 use crate::arrivals::Arrivals;
 use crate::handle::Handle;
@@ -7,17 +8,17 @@ use crate::slots::Slots;
 use crate::socket::{Socket, find};
 use crate::sync::{Mutex, MutexGuard};
 
-/// What somebody finds who comes for a connection.
+/// Result of taking a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     Connection(Handle),
     Nothing,
     Outdated,
-    /// The process was dead: the connection waits on.
+    /// The process was dead; the connection stays in the queue.
     Dead,
 }
 
-/// A listener. Its connections are numbers; so is the version of its options.
+/// A listener. Its connections and the version of its options are numbers.
 pub struct Listener {
     queue: Mutex<Queue>,
 }
@@ -26,7 +27,7 @@ pub struct Listener {
 struct Queue {
     arrivals: Arrivals<usize>,
     version: usize,
-    /// Connections that were closed without a process.
+    /// Number of connections closed without a process.
     discarded: usize,
 }
 
@@ -41,7 +42,7 @@ impl Listener {
         self.queue.lock().expect("no panic")
     }
 
-    /// A connection has come.
+    /// Adds a connection.
     pub fn push(&self, connection: usize) {
         let mut queue = self.queue();
         if queue.arrivals.push(connection).is_some() {
@@ -49,18 +50,19 @@ impl Listener {
         }
     }
 
-    /// Options are changed: connections that come from now on begin with those.
+    /// Changes the options for connections that come from now on.
     pub fn set_version(&self, version: usize) {
         self.queue().version = version;
     }
 
-    /// Of how many connections the acceptor is told.
+    /// The number of connections to announce to the acceptor.
     pub fn tell(&self) -> usize {
         self.queue().arrivals.tell()
     }
 
-    /// A process comes for a connection, with the options of a version; `alive` says whether it still is when it has taken it. The
-    /// socket is one of pollset `version`, so that a test sees with what it began.
+    /// A process with the options of `version` takes a connection; `alive` says whether it is
+    /// still alive afterwards. The new socket is on pollset `version`, so that a test can see its
+    /// options.
     pub fn take<const CHUNKS: usize, const CHUNK: usize>(
         &self,
         table: &Slots<Socket, CHUNKS, CHUNK>,
@@ -90,7 +92,8 @@ impl Listener {
         }
     }
 
-    /// The listener ends: who waits is closed, and who is served is found in the table and closed. Returns how many that were.
+    /// Ends the listener: closes the queued connections, and those with a process, which it finds
+    /// in the table. Returns the number of each.
     pub fn end<const CHUNKS: usize, const CHUNK: usize>(&self, table: &Slots<Socket, CHUNKS, CHUNK>) -> (usize, usize) {
         let discarded = {
             let mut queue = self.queue();
@@ -108,7 +111,7 @@ impl Listener {
         (discarded, ended)
     }
 
-    /// How many were closed without a process.
+    /// Number of connections closed without a process.
     pub fn discarded(&self) -> usize {
         self.queue().discarded
     }

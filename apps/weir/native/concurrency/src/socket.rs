@@ -1,5 +1,5 @@
-//! A socket reduced to what its life in the table and on the ready list consists of. The methods say and do what those of
-//! `../src/socket/` do, the poll what that of `../src/pollset/` does.
+//! A model of a socket, reduced to its life in the table and on the ready list. The methods
+//! correspond to those of `../src/socket/`, the polls to those of `../src/poll/`.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ sync::thread_local! {
     static HERE: Cell<usize> = Cell::new(0);
 }
 
-/// From now on the calling thread is a scheduler with this number; before it is none.
+/// Makes the calling thread the scheduler with this number.
 pub fn run_on(scheduler: usize) {
     HERE.with(|here| here.set(scheduler));
 }
@@ -26,7 +26,7 @@ pub struct Socket {
     open: bool,
     pollset: usize,
     queued: bool,
-    /// How often a poll has visited it.
+    /// Number of visits by polls.
     pub visits: usize,
 }
 
@@ -49,24 +49,24 @@ impl Occupant for Socket {
 }
 
 impl Socket {
-    /// Makes the vacant slot a socket, which must be as if nobody had ever been there.
+    /// Makes the vacant slot a socket; nothing of an earlier socket may be left in it.
     pub fn open(&mut self) -> Handle {
         assert!(!self.open && !self.queued && self.visits == 0, "a slot with something left of its last socket");
         self.open = true;
         self.handle()
     }
 
-    /// Ends it. Who has it locked may go on with what is left.
+    /// Ends the socket. A caller that holds the lock may continue to use it.
     pub fn close(&mut self) {
         self.open = false;
     }
 
-    /// Whether a poll is to visit it.
+    /// Whether a visit by a poll is pending.
     pub fn is_queued(&self) -> bool {
         self.queued
     }
 
-    /// Puts it on the ready list of its pollset, once.
+    /// Puts it on the ready list of its pollset, unless it is there.
     pub fn enqueue<P: Copy>(&mut self, pollsets: &[Ready<P>], wake: impl FnOnce(Wake<P>)) {
         if !self.queued {
             self.queued = true;
@@ -74,7 +74,7 @@ impl Socket {
         }
     }
 
-    /// Takes it to another pollset, to be visited there.
+    /// Moves it to another pollset, where it will be visited.
     pub fn move_to<P: Copy>(&mut self, pollsets: &[Ready<P>], target: usize, wake: impl FnOnce(Wake<P>)) {
         self.pollset = target;
         self.queued = false;
@@ -82,7 +82,7 @@ impl Socket {
     }
 }
 
-/// The open socket of a handle.
+/// Finds the open socket of a handle.
 pub fn find<const CHUNKS: usize, const CHUNK: usize>(
     table: &Slots<Socket, CHUNKS, CHUNK>,
     handle: Handle,
@@ -97,14 +97,15 @@ pub fn find<const CHUNKS: usize, const CHUNK: usize>(
     }
 }
 
-/// Closes the socket of a handle, unless somebody was faster.
+/// Closes the socket of a handle, unless it is closed already.
 pub fn close<const CHUNKS: usize, const CHUNK: usize>(table: &Slots<Socket, CHUNKS, CHUNK>, handle: Handle) {
     if let Some(mut socket) = find(table, handle) {
         socket.close();
     }
 }
 
-/// Visits what is on the list of a pollset: how many sockets were there, or nothing if the token is stale.
+/// Visits the ready list of a pollset. Returns the number of entries; `None` if the token is
+/// stale.
 pub fn poll<P: Copy, const CHUNKS: usize, const CHUNK: usize>(
     table: &Slots<Socket, CHUNKS, CHUNK>,
     pollsets: &[Ready<P>],
@@ -118,7 +119,7 @@ pub fn poll<P: Copy, const CHUNKS: usize, const CHUNK: usize>(
     Some(count)
 }
 
-/// Visits what was on a list: how many sockets that were.
+/// Visits the entries of a list. Returns their number.
 pub fn serve<const CHUNKS: usize, const CHUNK: usize>(
     table: &Slots<Socket, CHUNKS, CHUNK>,
     index: usize,

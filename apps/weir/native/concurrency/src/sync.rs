@@ -1,4 +1,4 @@
-//! The locks and atomics under the modules: loom's in its models, those of the engine otherwise.
+//! Locks and atomics for the modules: loom's in the models, the standard library's otherwise.
 
 #[cfg(loom)]
 pub use loom::sync::atomic;
@@ -13,12 +13,12 @@ pub use std::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub use std::thread_local;
 
-/// Takes a lock. Nobody counts who waits.
+/// Takes a lock, without counting waits.
 pub fn lock<T>(mutex: &Mutex<T>, _waits: impl FnOnce()) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Takes a lock unless somebody has it.
+/// Takes a lock unless it is taken.
 pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

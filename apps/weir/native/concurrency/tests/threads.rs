@@ -1,4 +1,5 @@
-//! The same with real threads, many sockets and chunks that are made on the way: what ThreadSanitizer looks at.
+//! The same models with real threads, many sockets, and chunks made during the test; for
+//! ThreadSanitizer.
 #![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -36,11 +37,11 @@ fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, inbox: &Receive
     }
 }
 
-/// Opens, names, visits and closes sockets, its own and those of the callers before it.
+/// Opens, pushes, visits and closes sockets of this and of other callers.
 fn call(table: &Table, pollset: &[Ready<usize>; 1], mailbox: &SyncSender<()>, others: &Mutex<Vec<Handle>>) -> usize {
     let wake = |woken| {
         if let Wake::Poller(_) = woken {
-            // A full mailbox wakes as well.
+            // A full mailbox wakes the poller, too.
             let _ = mailbox.try_send(());
         }
     };
@@ -120,7 +121,7 @@ fn pollers_take_over_from_each_other() {
     assert_eq!(find(&table, handle).expect("nobody closes it").visits, visits.load(SeqCst));
 }
 
-/// Members of a group stay, move, and come and go, while it is broadcast to.
+/// Members stay, move, leave and join during broadcasts.
 #[test]
 fn members_move_while_messages_are_on_their_way() {
     const MESSAGES: u32 = 20_000;

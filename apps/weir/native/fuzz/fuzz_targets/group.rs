@@ -1,6 +1,6 @@
-//! Whoever is a member when a message comes, and stays one until it has been through, gets it once and in order; nobody else
-//! gets it, slices are within their limit, and each message is told to be through once. What a socket knows of its groups is
-//! what it was told.
+//! A member from before a message until its delivery gets the message once, in order; other
+//! sockets do not get it. Slices respect their limit, and each message is finished once. A
+//! socket's memberships are those that were added.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,11 +24,11 @@ enum Step {
     Join(u8),
     Leave(u8),
     Push,
-    /// A slice of at most so many members.
+    /// A slice of at most this many members.
     Next(u8),
-    /// As when the last member leaves.
+    /// As after the last member has left.
     LeaveAll,
-    /// A socket enters or leaves a group; whether the others still exist.
+    /// The socket enters or leaves a group; `current`: the other groups still exist.
     Enter {
         group: u8,
         last: u64,
@@ -36,14 +36,14 @@ enum Step {
         current: bool,
     },
     Exit(u8),
-    /// The socket has had the message that it is in some groups for.
+    /// The socket has had the message of its single-message memberships.
     Served,
 }
 
-/// What is expected of a message.
+/// The expected state of a message.
 struct Expected {
     number: usize,
-    /// Members since before it came that have not had it.
+    /// Members since before the message that have not had it.
     missing: BTreeSet<u8>,
 }
 
@@ -88,7 +88,7 @@ fuzz_target!(|steps: Vec<Step>| {
                         for member in &slice {
                             let slot = member.slot() as u8;
                             assert!(members.contains(&slot));
-                            // Those who came after it get it as well, and know that it is not for them.
+                            // Later members are in the slices, too, and ignore it.
                             first.missing.remove(&slot);
                         }
                         let distinct: BTreeSet<u32> = slice.iter().map(|member| member.slot()).collect();

@@ -1,4 +1,5 @@
-//! Whatever line of HTTP comes: what is made of it stands in the line, and the headers end where they do.
+//! For any line of HTTP: each parsed part is a part of the line, and the headers end at an empty
+//! line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +9,7 @@ mod http;
 
 use http::{FIELDS, Line, METHODS, Name, Uri, parse};
 
-/// Where in the line a part of it stands.
+/// The position of a part in its line.
 fn position(line: &[u8], part: &[u8]) -> std::ops::Range<usize> {
     let start = (part.as_ptr() as usize).checked_sub(line.as_ptr() as usize).expect("a part of the line");
     assert!(start + part.len() <= line.len(), "a part of the line");
@@ -22,7 +23,7 @@ fn check_uri(line: &[u8], uri: &Uri) {
         Uri::Absolute { host, port, path, .. } => {
             let host = position(line, host);
             assert_ne!(*port, Some(0));
-            // No path at all is the root.
+            // Without a path it is the root.
             assert!(*path == b"/" || position(line, path).start >= host.end);
         }
         Uri::Scheme(scheme, rest) => {

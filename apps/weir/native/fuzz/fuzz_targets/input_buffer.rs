@@ -1,4 +1,4 @@
-//! Bytes that wait are those that came and were not taken, in their order, whatever is done.
+//! The buffer contains the bytes that were added and not taken, in order, after any operations.
 #![no_main]
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ enum Step<'a> {
     },
     Unread(&'a [u8]),
     Advance(u32),
-    /// Appended by a reader, whatever its peer has announced.
+    /// Appended by a reader, with any announced size.
     Fill {
         announced: u32,
         bytes: &'a [u8],

@@ -1,5 +1,5 @@
-//! Whatever a peer sends, and in whatever pieces it arrives: no packet is larger than its limit or longer than what is
-//! there, none is empty, what waits is bounded, and pieces give the same packets as the whole.
+//! For any input in any pieces: no packet exceeds its limit or the available bytes, none is empty,
+//! waiting bytes are bounded, and pieces give the same packets as the whole.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -29,7 +29,7 @@ const TYPES: [Packet; 14] = [
     Packet::HttphBin,
 ];
 
-/// The longest header of a fixed length; a smaller buffer could not hold one.
+/// The longest header of fixed length, for which a buffer needs room.
 const HEADER: usize = 12;
 
 #[derive(Arbitrary, Debug)]
@@ -38,12 +38,12 @@ struct Stream<'a> {
     packet_size: Size,
     buffer: Size,
     delimiter: u8,
-    /// Sizes of the pieces in which the bytes arrive, over and over.
+    /// Sizes of arriving pieces, repeated in a cycle.
     pieces: [u8; 8],
     bytes: &'a [u8],
 }
 
-/// Small sizes meet the bounds of small inputs.
+/// Small sizes reach the limits with small inputs.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Size {
     Small(u8),
@@ -59,14 +59,14 @@ impl Size {
     }
 }
 
-/// What the parser made of a stream: packets, and whether it gave up after them.
+/// Result of parsing a stream: packets, and whether the rest was invalid.
 #[derive(Debug, PartialEq)]
 struct Parsed<'a> {
     packets: Vec<&'a [u8]>,
     invalid: bool,
 }
 
-/// Takes packets as the engine does: the bytes that are not a packet yet stay, and more arrive behind them.
+/// Takes packets like the engine: incomplete bytes are kept, and more arrive behind them.
 fn parse<'a>(packet: Packet, limits: Limits, bytes: &'a [u8], mut pieces: impl Iterator<Item = usize>) -> Parsed<'a> {
     let (mut packets, mut in_headers) = (Vec::new(), false);
     let (mut start, mut end) = (0, 0);
@@ -102,19 +102,19 @@ fn parse<'a>(packet: Packet, limits: Limits, bytes: &'a [u8], mut pieces: impl I
     }
 }
 
-/// The most bytes that `packet_size` does not count.
+/// Maximum bytes that `packet_size` does not count.
 fn longest_header(packet: Packet, bytes: &[u8]) -> usize {
     match packet {
         Packet::Asn1 => bytes.len(),
         Packet::Line => 0,
-        // An empty line by itself is taken whatever the limit, as OTP does.
+        // A lone empty line is accepted whatever the limit, as in OTP.
         Packet::Http | Packet::Httph | Packet::HttpBin | Packet::HttphBin => 2,
         _ => HEADER,
     }
 }
 
-/// Whether the verdict of this type may depend on how much of a packet that has no length yet is there: a reader without
-/// end is stopped where `buffer` is full.
+/// Whether the result may depend on how much of a packet without a known length has arrived: a
+/// reader stops when `buffer` is full.
 fn is_bounded_by_arrival(packet: Packet) -> bool {
     packet.is_http() || matches!(packet, Packet::Asn1 | Packet::Line)
 }
@@ -135,14 +135,14 @@ fuzz_target!(|stream: Stream| {
     } else if is_bounded_by_arrival(packet) || limits.buffer <= HEADER {
         let common = whole.packets.len().min(pieced.packets.len());
         assert_eq!(whole.packets[..common], pieced.packets[..common]);
-        // Only a stream that was given up is shorter.
+        // Only a stream that was found invalid has fewer packets.
         assert!(whole.invalid || whole.packets.len() >= pieced.packets.len());
         assert!(pieced.invalid || pieced.packets.len() >= whole.packets.len());
     } else {
         assert_eq!(whole, pieced);
     }
 
-    // What we send is read as it was sent.
+    // Sent data is read back unchanged.
     let body_size = bytes.len();
     if let Some((head, size)) = header(packet, body_size)
         && size > 0

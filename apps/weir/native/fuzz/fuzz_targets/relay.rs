@@ -1,5 +1,5 @@
-//! One direction of a relay is the identity, whatever comes and is taken in whatever pieces, spliced or copied: no byte lost,
-//! changed or in another place, the end behind the last of them, and no more kept than its buffer.
+//! A direction of a relay forwards all bytes unchanged and in order, followed by the end, in any
+//! pieces, spliced or copied. It keeps no more bytes than its buffer.
 #![no_main]
 
 use std::io::{ErrorKind, Read, Write};
@@ -30,7 +30,7 @@ mod send_queue;
 #[path = "../../src/value/work.rs"]
 mod work;
 
-/// Stands for the engine's, which counts for a VM. No time of a reply is told here.
+/// Replaces the engine's statistics, which need the VM. Reply times are not measured.
 mod statistics {
     use crate::clock::Nanos;
     use crate::handle::Side;
@@ -68,7 +68,7 @@ mod output {
     pub const SLICES: usize = 64;
 }
 
-// Under the names that the engine has for them.
+// The modules under their names in the engine.
 mod kernel {
     pub(crate) use crate::{clock, scratch};
 }
@@ -94,7 +94,7 @@ use work::Work;
 struct Input<'a> {
     buffer: u32,
     splice: u8,
-    /// What is sent before anything that comes.
+    /// Sent before everything else.
     queued: &'a [u8],
     read: &'a [u8],
     steps: Vec<Step>,
@@ -108,7 +108,7 @@ enum Step {
     Receive(u32),
 }
 
-/// The most that is sent in a step.
+/// Maximum bytes sent per step.
 const MOST: usize = 256 * 1024;
 
 struct Bench {
@@ -138,7 +138,7 @@ fn connection(socket: UnixStream) -> Connection {
 impl Bench {
     fn send(&mut self, size: usize) {
         let first = self.expected.len();
-        // No two parts of it are alike.
+        // The bytes differ from place to place.
         let bytes: Vec<u8> = (first..first + size).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
         match self.sender.write(&bytes) {
             Ok(n) => self.expected.extend_from_slice(&bytes[..n]),
@@ -146,7 +146,7 @@ impl Bench {
         }
     }
 
-    /// As if every event came at once.
+    /// Serves the direction as if all events came at once.
     fn carry(&mut self) {
         self.from.readable.try_again();
         self.to.writable = true;
@@ -156,7 +156,7 @@ impl Bench {
         self.flow.carry(&mut self.from, &mut self.to, &mut visit).expect("both connections are there");
     }
 
-    /// False at the end.
+    /// Returns false at the end.
     fn receive(&mut self, size: usize) -> bool {
         match self.receiver.read(&mut self.space[..size]) {
             Ok(0) => false,

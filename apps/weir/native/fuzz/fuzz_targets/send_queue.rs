@@ -1,5 +1,6 @@
-//! Bytes leave the queue as they came, in whatever pieces, and a piece that is held is held once. Messages of groups leave it
-//! whole or, as long as none of it is gone, not at all.
+//! Bytes leave the queue as they came, in any pieces, and each held piece is referenced once.
+//! Messages of groups leave it whole, or not at all if they were dropped before their first byte
+//! was sent.
 #![no_main]
 
 use std::collections::{HashSet, VecDeque};
@@ -17,13 +18,13 @@ use send_queue::SendQueue;
 #[derive(Arbitrary, Debug)]
 enum Step<'a> {
     Push(&'a [u8]),
-    /// Around the size from which pieces are held, and beyond that of a chunk.
+    /// Sizes around the limit for held pieces, and above that of a chunk.
     PushMany {
         byte: u8,
         count: u16,
     },
     PushCopy(&'a [u8]),
-    /// A message of one of two groups, or what is left of one.
+    /// A message of one of two groups, or the rest of one that has begun.
     PushMessage {
         group: bool,
         begun: bool,
@@ -32,7 +33,7 @@ enum Step<'a> {
     DropOldest {
         group: bool,
     },
-    /// As a write does: so many slices, at most so many bytes, of which the kernel takes a part.
+    /// A write of up to `slices` slices and `limit` bytes, of which the kernel takes a part.
     Write {
         slices: u8,
         limit: u32,
@@ -40,7 +41,7 @@ enum Step<'a> {
     },
 }
 
-/// A reference to bytes that somebody else owns too.
+/// A shared reference to bytes.
 struct Held(Rc<[u8]>);
 
 impl AsRef<[u8]> for Held {
@@ -57,7 +58,7 @@ fn push(queue: &mut SendQueue<Held>, held: &mut Vec<Rc<[u8]>>, bytes: &[u8]) {
     });
 }
 
-/// Where a byte in the queue is from: nobody, or the message with a number, and the group that may take it back.
+/// The origin of a queued byte: none, or the number of a message and the group that may drop it.
 type Source = Option<(usize, Option<bool>)>;
 
 fn own(bytes: &[u8]) -> impl Iterator<Item = (u8, Source)> {

@@ -1,6 +1,7 @@
-//! Regular files: opened so that nobody waits for a pipe or is led elsewhere, and sent to a socket without a copy.
+//! Regular files: opening them safely, and sending them to a socket without copying.
 //!
-//! To open a file, and to read what is not in memory, may wait for a disk: both are for dirty schedulers.
+//! Opening a file, and reading pages that are not in the page cache, may wait for a disk. Both
+//! belong on dirty schedulers.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,31 +12,31 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr as retry};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How far apart a file is looked at for whether it is in memory. The kernel reads ahead by at least as much, and memory
-/// that it takes back in the meantime cannot be excluded anyway: at worst a scheduler waits for a disk once.
+/// Distance between page-cache probes, in bytes. The kernel's read-ahead is at least as long.
+/// Pages may be evicted after a probe anyway; at worst a scheduler waits for the disk once.
 const STRIDE: u64 = 16 * 1024;
 
-/// For so many milliseconds a file that was in memory as a whole counts as being there: its pages were used just now, and
-/// are the last that the kernel takes. To look at each costs 6 % of sending them, or more.
+/// For this many milliseconds after a complete probe, a file counts as cached: its pages were just
+/// used, so the kernel evicts others first. Probing it each time costs 6 % of sending it, or more.
 const TRUST_MS: i64 = 1000;
 
-/// Bytes of a file that is looked at as a whole.
+/// Files up to this size are probed as a whole.
 const SMALL: u64 = 1024 * 1024;
 
 /// A regular file, open for reading.
 pub struct File {
     fd: OwnedFd,
     pub size: u64,
-    /// When it was last changed, in nanoseconds since 1970.
+    /// Time of the last modification, in nanoseconds since 1970.
     pub modified: i64,
-    /// When the whole of it was last seen in memory, in milliseconds of the monotonic clock.
+    /// When it was last completely in memory, in milliseconds of the monotonic clock.
     seen: AtomicI64,
 }
 
-/// Why there is no such file.
+/// Why a file was not opened.
 pub enum NotOpen {
     Directory,
-    /// A pipe, a device or a socket, or a symbolic link where they are not followed.
+    /// A pipe, a device or a socket; or a symbolic link where links are not followed.
     NotRegular,
     Failed(Errno),
 }
@@ -46,30 +47,31 @@ impl From<Errno> for NotOpen {
     }
 }
 
-/// How far a part of a file came.
+/// Progress of sending a part of a file.
 pub struct PartSent {
-    /// What the kernel took.
+    /// Bytes that the kernel took.
     pub bytes: u64,
     pub stop: Stop,
 }
 
-/// Why it came no further.
+/// Why sending a part stopped.
 pub enum Stop {
     Limit,
     EndOfFile,
-    /// The kernel takes no more: an edge follows when it does.
+    /// The kernel takes no more; an edge follows when it does.
     Full,
     Failed(Errno),
 }
 
 impl File {
-    /// Opens the file of that name, wherever symbolic links lead.
+    /// Opens a file and follows symbolic links.
     pub fn open(path: &Path) -> Result<File, NotOpen> {
         File::open_at(CWD, path, AtFlags::empty(), OFlags::empty())
     }
 
-    /// Opens a file below a directory, by the names on the way to it. Symbolic links are not followed, not even
-    /// one that takes a directory's place meanwhile. Names are those of files, neither `..` nor a path.
+    /// Opens a file below a directory; `names` are the path components. Follows no symbolic links,
+    /// not even one that replaces a directory during the call. ENOENT for `..` and for names with
+    /// a slash.
     pub fn open_below(directory: &Path, names: &[&[u8]]) -> Result<File, NotOpen> {
         let Some((last, above)) = names.split_last() else { return Err(NotOpen::Directory) };
         let is_name = |name: &&[u8]| !matches!(**name, [] | [b'.'] | [b'.', b'.']) && !name.contains(&b'/');
@@ -84,8 +86,8 @@ impl File {
         File::open_at(below.as_fd(), *last, AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW)
     }
 
-    /// To open a device could do something, and to open a pipe could wait: it is looked at before, and after, since it may
-    /// have been exchanged.
+    /// Opening a device may have effects, and opening a pipe may block. So the type is checked
+    /// before, and again after, in case the file was replaced.
     fn open_at(
         directory: BorrowedFd,
         path: impl rustix::path::Arg + Copy,
@@ -101,7 +103,7 @@ impl File {
         Ok(File { fd, size: stat.st_size as u64, modified, seen: AtomicI64::new(i64::MIN) })
     }
 
-    /// How many of `limit` bytes from `offset` on are in memory; see [`in_memory`].
+    /// How many of the `limit` bytes at `offset` are in memory; see [`in_memory`].
     pub fn in_memory(&self, offset: u64, limit: u64) -> u64 {
         if self.size <= SMALL {
             let now = now_ms();
@@ -116,12 +118,12 @@ impl File {
         in_memory(self.fd.as_fd(), offset, limit)
     }
 
-    /// Sends a part as far as the socket takes it; see [`send`].
+    /// Sends a part, as much as the socket takes; see [`send`].
     pub fn send(&self, socket: BorrowedFd, offset: u64, limit: u64) -> PartSent {
         send(self.fd.as_fd(), socket, offset, limit)
     }
 
-    /// Reads into `buffer` from `offset` on: as much as there is of it.
+    /// Fills `buffer` from `offset` on, up to the end of the file. Returns the number of bytes.
     pub fn read(&self, buffer: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -147,24 +149,24 @@ fn now_ms() -> i64 {
     now.tv_sec * 1000 + now.tv_nsec as i64 / 1_000_000
 }
 
-/// How many of the bytes from `offset` on are in memory, from the first on: `limit`, or up to the first that is not.
+/// Returns how many of the `limit` bytes at `offset` are in memory, up to the first that is not.
 pub fn in_memory(file: BorrowedFd, offset: u64, limit: u64) -> u64 {
     let mut checked = 0;
     while checked < limit {
         let mut byte = [0];
         let mut slice = [IoSliceMut::new(&mut byte)];
         match rustix::io::preadv2(file, &mut slice, offset + checked, ReadWriteFlags::NOWAIT) {
-            // Nothing follows, so nothing has to be waited for.
+            // End of file: no read would have to wait.
             Ok(0) => return limit,
             Ok(_) => checked += STRIDE - (offset + checked) % STRIDE,
-            // Not there, or a file system that cannot tell.
+            // Not in memory, or the file system cannot tell.
             Err(_) => break,
         }
     }
     checked.min(limit)
 }
 
-/// Sends up to `limit` bytes from `offset` on, as far as the kernel takes them; may wait for the file's disk.
+/// Sends up to `limit` bytes at `offset`, as much as the kernel takes; may wait for the disk.
 pub fn send(file: BorrowedFd, socket: BorrowedFd, mut offset: u64, limit: u64) -> PartSent {
     let mut bytes = 0;
     let stop = loop {

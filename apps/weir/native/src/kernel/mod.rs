@@ -1,7 +1,8 @@
-//! System calls, safe: the epoll instance, what ends a wait in it, socket options, files, the clock, and the buffer that reads go into.
+//! Safe wrappers of system calls: epoll, its waker, socket options, files, the clock, and the read
+//! buffer.
 //!
-//! Each module is a thin cover of a few calls: it keeps no state of a socket and knows nothing of the VM. May use `value`;
-//! `term` is its neighbour.
+//! Each module wraps a few calls. It keeps no state of a socket, and does not know the VM. May use
+//! `value`; `term` is its neighbour.
 
 pub mod clock;
 pub mod epoll;

@@ -1,10 +1,11 @@
-//! The scheduler of the VM whose thread runs.
+//! The number of the calling scheduler.
 
 use std::cell::Cell;
 
 use super::thread;
 
-/// Not asked yet, and a thread that is no scheduler. Schedulers are numbered from one, and dirty ones have no number here.
+/// Not determined yet, and a thread that is no scheduler. Schedulers are numbered from 1; dirty
+/// schedulers count as none.
 const UNKNOWN: u16 = u16::MAX;
 const NONE: u16 = 0;
 
@@ -12,7 +13,7 @@ thread_local! {
     static CURRENT: Cell<u16> = const { Cell::new(UNKNOWN) };
 }
 
-/// The number of the calling scheduler.
+/// The number of the calling scheduler; `None` on any other thread.
 pub fn current() -> Option<u16> {
     let number = number();
     (number != NONE).then_some(number)
@@ -28,7 +29,7 @@ pub fn number() -> u16 {
     number
 }
 
-/// The number of the scheduler whose thread has a name: `1_scheduler`, and from OTP 26 on `erts_sched_1`.
+/// The scheduler number in a thread's name: `1_scheduler`, or `erts_sched_1` since OTP 26.
 fn number_of(name: &str) -> Option<u16> {
     name.strip_suffix("_scheduler").or_else(|| name.strip_prefix("erts_sched_"))?.parse().ok()
 }

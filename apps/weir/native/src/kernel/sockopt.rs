@@ -8,7 +8,7 @@ use rustix::io::{Errno, Result};
 
 use crate::value::options::Linger;
 
-/// Values that options of the kernel are made of: plain data, any bit pattern of which is a value.
+/// Types of option values: plain data.
 ///
 /// # Safety
 /// The type must have no padding, no pointers and no invalid bit patterns.
@@ -40,7 +40,7 @@ pub fn set_int(fd: BorrowedFd, level: c_int, name: c_int, value: c_int) -> Resul
     set(fd, level, name, &value)
 }
 
-/// Sets an option to bytes whose meaning is between the caller and the kernel.
+/// Sets an option to bytes that only the caller and the kernel interpret.
 pub fn set_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
     // SAFETY: the kernel reads the bytes of the slice and nothing else.
     let result =
@@ -59,7 +59,7 @@ pub fn get<T: Plain>(fd: BorrowedFd, level: c_int, name: c_int) -> Result<T> {
     Ok(unsafe { value.assume_init() })
 }
 
-/// Gets an option as bytes, at most as many as `value` has room for; returns how many.
+/// Gets an option as bytes, at most `value.len()` of them. Returns how many.
 pub fn get_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &mut [u8]) -> Result<usize> {
     let mut length = (value.len() / unit(level, name)) as socklen_t;
     // SAFETY: the kernel writes at most `length` units, which the slice has room for.
@@ -67,7 +67,7 @@ pub fn get_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &mut [u8]) ->
     check(result).map(|()| value.len().min(length as usize * unit(level, name)))
 }
 
-/// What the length of an option is counted in: of a filter it is instructions, of all others bytes.
+/// The unit of an option's length: instructions for a filter, bytes for all others.
 fn unit(level: c_int, name: c_int) -> usize {
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_GET_FILTER) => size_of::<libc::sock_filter>(),
@@ -75,9 +75,9 @@ fn unit(level: c_int, name: c_int) -> usize {
     }
 }
 
-/// Has a listening TCP socket drop segments that ask for a new connection (SYN without ACK). Handshakes that have begun go on.
-/// Connections inherit the filter, which finds nothing there. See socket(7), SO_ATTACH_FILTER: of TCP it sees the segment from
-/// its header on.
+/// Makes a listening TCP socket drop connection requests (SYN without ACK). Handshakes in progress
+/// continue. Connections inherit the filter, which does not affect them. See SO_ATTACH_FILTER in
+/// socket(7): for TCP it sees the segment from its header on.
 pub fn drop_new(fd: BorrowedFd) -> Result<()> {
     const FLAGS: u32 = 13;
     const SYN: u32 = 0x02;
@@ -104,15 +104,16 @@ pub fn drop_new(fd: BorrowedFd) -> Result<()> {
     check(result)
 }
 
-/// Of a listening TCP socket: connections that nobody has accepted, and how many there may be. ENOPROTOOPT if the kernel does
-/// not tell: of other sockets, and where an emulator knows less of tcp(7)'s TCP_INFO.
+/// For a listening TCP socket: the number of connections in the backlog, and its limit.
+/// ENOPROTOOPT if the kernel gives none: for other sockets, and in emulators that know less of
+/// TCP_INFO (tcp(7)).
 pub fn backlog(fd: BorrowedFd) -> Result<(u32, u32)> {
     let mut info = [0; 32];
     let known = get_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
     backlog_of(&info[..known]).ok_or(Errno::NOPROTOOPT)
 }
 
-/// The two numbers stand where a connection has its segments that are unacknowledged and selectively acknowledged.
+/// For a listening socket these are the fields `tcpi_unacked` and `tcpi_sacked`.
 fn backlog_of(info: &[u8]) -> Option<(u32, u32)> {
     const WAITING: usize = 24;
     const LIMIT: usize = 28;
@@ -120,7 +121,7 @@ fn backlog_of(info: &[u8]) -> Option<(u32, u32)> {
     Some((word(WAITING)?, word(LIMIT)?))
 }
 
-/// Bytes that were written and that the peer has not taken, as far as the kernel counts them.
+/// Written bytes that the peer has not acknowledged, as far as the kernel counts them.
 pub fn unsent(fd: BorrowedFd) -> Result<usize> {
     let mut bytes: c_int = 0;
     // SAFETY: the kernel writes one int.

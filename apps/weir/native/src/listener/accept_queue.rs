@@ -1,4 +1,4 @@
-//! Where connections wait for a process: the accept queues of a listener.
+//! The accept queues of a listener: accepted connections that wait for a process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,49 +12,50 @@ use crate::term::atoms;
 use crate::value::arrivals::Arrivals;
 use crate::value::sync::Mutex;
 
-/// Descriptors that wait in one queue at most; those beyond wait in the backlog.
+/// Maximum connections in one queue. Further connections wait in the backlog.
 pub const MAX_WAITING: usize = 1024;
 
-/// What has come for the processes of one scheduler. It has lines of the cache of its own, which processors fetch in pairs.
+/// Connections for the processes of one scheduler. Aligned to two cache lines of its own, since
+/// processors fetch them in pairs.
 #[repr(align(128))]
 pub struct AcceptQueue {
     pub pollset: u16,
-    /// How many wait, for a look without the lock.
+    /// Number of waiting connections, readable without the lock.
     pub length: AtomicUsize,
-    /// Nothing is accepted for want of room.
+    /// Accepting has stopped because the queue is full.
     pub stalled: AtomicBool,
     pub waiting: Mutex<Waiting>,
 }
 
 #[derive(Default)]
 pub struct Waiting {
-    /// Is told, and starts the processes.
+    /// The process that is notified and starts the connection processes.
     pub acceptor: Option<LocalPid>,
-    /// What accepted sockets are made with; none before there was a listening socket.
+    /// What accepted sockets are created with; `None` before the first listening socket.
     pub template: Option<Arc<Template>>,
     pub arrivals: Arrivals<Arrival>,
 }
 
-/// Why somebody who comes for a connection gets none.
+/// Why a process that asked for a connection gets none.
 pub enum Missed {
-    /// None waits.
+    /// The queue is empty.
     Nothing,
-    /// The options that it would begin with are not those of the listener any more. The acceptor is told of it again.
+    /// The caller has outdated options of the listener. The acceptor is notified again.
     Outdated,
 }
 
-/// For whom a connection is taken.
+/// Who takes a connection.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Taker {
-    /// The calling process: it does not matter which process has started it.
+    /// The calling process, whichever process started it.
     Caller,
-    /// A process that the acceptor of the queue has started. A predecessor of the acceptor takes none, so the one that the acceptor
-    /// has seen waiting is there until it comes for it.
+    /// A process that the acceptor of the queue has started. An earlier acceptor gets no
+    /// connection, so those that the current one has counted stay until it takes them.
     ChildOfAcceptor,
 }
 
 impl Waiting {
-    /// Tells the acceptor of what it has not been told of. One that died has a successor, which is told of all.
+    /// Notifies the acceptor of new connections. If it has died, its successor is notified of all.
     fn announce(&mut self, env: Env) {
         let Some(acceptor) = self.acceptor else { return };
         let untold = self.arrivals.tell();
@@ -65,7 +66,7 @@ impl Waiting {
 }
 
 impl AcceptQueue {
-    /// Sockets on the pollset, and those that will be.
+    /// Number of sockets on the pollset, and of connections that will become some.
     fn load(&self) -> i64 {
         let sockets = pollset::counters(self.pollset).sockets.load(Ordering::Relaxed);
         sockets + self.length.load(Ordering::Relaxed) as i64
@@ -73,11 +74,12 @@ impl AcceptQueue {
 }
 
 impl Listener {
-    /// Makes a connection wait for a process: in this queue, or where the fewest sockets are. A listener that has ended closes it.
+    /// Queues a connection: in this queue, or in the least loaded one if the listener distributes.
+    /// Closes it if the listener has ended.
     pub fn push(&self, env: Env, queue: usize, arrival: Arrival) {
         let reachable = self.reachable(queue).iter();
         let Some(queue) = reachable.min_by_key(|queue| queue.load()) else {
-            unreachable!("a queue reaches itself");
+            unreachable!("the queue itself is always reachable");
         };
         let refused = {
             let mut waiting = lock(&queue.waiting);
@@ -90,15 +92,17 @@ impl Listener {
         }
     }
 
-    /// Tells the acceptors what has come: `{weir_accept, Count}`, one message for a batch. Also those of schedulers that went
-    /// offline when something had just come for them.
+    /// Notifies the acceptors of new connections: `{weir_accept, Count}`, one message for a batch.
+    /// Includes acceptors whose scheduler has just gone offline, since their queues may hold
+    /// connections.
     pub fn announce(&self, env: Env, queue: usize) {
         for queue in self.chosen(queue) {
             lock(&queue.waiting).announce(env);
         }
     }
 
-    /// Makes `pid` the acceptor of a queue. Returns how many connections wait there: it is not told of these again.
+    /// Makes `pid` the acceptor of a queue. Returns how many connections wait there, of which it
+    /// is not notified again.
     pub fn set_acceptor(&self, queue: usize, pid: LocalPid) -> usize {
         let mut waiting = lock(&self.queues[queue].waiting);
         waiting.acceptor = Some(pid);
@@ -106,12 +110,12 @@ impl Listener {
         waiting.arrivals.len()
     }
 
-    /// How many connections wait in a queue.
+    /// Number of connections in a queue.
     pub fn length(&self, queue: usize) -> usize {
         self.queues[queue].length.load(Ordering::Relaxed)
     }
 
-    /// Takes the connection that has waited longest in a queue, for somebody who begins with this version of the options.
+    /// Takes the oldest connection of a queue, for a process that has this version of the options.
     pub fn pop(&self, env: Env, queue: usize, version: u64, taker: Taker) -> Result<(Arrival, Arc<Template>), Missed> {
         let queue = &self.queues[queue];
         let taken = {
@@ -119,7 +123,8 @@ impl Listener {
             if taker == Taker::ChildOfAcceptor && waiting.acceptor != Some(env.pid()) {
                 return Err(Missed::Nothing);
             }
-            // One that came after a change was pushed after the new version was set, and before under this lock.
+            // A connection that came after a change was pushed under this lock after the version
+            // was set, so this load sees the new version.
             if waiting.arrivals.len() > 0 && self.version.load(Ordering::SeqCst) != version {
                 waiting.arrivals.tell_again();
                 waiting.announce(env);
@@ -134,7 +139,7 @@ impl Listener {
         Ok(taken)
     }
 
-    /// Goes on accepting if a queue was full and is not any more.
+    /// Resumes accepting if a queue was full and is now at most half full.
     fn has_popped(&self, env: Env, queue: &AcceptQueue) {
         if queue.stalled.load(Ordering::SeqCst)
             && queue.length.load(Ordering::SeqCst) <= MAX_WAITING / 2
@@ -144,7 +149,7 @@ impl Listener {
         }
     }
 
-    /// Puts a connection back in front: the process that it was for is dead.
+    /// Puts a connection back at the head of the queue, because its process is dead.
     pub fn put_back(&self, env: Env, queue: usize, arrival: Arrival) {
         let queue = &self.queues[queue];
         let refused = {
@@ -158,7 +163,7 @@ impl Listener {
         }
     }
 
-    /// Closes the connection that has waited longest in a queue: its process could not be started.
+    /// Closes the oldest connection of a queue, because its process could not be started.
     pub fn discard_next(&self, env: Env, queue: usize) {
         let queue = &self.queues[queue];
         let arrival = {
@@ -173,13 +178,13 @@ impl Listener {
         }
     }
 
-    /// Closes a connection that nobody will serve.
+    /// Closes a queued connection.
     pub fn discard(&self, env: Env, arrival: Arrival) {
         drop(arrival.fd);
         self.leave(env, arrival.address, true);
     }
 
-    /// Ends: closes all connections that no process has, and takes no more.
+    /// Ends the listener: closes all queued connections, and refuses new ones.
     pub fn clear(&self, env: Env) {
         for queue in &self.queues {
             let left = {
@@ -193,13 +198,14 @@ impl Listener {
         }
     }
 
-    /// The queues that what is accepted for one of them may go to: those of schedulers that are online.
+    /// The queues that may get a connection that was accepted for `queue`: those of online
+    /// schedulers.
     pub(super) fn reachable(&self, queue: usize) -> &[AcceptQueue] {
         let chosen = self.chosen(queue);
         &chosen[..chosen.len().min(usize::from(pollset::online::count()))]
     }
 
-    /// The same, with those of schedulers that are offline.
+    /// The same queues, including those of offline schedulers.
     fn chosen(&self, queue: usize) -> &[AcceptQueue] {
         match self.least_loaded.load(Ordering::Relaxed) {
             true => &self.queues,

@@ -1,13 +1,13 @@
-//! A listener: what its listening sockets, one for each scheduler, have in common. It limits how many connections come in,
-//! counts them, and keeps those that wait for a process.
+//! A listener: what its listening sockets (one for each scheduler) share. It limits and counts
+//! connections, and queues those that wait for a process.
 //!
-//! A connection that comes in is a descriptor in an [`AcceptQueue`] until a process takes it. Then it is a socket with a
-//! [`Permit`](permit::Permit), which goes back to the listener when the socket is closed. A listener outlives its listening
-//! sockets and its processes.
+//! An accepted connection is a descriptor in an [`AcceptQueue`] until a process takes it. Then it
+//! is a socket with a [`Permit`](permit::Permit), which the listener gets back when the socket is
+//! closed. A listener outlives its listening sockets and its processes.
 //!
-//! Locks are taken in the order socket, listener (one of its locks at a time), ready list of a pollset.
+//! Lock order: socket, listener (one of its locks at a time), ready list of a pollset.
 //!
-//! Calling accept(2) and making sockets is the business of a verb. May use `pollset` and what is below it.
+//! The verbs call accept(2) and make sockets. May use `pollset` and what is below it.
 
 pub mod accept_queue;
 pub mod permit;
@@ -35,24 +35,25 @@ use crate::value::places::Places;
 use crate::value::quota::Quota;
 use crate::value::sync::{Mutex, MutexGuard};
 
-/// What a listener is made with, and what may change later.
+/// The limits of a listener, which can be changed later.
 pub struct Settings {
     pub max_connections: u64,
-    /// Connections beyond that are reset instead of left in the backlog.
+    /// Reset excess connections instead of leaving them in the backlog.
     pub reset: bool,
-    /// A connection goes to the pollset with the fewest sockets instead of the one that accepted it.
+    /// Connections go to the pollset with the fewest sockets instead of the one that accepted
+    /// them.
     pub least_loaded: bool,
-    /// The processes of connections are bound to the schedulers of their sockets.
+    /// Connection processes are bound to the schedulers of their sockets.
     pub bind: bool,
-    /// Times of replies are measured.
+    /// Measure reply times.
     pub measure: bool,
     pub admission: Admission,
 }
 
-/// An option of the kernel that does not come with the descriptor: level, name, value.
+/// A kernel option that accepted sockets do not inherit: level, name, value.
 pub type LateOption = (libc::c_int, libc::c_int, libc::c_int);
 
-/// What accepted sockets have from the listening one.
+/// What accepted sockets inherit from the listening socket.
 #[derive(Clone)]
 pub struct Template {
     pub module: Atom,
@@ -60,19 +61,20 @@ pub struct Template {
     pub late_options: Vec<LateOption>,
 }
 
-/// What a listener has done.
+/// Counters of a listener.
 #[derive(Default)]
 pub struct Counts {
     pub overload: AtomicU64,
     pub denied: AtomicU64,
     pub crowded: AtomicU64,
-    /// How often accepting has stopped for a limit: that of connections, and that of the rate.
+    /// How often accepting was paused by the connection limit and by the rate limit.
     pub full_pauses: AtomicU64,
     pub rate_pauses: AtomicU64,
 }
 
-/// Connections of each reactor in a second, on average, for which the numbers of sockets are compared. The kernel spreads more than that
-/// evenly by itself, and to wake another reactor costs a quarter of what a connection with one request does.
+/// Comparisons of socket counts per second and reactor, on average. Above this rate of connections
+/// the kernel spreads them evenly enough, and waking another reactor costs a quarter of a
+/// connection with one request.
 const COMPARISONS: u64 = 16;
 
 /// A listener.
@@ -80,43 +82,45 @@ pub struct Listener {
     reset: AtomicBool,
     least_loaded: AtomicBool,
     bind: AtomicBool,
-    /// Of connections that have come in and are not closed, and of accept(2) while it is tried.
+    /// Places of open connections, and of accept(2) calls in progress.
     places: Places,
-    /// Accepting waits for the rate, and the owner sees to the end of that.
+    /// Accepting is paused by the rate limit; the owner's timer ends the pause.
     throttled: AtomicBool,
-    /// Descriptors have run out and nothing has been accepted since.
+    /// Out of descriptors, and nothing has been accepted since.
     exhausted: AtomicBool,
-    /// The owner sees to another try.
+    /// The owner's timer will start the next attempt.
     retrying: AtomicBool,
-    /// Not everybody may come in at any time: `admission` is asked.
+    /// Admission depends on the address or the rate, so `admission` must be asked.
     selective: AtomicBool,
     admission: Mutex<Admission>,
-    /// Of the options that connections begin with. Its process sets it when those that begin connections have been told.
+    /// The version of the options that connections start with. The listener's process sets it
+    /// after it has notified the processes that start connections.
     version: AtomicU64,
     queues: Box<[AcceptQueue]>,
-    /// The pollsets of the reactors that have a listening socket each; zero where there is none.
+    /// The pollsets of the reactors that have a listening socket; zero for a free entry.
     reactors: Box<[AtomicU16]>,
-    /// Whether a reactor compares its number of sockets with that of the others before it keeps a connection.
+    /// Limits how often a reactor compares its number of sockets with that of the others before it
+    /// keeps a connection.
     comparisons: Quota,
     listening: Mutex<Vec<Listening>>,
-    /// The process of the listener, which has the clock.
+    /// The process of the listener, which runs the timers.
     owner: Mutex<Option<LocalPid>>,
     pub counts: Counts,
     pub latency: Latency,
 }
 
-/// Which of the places' words the caller writes to.
+/// Which of the counters in `places` the caller writes to.
 fn here() -> usize {
     scheduler::number().into()
 }
 
-/// Takes a lock whose holder cannot have left anything half done.
+/// Takes a lock, also a poisoned one: its holders leave nothing half done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener {
-    /// A listener with a queue for each of the first `schedulers` pollsets.
+    /// Creates a listener with a queue for each of the first `schedulers` pollsets.
     pub fn new(settings: Settings, schedulers: u16) -> Listener {
         let queue = |pollset| AcceptQueue {
             pollset,
@@ -145,37 +149,37 @@ impl Listener {
         }
     }
 
-    /// How many queues there are, numbered from zero.
+    /// Number of queues; they are numbered from zero.
     pub fn queues(&self) -> usize {
         self.queues.len()
     }
 
-    /// The pollset whose connections a queue holds.
+    /// The pollset of a queue.
     pub fn pollset(&self, queue: usize) -> u16 {
         self.queues[queue].pollset
     }
 
-    /// Whether the processes of connections are bound to the schedulers of their sockets.
+    /// Whether connection processes are bound to the schedulers of their sockets.
     pub fn binds(&self) -> bool {
         self.bind.load(Ordering::Relaxed)
     }
 
-    /// From now on connections begin with these options, and not with others.
+    /// Sets the version of the options that connections must start with.
     pub fn set_version(&self, version: u64) {
         self.version.store(version, Ordering::SeqCst);
     }
 
-    /// Those that have come in and are not closed.
+    /// Number of open connections.
     pub fn connections(&self) -> u64 {
         self.places.present()
     }
 
-    /// Those that have come in.
+    /// Number of connections accepted so far.
     pub fn accepted(&self) -> u64 {
         self.places.arrivals()
     }
 
-    /// Connections that no process has yet.
+    /// Number of connections that wait for a process.
     pub fn waiting(&self) -> usize {
         self.queues.iter().map(|queue| queue.length.load(Ordering::Relaxed)).sum()
     }
@@ -184,7 +188,7 @@ impl Listener {
         self.places.max()
     }
 
-    /// Has other limits hold from now on. Connections that are there stay.
+    /// Changes the limits. Existing connections stay.
     pub fn change(&self, env: Env, settings: Settings) {
         self.reset.store(settings.reset, Ordering::SeqCst);
         self.least_loaded.store(settings.least_loaded, Ordering::SeqCst);
@@ -198,17 +202,17 @@ impl Listener {
         self.resume(env);
     }
 
-    /// Whether it says itself which pollset a connection goes to. It stays there then.
+    /// Whether the listener chooses the pollset of a connection, which then stays there.
     pub fn distributes(&self) -> bool {
         self.least_loaded.load(Ordering::Relaxed)
     }
 
-    /// Makes `pid` the process that is told of pauses which only time ends.
+    /// Makes `pid` the process that is notified of pauses that need a timer.
     pub fn set_owner(&self, pid: LocalPid) {
         *lock(&self.owner) = Some(pid);
     }
 
-    /// Ends the pauses that only time ends: the owner says so.
+    /// Ends these pauses; the owner calls it when the time is over.
     pub fn retry(&self, env: Env) {
         self.throttled.store(false, Ordering::SeqCst);
         self.retrying.store(false, Ordering::SeqCst);
@@ -217,12 +221,13 @@ impl Listener {
 
     fn tell_owner(&self, env: Env, message: impl rustler::Encoder) {
         if let Some(owner) = *lock(&self.owner) {
-            // One that died has a successor, which begins with a retry.
+            // If it has died, its successor begins with a retry.
             let _ = env.send(&owner, message);
         }
     }
 
-    /// Whether a connection may be accepted now, for a queue or without one. If not, what ends the pause resumes.
+    /// Decides about the next connection, for a queue or for a reactor. After a pause, the event
+    /// that ends it resumes accepting.
     pub fn decide(&self, env: Env, queue: Option<usize>) -> Decision {
         if queue.is_some_and(|queue| !self.reachable(queue).iter().all(Listener::has_room)) {
             return Decision::Pause;
@@ -251,7 +256,8 @@ impl Listener {
         Decision::Pause
     }
 
-    /// The kernel gives no descriptor, or has another reason. Accepting goes on when the owner says so.
+    /// Notes that accept(2) failed, for example for lack of descriptors. Accepting resumes when
+    /// the owner calls [`retry`](Self::retry).
     pub fn accept_failed(&self, env: Env, errno: Errno) {
         self.exhausted.store(true, Ordering::SeqCst);
         if !self.retrying.swap(true, Ordering::SeqCst) {
@@ -259,12 +265,13 @@ impl Listener {
         }
     }
 
-    /// Whether the addresses of peers matter.
+    /// Whether the address of the peer is needed.
     pub fn wants_address(&self) -> bool {
         self.selective.load(Ordering::Relaxed)
     }
 
-    /// Lets an accepted connection in, which has its place; or resets it and gives the place back.
+    /// Admits an accepted connection that has a place; or resets it, frees its place and returns
+    /// `None`.
     pub fn admit(&self, env: Env, fd: OwnedFd, address: Option<Address>) -> Option<Arrival> {
         if self.exhausted.load(Ordering::Relaxed) && self.exhausted.swap(false, Ordering::Relaxed) {
             self.tell_owner(env, (atoms::weir_listener(), atoms::recovered()));
@@ -291,7 +298,8 @@ impl Listener {
         }
     }
 
-    /// There was no connection to accept, or no place for it: the token of the rate that [`decide`](Self::decide) took is given back.
+    /// Gives back the rate token that [`decide`](Self::decide) took: no connection was accepted,
+    /// or there was no place for it.
     pub fn forgo(&self) {
         if self.wants_address() {
             lock(&self.admission).forgo();
@@ -315,7 +323,7 @@ impl Listener {
         }
     }
 
-    /// Gives back a place that was taken, for nothing or by a connection.
+    /// Frees the place of a connection, or one that was taken without one.
     pub fn give_place_back(&self, env: Env) {
         if self.places.give(here()) {
             self.resume(env);
@@ -323,17 +331,17 @@ impl Listener {
     }
 }
 
-/// What to do about the next connection.
+/// What to do with the next connection.
 pub enum Decision {
-    /// Accept it: it has a place.
+    /// Accept it; it has a place.
     Accept,
-    /// Accept it to reset it.
+    /// Accept and reset it.
     Reset,
     /// Leave it in the backlog.
     Pause,
 }
 
-/// Closes a connection so that its peer knows it was not served.
+/// Closes a connection with a reset, so that its peer knows that it was not served.
 fn reset(fd: OwnedFd) {
     let on = libc::linger { l_onoff: 1, l_linger: 0 };
     let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &on);

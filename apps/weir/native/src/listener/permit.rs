@@ -1,4 +1,4 @@
-//! What a connection has from the listener through which it came.
+//! The permit of a connection that came through a listener.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,39 +9,39 @@ use crate::listener::Listener;
 use crate::value::admission::Address;
 use crate::value::latency::Times;
 
-/// A connection that no process has yet.
+/// An accepted connection that waits for a process.
 pub struct Arrival {
     pub fd: OwnedFd,
-    /// Where the limit of connections for each address has noted it.
+    /// The address under which the limit per address counts it, if there is such a limit.
     pub(super) address: Option<Address>,
 }
 
-/// What a connection gives back when it is closed.
+/// What a connection gives back to its listener when it is closed.
 pub struct Permit {
     listener: Arc<Listener>,
     address: Option<Box<Address>>,
     /// The process that it was accepted for.
     pub process: LocalPid,
-    /// It does not count against the limit of connections any more.
+    /// It no longer counts against the connection limit.
     exempt: bool,
     /// The process is bound to the scheduler of the socket's pollset.
     pub bound: bool,
 }
 
 impl Permit {
-    /// Gives the place of a connection back.
+    /// Gives back the place of the connection.
     pub fn end(self, env: Env) {
         self.listener.leave(env, self.address.map(|address| *address), !self.exempt);
     }
 
-    /// Has the connection not count against the limit of connections any more.
+    /// Excludes the connection from the connection limit.
     pub fn exempt(&mut self, env: Env) {
         if !std::mem::replace(&mut self.exempt, true) {
             self.listener.give_place_back(env);
         }
     }
 
-    /// Where the times of its replies go, on a pollset, if the listener measures them.
+    /// Where its reply times on a pollset are counted, if the listener measures them.
     pub fn times(&self, pollset: u16) -> Option<&Times> {
         self.listener.latency.times(pollset)
     }
@@ -53,13 +53,13 @@ impl Permit {
 }
 
 impl Arrival {
-    /// The descriptor, and the permit of a socket of `process`.
+    /// Returns the descriptor, and a permit for a socket of `process`.
     pub fn into_parts(self, listener: Arc<Listener>, process: LocalPid) -> (OwnedFd, Permit) {
         let (bound, address) = (listener.binds(), self.address.map(Box::new));
         (self.fd, Permit { listener, address, process, exempt: false, bound })
     }
 
-    /// What [`into_parts`](Self::into_parts) took apart.
+    /// Reverses [`into_parts`](Self::into_parts).
     pub fn from_parts(fd: OwnedFd, permit: Permit) -> Arrival {
         Arrival { fd, address: permit.address.map(|address| *address) }
     }

@@ -1,4 +1,4 @@
-//! The listening sockets of a listener: where they are polled, and which of them are reactors'.
+//! The listening sockets of a listener: their pollsets, and which of them belong to reactors.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,18 +13,18 @@ use crate::value::handle::{Handle, Target};
 /// A listening socket.
 pub struct Listening {
     handle: Handle,
-    /// Where it is polled.
+    /// The pollset that polls it.
     pollset: u16,
-    /// Where the pollset stands among those of reactors.
+    /// Its index in `Listener::reactors`, if it belongs to a reactor.
     reactor: Option<usize>,
 }
 
 impl Listener {
-    /// A listening socket accepts for this listener from now on, by itself or for the reactor that has it. Said again, it has other
-    /// options.
+    /// Makes a listening socket accept for this listener, or for the reactor that has the socket.
+    /// A second call for the same socket updates its options.
     pub fn add_listening(&self, handle: Handle, pollset: u16, is_reactors: bool, template: Template) {
         for queue in &self.queues {
-            // Each has its own, so that those who count the references do not write to the same line.
+            // Each queue has a copy, so that their reference counts are in different cache lines.
             lock(&queue.waiting).template = Some(Arc::new(template.clone()));
         }
         let mut listening = lock(&self.listening);
@@ -43,7 +43,7 @@ impl Listener {
         lock(&self.listening).iter().map(|socket| socket.handle).collect()
     }
 
-    /// A listening socket has gone to another pollset.
+    /// Notes that a listening socket has moved to another pollset.
     pub fn listening_moved(&self, moved: Handle, pollset: u16) {
         for socket in lock(&self.listening).iter_mut().filter(|socket| socket.handle == moved) {
             socket.pollset = pollset;
@@ -51,7 +51,7 @@ impl Listener {
         }
     }
 
-    /// A listening socket is closed.
+    /// Notes that a listening socket is closed.
     pub fn remove_listening(&self, closed: Handle) {
         let mut listening = lock(&self.listening);
         if let Some(at) = listening.iter().position(|socket| socket.handle == closed) {
@@ -59,7 +59,7 @@ impl Listener {
         }
     }
 
-    /// The socket in this place is polled there now, perhaps by a reactor.
+    /// Notes the pollset of the entry `place`; zero if no reactor polls it.
     fn note_reactor(&self, place: Option<usize>, pollset: u16) {
         if let Some(place) = place {
             let is_reactors = usize::from(pollset) >= pollset::SCHEDULERS;
@@ -67,10 +67,11 @@ impl Listener {
         }
     }
 
-    /// The pollset of the reactor with the fewest sockets, if those are clearly fewer than what the one of `own` has: the kernel spreads a
-    /// thousand connections evenly, and eight not. Nothing, too, if connections come so fast that the kernel does.
+    /// Returns the pollset of the reactor with the fewest sockets, if these are fewer than 7/8 of
+    /// those of `own`: the kernel spreads a thousand connections evenly, but not eight. `None` if
+    /// connections come so fast that the kernel spreads them.
     pub fn reactor_with_fewer(&self, own: u16) -> Option<u16> {
-        // To look at all costs more the more there are, and the others write there.
+        // Comparing costs more with every reactor, and the others write to these counters.
         if !self.comparisons.take(Nanos::now().seconds()) {
             return None;
         }
@@ -81,7 +82,7 @@ impl Listener {
         (has_more && pollset != own).then_some(pollset)
     }
 
-    /// Has all listening sockets visited at the next poll.
+    /// Puts all listening sockets on their ready lists.
     pub(super) fn resume(&self, env: Env) {
         for socket in lock(&self.listening).iter() {
             pollset::push_ready(env, socket.pollset, Target::Socket(socket.handle));

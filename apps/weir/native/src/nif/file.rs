@@ -16,7 +16,7 @@ use crate::term::resource::ResourceArc;
 use crate::value::handle::Handle;
 use crate::verb::output::queued_file;
 
-/// The most bytes of one read.
+/// Maximum bytes per read.
 const READ_MAX: usize = 16 * 1024 * 1024;
 
 #[rustler::nif(schedule = "DirtyIo")]
@@ -61,10 +61,12 @@ fn file_read<'a>(env: Env<'a>, file: ResourceArc<FileReference>, offset: u64, le
     Ok((atoms::ok(), bytes.make_subbinary(0, size)?).encode(env))
 }
 
-/// Nothing is said of the socket before the next call, on an ordinary scheduler: it would mean to wake a poller from here.
+/// Reads the part that the queue waits for into the page cache. Does not enqueue the socket: that
+/// may send a message to a poller, which a dirty scheduler must not do. The caller then calls
+/// `file_resume` on an ordinary scheduler.
 #[rustler::nif(schedule = "DirtyIo")]
 fn file_fetch(handle: Handle) -> Atom {
-    // Whatever the disk takes, nobody waits for the socket meanwhile.
+    // The socket is not locked during the read, however slow the disk is.
     let wanted = table::find(handle).and_then(|socket| queued_file::wanted(&socket));
     if let Some((file, offset, length)) = wanted {
         queued_file::read(&file, offset, length);

@@ -1,4 +1,4 @@
-//! What a socket is set to and what it has done.
+//! Options, statistics and addresses of sockets.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -129,7 +129,7 @@ fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     Ok((atoms::ok(), Term::map_from_pairs(env, &pairs)?).encode(env))
 }
 
-/// Those who wait are told to wait with the code that is current.
+/// Answers `renew` to all waiting processes, so that they wait again in the current code.
 #[rustler::nif]
 fn renew(env: Env, chunk: usize) -> Atom {
     let told = table::select(chunk, |socket| {
@@ -141,7 +141,7 @@ fn renew(env: Env, chunk: usize) -> Atom {
     if told.is_some() { atoms::ok() } else { atoms::done() }
 }
 
-/// What it costs to look at a thousand sockets under their locks.
+/// Percent of a time slice that visiting a thousand sockets under their locks costs.
 const PIECE_PERCENT: i32 = 10;
 
 #[rustler::nif]

@@ -1,15 +1,15 @@
-//! The library as the VM sees it: how it is loaded, how it takes over from an earlier version of itself, and what it does
-//! when the VM ends.
+//! Loads the library, takes over from an earlier version, and flushes output when the VM ends.
 //!
-//! Sockets, pollsets, groups and relays are statics. When the VM loads the module again it may load another file, with
-//! statics of its own, or the same file again, with those that it had. Either way all of them have to be the values that
-//! are in use. So the first library of the process tells later ones where its statics are ([`Handover`]), by a symbol
-//! that they find in the process. Private data of the module would be gone with a purge of the module, while sockets
-//! are not.
+//! Sockets, pollsets, groups and relays are statics. When the VM loads the module again, it loads
+//! either another file, with statics of its own, or the same file, with the statics that it had.
+//! In both cases the module must use the existing values. So the first library of the process
+//! publishes the addresses of its statics ([`Handover`]) under a symbol that later libraries look
+//! up. The private data of the module would not do: a purge of the module frees it, while sockets
+//! live on.
 //!
-//! A later library takes them over if all types in them are what they were: [`layout`] says so. If not it is refused, and
-//! the VM goes on with the module that it has. No library is ever unmapped: a call may be in its code, and the statics are
-//! in its data.
+//! A later library takes the statics over if none of their types has changed, which [`layout`]
+//! tells. Otherwise it is refused, and the VM keeps the module that it has. No library is ever
+//! unmapped: a call may be running in its code, and the statics are in its data.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,7 +37,7 @@ use crate::value::panics;
 use crate::value::shared::Inherited;
 use crate::verb::{accept, group, halt};
 
-/// All statics that later libraries go on with.
+/// All statics that later libraries take over.
 static PARTS: [&dyn Inherited; 17] = [
     &table::SOCKETS,
     &group::ALL,
@@ -58,10 +58,11 @@ static PARTS: [&dyn Inherited; 17] = [
     &FILE,
 ];
 
-/// To be raised when something in those statics gets another meaning without getting another type.
+/// Increment this when something in these statics changes its meaning but not its type.
 const MEANING: u64 = 1;
 
-/// Where the statics of the first library are. The first two words are the same in all versions.
+/// Addresses of the statics of the first library. The first two fields are the same in all
+/// versions.
 #[repr(C)]
 pub struct Handover {
     layout: u64,
@@ -69,16 +70,16 @@ pub struct Handover {
     parts: [*const (); PARTS.len()],
 }
 
-// SAFETY: it is never written to, and what it points to is Sync.
+// SAFETY: it is never written to, and its pointers are to `Sync` values.
 unsafe impl Sync for Handover {}
 // SAFETY: as above.
 unsafe impl Send for Handover {}
 
 static HANDOVER: OnceLock<Handover> = OnceLock::new();
 
-/// Where the statics that this library uses are.
+/// Returns the addresses of the statics that this library uses.
 ///
-/// The name says which version of the beginning of [`Handover`] it is.
+/// The number in the name is the version of the first fields of [`Handover`].
 #[unsafe(no_mangle)]
 extern "C" fn weir_nif_handover_1() -> *const Handover {
     HANDOVER.get_or_init(|| Handover { layout: layout(), count: PARTS.len(), parts: PARTS.map(|part| part.address()) })
@@ -86,11 +87,12 @@ extern "C" fn weir_nif_handover_1() -> *const Handover {
 
 const HANDOVER_SYMBOL: &CStr = c"weir_nif_handover_1";
 
-/// All types of the source, as a number. With a word before it, for the tests to find it in the file.
+/// A fingerprint of all types of the source, after a fixed text by which tests find it in the
+/// file.
 static TYPES: &str = concat!("weir types ", env!("WEIR_TYPES"));
 
-/// What two libraries must have in common: the compiler, all types of the source and of the libraries below (see
-/// `build.rs`), and what of the types only the compiler knows.
+/// A fingerprint of what two libraries must have in common: the compiler, all types of the source
+/// and of the dependencies (see `build.rs`), and the layouts, which only the compiler knows.
 fn layout() -> u64 {
     let mut hasher = DefaultHasher::new();
     (MEANING, TYPES).hash(&mut hasher);
@@ -100,24 +102,25 @@ fn layout() -> u64 {
     hasher.finish()
 }
 
-/// Why a library is refused: the number of the error that `erlang:load_nif/2` returns, which `weir_nif` explains.
+/// Why a library is refused, as the error number of `erlang:load_nif/2`, which `weir_nif`
+/// explains.
 enum Refused {
     Resources = 1,
     Layout = 2,
     Pin = 3,
 }
 
-/// The VM asks for this when it has loaded the file.
+/// Entry point: the VM calls it after it has loaded the file.
 #[unsafe(no_mangle)]
 extern "C" fn nif_init() -> *const ErlNifEntry {
     struct Entry(ErlNifEntry);
-    // SAFETY: it is never written to, and what it points to is constant.
+    // SAFETY: it is never written to, and its pointers are to constants.
     unsafe impl Sync for Entry {}
     // SAFETY: as above.
     unsafe impl Send for Entry {}
     static ENTRY: OnceLock<Entry> = OnceLock::new();
     let entry = ENTRY.get_or_init(|| {
-        // SAFETY: nobody has called a function of the VM through this library yet.
+        // SAFETY: no function of the VM has been called through this library yet.
         unsafe { internal_write_symbols() };
         let functions: Vec<ErlNifFunc> = inventory::iter::<rustler::Nif>().map(rustler::Nif::get_def).collect();
         let mut entry = ErlNifEntry::new(c"weir_nif", functions.leak(), load);
@@ -127,12 +130,12 @@ extern "C" fn nif_init() -> *const ErlNifEntry {
     &entry.0
 }
 
-/// There is no module that has a library: the first, or one after the module was purged.
+/// Called when the module has no library: at the first load, or after the module was purged.
 unsafe extern "C" fn load(env: *mut ErlNifEnv, _data: *mut *mut c_void, _info: ErlNifTerm) -> c_int {
     begin(env)
 }
 
-/// The module has a library, and gets this one.
+/// Called when the module already has a library, which this one replaces.
 unsafe extern "C" fn upgrade(
     env: *mut ErlNifEnv,
     _data: *mut *mut c_void,
@@ -155,14 +158,14 @@ fn begin(env: *mut ErlNifEnv) -> c_int {
     }
 }
 
-/// Goes on with the statics of the first library, if that was another one.
+/// Takes over the statics of the first library, unless this is the first.
 fn take_over() -> Result<(), Refused> {
     let ours = weir_nif_handover_1();
     let Some(first) = first_handover() else { return pin(libc::RTLD_GLOBAL) };
     if std::ptr::eq(first, ours) {
         return pin(libc::RTLD_GLOBAL);
     }
-    // SAFETY: libraries are never unmapped, and the first words are the same in all versions.
+    // SAFETY: libraries are never unmapped, and the first fields are the same in all versions.
     let (layout, count) = unsafe { ((*first).layout, (*first).count) };
     // SAFETY: ours is a static.
     if layout != unsafe { (*ours).layout } || count != PARTS.len() {
@@ -170,29 +173,31 @@ fn take_over() -> Result<(), Refused> {
     }
     pin(0)?;
     for (at, part) in PARTS.iter().enumerate() {
-        // SAFETY: the layout says that these are the same parts, and no function of this library has been called yet.
+        // SAFETY: equal layouts mean equal parts, and no function of this library has been called
+        // yet.
         unsafe { part.take_over((*first).parts[at]) };
     }
     Ok(())
 }
 
-/// What the first library of the process says. Before that has made its symbols known to others, a library finds its own.
+/// Returns the handover of the first library of the process. A library finds its own if no earlier
+/// one has made its symbols global.
 fn first_handover() -> Option<*const Handover> {
-    // SAFETY: the name is a string of C.
+    // SAFETY: the name is a C string.
     let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, HANDOVER_SYMBOL.as_ptr()) };
     if symbol.is_null() {
         return None;
     }
-    // SAFETY: under this name there is nothing but this function.
+    // SAFETY: only this function has this name.
     let handover = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> *const Handover>(symbol) };
     Some(handover())
 }
 
-/// Keeps this library mapped for as long as the process lives.
+/// Keeps this library mapped until the process ends.
 fn pin(visibility: c_int) -> Result<(), Refused> {
     let mut about =
         libc::Dl_info { dli_fname: null(), dli_fbase: null_mut(), dli_sname: null(), dli_saddr: null_mut() };
-    // SAFETY: the address is in this library; the name that is found lives as long as it is mapped.
+    // SAFETY: the address is in this library, whose name stays valid while it is mapped.
     let pinned = unsafe {
         libc::dladdr(weir_nif_handover_1 as *const c_void, &mut about) != 0
             && !libc::dlopen(about.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE | visibility)
@@ -202,7 +207,7 @@ fn pin(visibility: c_int) -> Result<(), Refused> {
 }
 
 fn open_resources(env: *mut ErlNifEnv) -> Result<(), Refused> {
-    // SAFETY: this is called by `load` and `upgrade`.
+    // SAFETY: only `load` and `upgrade` call this.
     let opened = unsafe {
         resource::open::<DeathWatch>(env)
             && resource::open::<Holder>(env)
@@ -219,10 +224,11 @@ type SetOption = unsafe extern "C" fn(*mut ErlNifEnv, c_int, ...) -> c_int;
 /// `ERL_NIF_OPT_ON_HALT`, since OTP 26.
 const ON_HALT: c_int = 2;
 
-/// Has queued output sent when the VM halts. Since OTP 26 the VM calls libraries that ask for it, unless it is to halt without
-/// flushing. Before, it can only be seen that the process exits, for any reason.
+/// Arranges that queued output is sent when the VM halts. Since OTP 26 the VM calls libraries that
+/// ask for it, unless it halts without flushing. Before OTP 26, atexit(3) is used, which runs for
+/// any exit of the process.
 fn flush_at_halt(env: *mut ErlNifEnv) {
-    // SAFETY: the name is a string of C.
+    // SAFETY: the name is a C string.
     let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"enif_set_option".as_ptr()) };
     if symbol.is_null() {
         static REGISTERED: OnceLock<c_int> = OnceLock::new();
@@ -230,7 +236,8 @@ fn flush_at_halt(env: *mut ErlNifEnv) {
         REGISTERED.get_or_init(|| unsafe { libc::atexit(on_exit) });
         return;
     }
-    // SAFETY: under this name the VM has nothing but this function, and the environment is that of `load` or `upgrade`.
+    // SAFETY: only this function of the VM has this name, and the environment is that of `load` or
+    // `upgrade`.
     unsafe {
         let set_option = std::mem::transmute::<*mut c_void, SetOption>(symbol);
         set_option(env, ON_HALT, on_halt as unsafe extern "C" fn(*mut c_void));
@@ -245,7 +252,8 @@ extern "C" fn on_exit() {
     let _ = std::panic::catch_unwind(halt::flush);
 }
 
-/// Whether this library is the one of the module that asks: the function that it replaces cannot say so.
+/// Returns true. The Erlang function that it replaces cannot, so this tells whether the library of
+/// the calling module is loaded.
 #[rustler::nif]
 fn loaded() -> bool {
     true

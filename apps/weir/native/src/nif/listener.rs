@@ -1,4 +1,4 @@
-//! Listeners, for their processes and those of their connections.
+//! Listeners: limits, queues, and the connections that came through them.
 
 use std::ffi::CStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -26,7 +26,7 @@ use crate::value::shared::Shared;
 use crate::verb::accept;
 use crate::verb::listen;
 
-/// What Erlang holds of a listener.
+/// The Erlang reference to a listener.
 pub struct ListenerReference(Arc<Listener>);
 
 pub static LISTENER: Shared<Kind> = Shared::new(Kind::new());
@@ -41,7 +41,7 @@ impl Resource for ListenerReference {
 
 type ListenerTerm = ResourceArc<ListenerReference>;
 
-/// A limit: nothing for `infinity`.
+/// Decodes a limit: `None` for `infinity`.
 fn limit(term: Term) -> NifResult<Option<u32>> {
     match term.decode::<Atom>() {
         Ok(atom) if atom == atoms::infinity() => Ok(None),
@@ -64,7 +64,7 @@ fn prefix(term: Term) -> NifResult<Option<Prefix>> {
     Ok(Prefix::of_v6(Ipv6Addr::from(parts), length))
 }
 
-/// A queue of the listener, by its number from one.
+/// Index of a listener's queue; Erlang numbers queues from 1.
 fn queue(listener: &ListenerTerm, number: usize) -> NifResult<usize> {
     let queue = number.wrapping_sub(1);
     (queue < listener.0.queues()).then_some(queue).ok_or(Error::BadArg)
@@ -217,7 +217,7 @@ fn listener_info<'a>(env: Env<'a>, listener: ListenerTerm) -> NifResult<Term<'a>
     Ok(info)
 }
 
-/// What its sockets have in the kernel, and may have; nothing if they have none, or are no TCP sockets.
+/// The sum of the kernel's backlogs and of their limits; `None` without a listening TCP socket.
 fn backlog(listener: &Listener) -> Option<(u32, u32)> {
     let backlogs = listener.listening().into_iter().filter_map(|handle| {
         let socket = table::find(handle)?;

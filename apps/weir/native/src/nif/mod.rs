@@ -1,9 +1,10 @@
-//! The boundary: every function of the Erlang module `weir_nif`, where each is documented.
+//! The boundary: the functions of the Erlang module `weir_nif`, which documents each of them.
 //!
-//! A wrong argument is a badarg, a closed socket a tagged error; every call is bounded (`value::work`). Nothing here
-//! decides: the functions find the socket, lock it and hand it on. May use everything.
+//! A wrong argument is a badarg, a closed socket a tagged error, and every call is bounded in time
+//! (`value::work`). The functions make no decisions: they find the socket, lock it and call a
+//! lower layer. May use everything.
 
-/// Finds the socket or returns `{error, $closed}` from the function.
+/// Finds the socket, or returns `{error, $closed}` from the calling function.
 macro_rules! socket {
     ($env:expr, $handle:expr, $closed:expr) => {
         match find($handle, $closed)? {
@@ -40,7 +41,7 @@ use crate::value::handle::Handle;
 use crate::value::slots::{self, Lookup, Occupant};
 use crate::verb::input::Asked;
 
-/// The number of a pollset that there is.
+/// The number of an existing pollset.
 struct PollsetIndex(u16);
 
 impl<'a> Decoder<'a> for PollsetIndex {
@@ -52,13 +53,13 @@ impl<'a> Decoder<'a> for PollsetIndex {
 
 type Locked = slots::Locked<'static, Socket>;
 
-/// The socket of a handle, or what to say if it is closed; badarg if there never was one. A socket that nobody owns any
-/// more is closed to all, even if some of its output is still being sent.
+/// Locks the socket of a handle. Returns `closed` if it is closed; badarg if it never existed. A
+/// socket without an owner counts as closed, even if some of its output is still being sent.
 fn find(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
     Ok(open(table::lookup(handle))?.filter(|socket| !socket.lingering && !socket.broken).ok_or(closed))
 }
 
-/// What a handle names, locked; nothing if it is gone, badarg if there never was any.
+/// Locks the occupant of a handle. `None` if it is closed; badarg if it never existed.
 fn open<T: Occupant>(lookup: Lookup<T>) -> NifResult<Option<slots::Locked<T>>> {
     match lookup {
         Lookup::Open(occupant) => Ok(Some(occupant)),
@@ -67,7 +68,8 @@ fn open<T: Occupant>(lookup: Lookup<T>) -> NifResult<Option<slots::Locked<T>>> {
     }
 }
 
-/// The elements of a list; badarg for what is no list or an improper one, which the decoder of vectors does not bear.
+/// Decodes a list. Badarg if it is no list or an improper one, which the decoder of `Vec` does not
+/// check.
 fn proper_list(list: Term) -> NifResult<Vec<Term>> {
     list.list_length()?;
     list.decode()
@@ -88,7 +90,7 @@ fn done<T: Encoder>(env: Env, result: rustix::io::Result<T>) -> Term {
     }
 }
 
-/// The result of a call that has asked for messages: `ok` or `{settle, Told}`.
+/// Encodes the result of a request for messages: `ok` or `{settle, Told}`.
 fn asked(env: Env, result: Asked) -> Term {
     match result {
         Asked::Nothing => atoms::ok().encode(env),

@@ -37,12 +37,12 @@ fn open_in<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, 
 fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, fd: i32) -> Term<'a> {
     make_socket(env, (module, family, index), open::existing(family, fd), |socket| {
         socket.prebound = true;
-        // What has come for it waits until somebody asks.
+        // Data stays unread until the process asks for it.
         socket.options.active = Active::Passive;
     })
 }
 
-/// Makes a descriptor a socket of the calling process.
+/// Makes a descriptor a socket that the calling process owns.
 fn make_socket<'a>(
     env: Env<'a>,
     (module, family, index): (Atom, Family, PollsetIndex),
@@ -62,7 +62,7 @@ fn make_socket<'a>(
     if handle.is_ok() {
         prepare(&mut socket);
     }
-    // The calling process is alive: it calls.
+    // The calling process is alive, since it calls.
     done(env, handle.map(Handle::raw).map_err(|_| Errno::SRCH))
 }
 
@@ -129,11 +129,11 @@ fn accept_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex, now: boo
     if listening.state != State::Listening {
         return Ok(failed(env, atoms::einval()));
     }
-    // What has come since the last poll counts for somebody who does not wait.
+    // A caller that does not wait also gets connections that arrived after the last poll.
     if now {
         listening.readable.try_again();
     }
-    // Those who wait come first.
+    // Processes that already wait are served first.
     if listening.readable.is_ready() && !accept::somebody_waits(&listening) {
         match accept::accept(env, &mut listening, index.0) {
             Ok(Some(accepted)) => return Ok((atoms::ok(), accepted.raw()).encode(env)),

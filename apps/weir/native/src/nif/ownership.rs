@@ -1,4 +1,4 @@
-//! Who has a socket, who is told of its end, and which pollset it is on.
+//! The owner, the monitors and the pollset of a socket.
 
 use rustler::{Atom, Encoder, Env, Error, LocalPid, NifResult, Term};
 
@@ -18,7 +18,7 @@ fn owner<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 #[rustler::nif]
 fn set_owner<'a>(env: Env<'a>, handle: Handle, pid: LocalPid, forwarded: bool) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    // A reactor hands its connections over by itself.
+    // A reactor hands over connections with `reactor_leave`.
     if socket.owner != Some(env.pid()) || socket.reactor {
         return Ok(failed(env, atoms::not_owner()));
     }

@@ -1,4 +1,4 @@
-//! Pollsets, for their pollers.
+//! Pollsets, as their pollers use them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,7 +43,7 @@ fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
 
 #[rustler::nif]
 fn acquire<'a>(env: Env<'a>) -> Term<'a> {
-    // A process without another home is woken by the first scheduler's thread.
+    // The thread of the first scheduler wakes processes that have no other home.
     done(env, poll::thread::start(1).and_then(|()| pollset::private::acquire(env)))
 }
 

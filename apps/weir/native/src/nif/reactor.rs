@@ -40,7 +40,7 @@ fn react<'a>(env: Env<'a>, index: PollsetIndex, token: u32, writes: Term<'a>) ->
     })
 }
 
-/// Of the millisecond that a time slice is meant to be.
+/// Elapsed time in percent of a time slice, which is about 1 ms.
 fn percent(began: std::time::Instant) -> i32 {
     (began.elapsed().as_micros() / 10).clamp(1, 100) as i32
 }
@@ -109,12 +109,14 @@ fn reactor_connect<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle, to: Te
     })
 }
 
-/// A reactor's sockets are on the pollset that it polls: on another nobody would hear of them.
+/// Badarg unless the caller polls the pollset. The caller would get no events of sockets on
+/// another pollset.
 fn of_caller(env: Env, index: u16) -> NifResult<()> {
     if pollset::is_polled_by(index, env.pid()) { Ok(()) } else { Err(Error::BadArg) }
 }
 
-/// Whether the calling reactor may take this socket. It has what was asked of the socket before answered by nobody.
+/// Checks that the calling reactor may take this socket. A reactor would never answer pending
+/// operations, so it takes no socket that has any.
 fn may_join(env: Env, socket: &Socket) -> Result<(), Atom> {
     if socket.owner != Some(env.pid()) || socket.reactor {
         return Err(atoms::not_owner());

@@ -27,11 +27,12 @@ use crate::value::slots::Lookup;
 use crate::value::work::Work;
 use crate::verb::connect;
 
-/// What it costs to take two descriptors from one target to another, up to two system calls for each, and to carry what
-/// has come: a read and a write. Bytes come on top.
+/// Percent of a time slice for starting a relay: moving two descriptors to another target (up to
+/// two system calls each), and forwarding the first data (a read and a write). Bytes are charged
+/// on top.
 const REGISTRATIONS: i32 = 6;
 
-/// What Erlang holds of the times of replies that relays measure together.
+/// The Erlang reference to reply times that several relays measure together.
 pub struct LatencyReference(Arc<Latency>);
 
 pub static LATENCY: Shared<Kind> = Shared::new(Kind::new());
@@ -86,7 +87,7 @@ fn timeout(term: Term) -> NifResult<Option<Duration>> {
     if atoms::infinity() == term {
         return Ok(None);
     }
-    // As the VM's own timers: 32 bits of milliseconds.
+    // 32 bits of milliseconds, like the timers of the VM.
     let milliseconds: u32 = term.decode()?;
     Ok(Some(Duration::from_millis(milliseconds.into())))
 }
@@ -129,7 +130,7 @@ fn refusal(env: Env, refused: Refused) -> Term {
     }
 }
 
-/// What it costs to open a connection, beside the relay.
+/// Percent of a time slice for opening a connection, on top of the relay.
 const CONNECTION: i32 = 6;
 
 #[rustler::nif]
@@ -162,13 +163,14 @@ fn relay_connect<'a>(
     })
 }
 
-/// Makes a connection that does not stand yet a socket of the calling process, which waits for it.
+/// Makes a connection attempt that is in progress a socket of the calling process, which waits for
+/// it.
 fn wait_for(env: Env, fd: OwnedFd, (module, local): (Option<Atom>, bool), pollset: u16) -> Term {
     let (Some(module), Some(mut socket)) = (module, table::allocate()) else {
         return refusal(env, Refused::Server(Errno::MFILE));
     };
     let options = SocketOptions { active: Active::Passive, local, ..SocketOptions::default() };
-    // The calling process is alive: it calls.
+    // The calling process is alive, since it calls.
     let Ok(handle) = socket.open(env, fd, State::Connecting, (module, pollset, options), env.pid()) else {
         return refusal(env, Refused::Server(Errno::SRCH));
     };

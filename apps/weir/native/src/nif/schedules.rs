@@ -1,7 +1,8 @@
-//! A tracer of the VM that sends no message: it is asked whether an event is to be told, and notes the time instead.
+//! A tracer that sends no messages: when the VM asks whether to trace an event, it records the
+//! time and answers no.
 //!
-//! See `erl_tracer`: the VM calls the functions of the names it knows, in the thread of the scheduler and before the event. They
-//! are asked for millions of events a second.
+//! See `erl_tracer`. The VM finds the functions by their names and calls them in the thread of the
+//! scheduler, before the event. There can be millions of calls per second.
 
 use std::cell::Cell;
 
@@ -16,18 +17,19 @@ use crate::value::shared::Shared;
 
 pub static SCHEDULES: Shared<Schedules> = Shared::new(Schedules::new());
 
-/// A measurement is as long at most.
+/// Maximum duration of a measurement, in milliseconds.
 const LONGEST_MS: u64 = 120_000;
 
-/// A scheduler that begins nothing for longer has slept, as sch.stp had it in 2013: that is no time of a schedule.
+/// A scheduler that starts no process for longer than this has slept; the gap is not counted as
+/// scheduling delay. The limit is that of sch.stp (2013).
 const SLEPT_NS: u64 = 10_000_000;
 
-/// What a scheduler's thread does.
+/// The last event in a scheduler's thread.
 #[derive(Clone, Copy)]
 struct Turn {
-    /// The number of the measurement that this is about.
+    /// The measurement that this belongs to.
     session: u32,
-    /// When a process began to run, or the last one ended to.
+    /// When the last process started or stopped running.
     since: Option<Nanos>,
     runs: bool,
 }
@@ -36,7 +38,8 @@ thread_local! {
     static TURN: Cell<Turn> = const { Cell::new(Turn { session: 0, since: None, runs: false }) };
 }
 
-/// The number of a process of this VM, which is an immediate term. Of any other term it is a number as well, that says nothing.
+/// The number of a local pid, which is an immediate term. For any other term the number means
+/// nothing.
 fn number(term: Term) -> u64 {
     // SAFETY: the type is a transparent wrapper of this integer.
     let number: usize = unsafe { std::mem::transmute(term.as_c_arg()) };

@@ -1,4 +1,4 @@
-//! Files.
+//! sendfile.
 
 use std::os::fd::{BorrowedFd, RawFd};
 
@@ -19,10 +19,11 @@ fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u6
     if number < 0 || offset > i64::MAX as u64 || length > i64::MAX as u64 {
         return Err(Error::BadArg);
     }
-    // SAFETY: not -1, and used in this call only, to be duplicated: a number that is not open is an EBADF.
+    // SAFETY: not -1, and used only to duplicate it in this call; a number that is not open gives
+    // EBADF.
     let file = unsafe { BorrowedFd::borrow_raw(number) };
     let mut socket = socket!(env, handle, atoms::einval());
-    // A reactor would wait for itself.
+    // A reactor would wait for its own events.
     if socket.reactor {
         return Ok(failed(env, atoms::einval()));
     }
@@ -63,7 +64,7 @@ fn sendfile_from_disk<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let Some(part) = sendfile::disk_part(env, &mut socket) else {
         return Ok(failed(env, atoms::closed()));
     };
-    // However long the disk takes, nobody else waits for the socket meanwhile.
+    // The socket is not locked during the read, however slow the disk is.
     drop(socket);
     let sent = part.send();
     let mut socket = socket!(env, handle, atoms::closed());

@@ -1,4 +1,4 @@
-//! Who sends the owner of a socket its messages.
+//! The right to send messages to the owner of a socket.
 
 use rustler::{Atom, Encoder, Env, Error, NifResult, Term};
 
@@ -30,7 +30,8 @@ fn tell<'a>(env: Env<'a>, handle: Handle, told: u32, kept: Atom) -> NifResult<At
         socket.enqueue(env);
         return Ok(atoms::ok());
     }
-    // Without buffers everything is in the queue that was ever sent. Otherwise a poller may have sent something since.
+    // A queue on the heap has no buffers, so it has all messages that were sent. A queue off the
+    // heap has them all unless a poller has sent one since.
     if kept == Queue::OnHeap || socket.told == told {
         socket.settle(kept);
     }
@@ -38,7 +39,7 @@ fn tell<'a>(env: Env<'a>, handle: Handle, told: u32, kept: Atom) -> NifResult<At
     let mut work = Work::of_caller();
     input::deliver(env, &mut socket, &mut work);
     if kept == Queue::OnHeap && socket.handle() == handle {
-        // What the owner has sent itself is in its queue, too.
+        // A queue on the heap also has the messages that the owner has just sent to itself.
         socket.settle(kept);
     }
     rustler::schedule::consume_timeslice(env, work.percent());
@@ -70,7 +71,7 @@ fn settled(env: Env, handle: Handle, told: u32, kept: Atom) -> NifResult<Atom> {
         if socket.told == told {
             socket.settle(kept);
         }
-        // Where something was sent meanwhile, it asks again.
+        // If a message was sent since then, the poller asks again.
         socket.unsettled = false;
         socket.enqueue(env);
     }

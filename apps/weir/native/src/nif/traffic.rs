@@ -1,4 +1,4 @@
-//! What moves bytes, waits for them, or ends that.
+//! Sending, receiving, shutdown and close.
 
 use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
@@ -15,7 +15,7 @@ use crate::verb::input;
 use crate::verb::output;
 use crate::verb::output::Sent;
 
-/// The most that `recv` takes a length of, as in the inet driver.
+/// The longest length that `recv` accepts, as in the inet driver.
 const LENGTH_MAX: usize = 64 * 1024 * 1024;
 
 #[rustler::nif]
@@ -82,7 +82,7 @@ fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult
     if socket.state != State::Connected {
         return Ok(failed(env, socket.receive_refused()));
     }
-    // A reactor would wait for itself.
+    // A reactor would wait for its own events.
     if socket.is_active() || socket.reactor {
         return Ok(failed(env, atoms::einval()));
     }
@@ -93,13 +93,13 @@ fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult
         return Ok(failed(env, atoms::enomem()));
     }
     if let Some(receiver) = &socket.receiver {
-        // A receiver that was killed while it waited is in nobody's way.
+        // A receiver that was killed while it waited does not block others.
         if env.is_process_alive(receiver.waiter.pid) {
             return Ok(failed(env, atoms::ealready()));
         }
         socket.receiver = None;
     }
-    // What has come since the last poll counts for somebody who does not wait.
+    // A caller that does not wait also gets data that arrived after the last poll.
     if now {
         socket.readable.try_again();
     }
@@ -147,7 +147,7 @@ fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 
 #[rustler::nif]
 fn cancel<'a>(env: Env<'a>, handle: Handle, operation: u32) -> NifResult<Term<'a>> {
-    // Closed sockets have answered.
+    // The waiting operations of a closed socket have been answered.
     let mut socket = socket!(env, handle, atoms::replied());
     Ok(match socket.cancel(env, operation) {
         true => atoms::ok().encode(env),
@@ -194,7 +194,7 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
     } else if when == atoms::flush() || when == atoms::now() {
         socket.release(env);
     } else if when == atoms::background() {
-        // What they have given is sent. They need not wait for that.
+        // The data of these senders is queued and will be sent; they need not wait for it.
         let waiting = socket.output.as_mut().map(|output| std::mem::take(&mut output.waiting));
         for (waiter, _) in waiting.into_iter().flatten() {
             socket.answer(env, waiter, (atoms::error(), atoms::closed()));

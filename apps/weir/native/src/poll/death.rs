@@ -1,4 +1,4 @@
-//! What the death of a watched process is for.
+//! What follows from the death of a watched process.
 
 use std::ffi::CStr;
 
@@ -31,7 +31,7 @@ impl Resource for DeathWatch {
             }
             Target::Relay(handle, _) => relay::owner_died(env, handle),
             Target::Group(handle) => group::delete(env, handle),
-            // These belong to their processes, whose death their `Holder` notices.
+            // Pollsets are watched by their `Holder`.
             Target::Pollset(_) => {}
         }
     }

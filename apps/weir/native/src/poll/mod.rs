@@ -1,8 +1,9 @@
-//! The dispatch: takes what is ready, from the kernel and from the ready list of a pollset, and has it served.
+//! The dispatch: takes ready targets from the kernel and from the ready list of a pollset, and
+//! serves them.
 //!
-//! Sockets are served by the verbs or for their reactor (`visit`), relays and groups by their own modules. `death` says what
-//! the death of an owner means for each of them; [`thread`] wakes pollers, and serves in their place. May use everything but
-//! the boundary.
+//! `visit` serves sockets, with the verbs or for a reactor; relays and groups have their own
+//! modules. `death` handles the death of owners. [`thread`] wakes pollers, and serves in their
+//! place. May use everything but the boundary.
 
 pub mod death;
 pub mod thread;
@@ -32,35 +33,38 @@ use crate::value::ready::Taken;
 use crate::value::work::Work;
 use crate::verb::group::delivery;
 
-/// A poll asks the kernel for so many sockets at least: the processor may have been taken away from the one before.
+/// Minimum number of sockets that a poll asks the kernel for, in case the poll before had lost the
+/// processor.
 const FEWEST: usize = 64;
 
-/// What a poll did: sockets visited, and nanoseconds from the end of the poll before to the start of this one.
+/// Result of a poll: number of sockets visited, and nanoseconds from the end of the last poll to
+/// the start of this one.
 pub struct Polled {
     pub events: usize,
     pub round_ns: u64,
     pub bulk: Bulk,
 }
 
-/// Whether a poll has visited nothing but what moves much at a time.
+/// Whether a poll has visited only bulk streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bulk {
     No,
-    /// Sockets that fill large reads, and relays that splice.
+    /// Sockets that fill large reads, and splicing relays.
     Mixed,
-    /// Relays that splice.
+    /// Splicing relays only.
     Relays,
 }
 
-/// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
-/// call; the rest goes to the ready list. Nothing if the caller is not the poller any more.
+/// Visits all ready sockets, those of the ready list and those that the kernel reports, within the
+/// time limit of a call. The rest goes to the ready list. `None` if the caller is no longer the
+/// poller.
 pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     let now = Instant::now();
     let mut work = Work::of_poll(now);
-    // What the kernel has named and a poll has no time for goes over the ready list, which costs a second look at each
-    // socket. What it has not named it keeps.
+    // Reported sockets for which the poll has no time go over the ready list, which costs a second
+    // lookup each. Sockets that are not asked for stay in the kernel.
     let fits = &pollset::get(index).fits;
-    // Reactors' sockets are not on the pollsets of schedulers.
+    // A scheduler's pollset has no sockets of reactors.
     let polled = poll_into(env, index, token, (now, fits.load(Relaxed)), &mut work, &mut Batch::new(env))?;
     if let Some(visits) = work.fits(now) {
         fits.store(visits.clamp(FEWEST, BATCH), Relaxed);
@@ -68,23 +72,26 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     Some(polled)
 }
 
-/// As many events of a reactor are taken at least: the processor may have been taken away during the writes.
+/// Minimum number of events per reactor call, in case it lost the processor during the writes.
 const FEWEST_EVENTS: usize = 16;
 
-/// Makes a reactor's writes, then takes the next batch. Nothing if the caller is not the poller of the pollset.
+/// Makes a reactor's writes, then takes the next batch. `None` if the caller does not poll the
+/// pollset.
 pub fn react<'a>(env: Env<'a>, index: u16, token: u32, writes: Term<'a>) -> NifResult<Option<(Term<'a>, Polled)>> {
     let now = Instant::now();
     let mut work = Work::of_poll(now);
     let mut batch = Batch::new(env);
     reactor::write_all(env, writes, &mut work, &mut batch)?;
-    // What the kernel has named and the call has no time for is visited twice. Reads take as long as writes, or less.
+    // Reported sockets for which the call has no time are visited twice. Reads take at most as
+    // long as writes.
     let limit = work.room(now).map_or(reactor::BATCH, |room| room.clamp(FEWEST_EVENTS, reactor::BATCH));
     let polled = poll_into(env, index, token, (now, limit), &mut work, &mut batch);
     Ok(polled.map(|polled| (batch.into_term(), polled)))
 }
 
-/// Visits what is ready in a call of the poller that has begun at `now` with other work. The kernel is asked for `limit`
-/// sockets at most, less those of the ready list. What reactors' sockets have goes into `batch`.
+/// Visits ready targets, in a call of the poller that began at `now` with other work. Asks the
+/// kernel for at most `limit` sockets, less those of the ready list. Events of reactors' sockets
+/// go into `batch`.
 fn poll_into<'a>(
     env: Env<'a>,
     index: u16,
@@ -96,7 +103,8 @@ fn poll_into<'a>(
     let pollset = pollset::get(index);
     let Taken { list, round, slept } = pollset.take(token, now)?;
     let mut space = [const { MaybeUninit::uninit() }; BATCH];
-    // Where the list alone takes the whole time, some come from the kernel nevertheless: it may be a socket's only chance.
+    // If the list alone takes the whole time, some are taken from the kernel anyway, so that the
+    // others do not starve.
     let room = limit.saturating_sub(list.len()).max(FEWEST_EVENTS);
     let events = pollset.epoll.take(&mut space[..room]);
     chaos::between();
@@ -112,15 +120,16 @@ fn poll_into<'a>(
     Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk })
 }
 
-/// What was served.
+/// Result of [`serve`].
 struct Served {
     count: usize,
     bulk: Bulk,
-    /// Only sockets that fill large reads, with buffers that take more of it while nobody reads.
+    /// Only sockets that fill large reads and whose kernel buffers hold more while nothing is
+    /// read.
     gather: bool,
 }
 
-/// Serves what is on the list and what the kernel has named; what there is no time for goes back to the list.
+/// Serves the list and the events. Targets for which there is no time go back to the list.
 fn serve<'a>(
     env: Env<'a>,
     index: u16,
@@ -132,11 +141,11 @@ fn serve<'a>(
     let pollset = pollset::get(index);
     let mut count = list.len();
     let mut tally = Tally::default();
-    // Beside that of the sockets: a long broadcast would leave them nothing.
+    // Groups have a budget of their own, so that a long broadcast leaves time for the sockets.
     let mut groups = Work::of_groups(now);
-    // Those that had no turn come before those that had one.
+    // Targets that got no turn go before those that are not finished.
     let (mut rest, mut unfinished) = (VecDeque::new(), VecDeque::new());
-    // A panic costs what was being served: the others would never be named again.
+    // After a panic only the target being served is lost: epoll would not report the others again.
     panics::survive(|| {
         while let Some(target) = list.pop_front() {
             match target {
@@ -159,7 +168,7 @@ fn serve<'a>(
             if let Some(next) = events.get(at + table::AHEAD) {
                 prefetch(next.data.u64());
             }
-            // A waker names nothing.
+            // The event of a waker has no target.
             let target = Target::from_raw(event.data.u64());
             count += usize::from(target.is_some());
             match target {
@@ -191,7 +200,7 @@ fn serve<'a>(
     Served { count, bulk, gather: bulk == Bulk::Mixed && !narrow }
 }
 
-/// Visits a socket that the kernel has named.
+/// Visits a socket that the kernel reported.
 #[inline]
 fn event_of_socket<'a>(
     env: Env<'a>,
@@ -200,8 +209,8 @@ fn event_of_socket<'a>(
     work: &mut Work,
     batch: &mut Batch<'a>,
 ) {
-    // One that has gone to another pollset meanwhile is named there anew. A visit here would take what comes for a reactor,
-    // which never hears of this batch.
+    // A socket that has moved to another pollset is reported there again. A visit here would take
+    // data of a reactor that never sees this batch.
     if let Some(mut socket) = table::find(handle)
         && socket.pollset == index
     {

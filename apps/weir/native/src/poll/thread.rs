@@ -1,10 +1,12 @@
-//! The thread of a scheduler's pollset: it wakes the poller when something is ready, and serves in its place where that is
-//! better.
+//! The thread of a scheduler's pollset: it wakes the poller when something is ready, and in some
+//! cases serves in its place.
 //!
-//! A poller that is woken takes what is ready in batches that grow with the load, and its messages go to processes on its own
-//! scheduler: no thread is switched for them. The thread serves where nothing comes but bulk streams, and where the poller
-//! does not come. It leaves active sockets to the poller even then, for the order of their messages. A process that kills a poller
-//! does not reach it. It holds no lock while it waits. A panic costs what was being served, as in a call of the VM's.
+//! A woken poller takes ready targets in batches that grow with the load, and sends messages to
+//! processes on its own scheduler, without switching threads. The thread serves in two cases: if
+//! there are only bulk streams, and if the poller does not come. Even then it leaves active
+//! sockets to the poller, to keep their messages in order. Killing the poller does not affect the
+//! thread. It holds no lock while it waits. A panic loses only the target being served, as in a
+//! call of the VM.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -25,11 +27,11 @@ use crate::value::handle::Target;
 use crate::value::ready::Duty;
 use crate::value::work::Work;
 
-/// Events that the thread takes at once.
+/// Maximum events per turn of the thread.
 const BATCH: usize = 64;
 
-/// Sees to it that the pollset of a scheduler is there and has its thread. Errors are those of epoll_create1(2),
-/// eventfd(2) and pthread_create(3).
+/// Creates the pollset of a scheduler and its thread, unless they exist. Errors are those of
+/// epoll_create1(2), eventfd(2) and pthread_create(3).
 pub fn start(index: u16) -> rustix::io::Result<()> {
     pollset::make(index)?;
     let threaded = &pollset::get(index).threaded;
@@ -66,7 +68,7 @@ fn run(index: u16) {
                     continue;
                 }
                 Duty::Watch(limit) => {
-                    // The limit bounds what is lost where this fails.
+                    // If this fails, the limit bounds the delay.
                     let _ = pollset.arm(index);
                     break Some(limit);
                 }
@@ -79,7 +81,8 @@ fn run(index: u16) {
                     {
                         wake(&env, index, poller);
                     }
-                    // It has been in there, and needs no memory.
+                    // The epoll instance is already in the watch, so this needs no memory and
+                    // cannot fail.
                     let _ = pollset.arm(index);
                 }
             }
@@ -90,7 +93,7 @@ fn run(index: u16) {
 
 fn wake(env: &OwnedEnv, index: u16, poller: LocalPid) {
     add(&pollset::counters(index).wakes_by_thread, 1);
-    // One that is dead has a successor that looks for itself.
+    // If it has died, its successor looks at the pollset anyway.
     let _ = env.run(|env| env.send(&poller, atoms::weir_wake()));
 }
 
@@ -100,19 +103,19 @@ fn serve_here(index: u16, env: &mut OwnedEnv, list: VecDeque<Target>) -> Served 
     let served = catch_unwind(AssertUnwindSafe(|| {
         env.run(|env| {
             let now = Instant::now();
-            // Reactors' sockets are not on the pollsets of schedulers.
+            // A scheduler's pollset has no sockets of reactors.
             serve(env, index, (list, events), now, &mut Work::of_substitute(now), &mut Batch::new(env))
         })
     }));
     env.clear();
-    // A panic has told of itself on standard error.
+    // The panic has been reported on standard error.
     served.unwrap_or(Served { count: 0, bulk: Bulk::No, gather: false })
 }
 
-/// Signals are the VM's.
+/// Blocks all signals in this thread; they are for the VM's threads.
 fn block_signals() {
     let mut all = MaybeUninit::uninit();
-    // SAFETY: sigfillset(3) makes the set whole, and pthread_sigmask(3) reads it.
+    // SAFETY: sigfillset(3) initialises the set, and pthread_sigmask(3) reads it.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());

@@ -1,4 +1,4 @@
-//! What a target that is ready is served by.
+//! Serves ready sockets.
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
@@ -18,7 +18,7 @@ use crate::verb::connect;
 use crate::verb::input;
 use crate::verb::output;
 
-/// Has the processor fetch what an event is for.
+/// Prefetches the target of an event into the processor's cache.
 pub fn prefetch(raw: u64) {
     match Target::from_raw(raw) {
         Some(Target::Socket(handle)) => table::prefetch(handle),
@@ -27,10 +27,10 @@ pub fn prefetch(raw: u64) {
     }
 }
 
-/// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
+/// Visits a socket of the ready list, unless it has moved to another pollset.
 pub fn revisit<'a>(env: Env<'a>, index: u16, handle: Handle, work: &mut Work, batch: &mut Batch<'a>) {
     if let Some(mut socket) = table::find(handle)
-        // A listener whose pause ends has its listening sockets visited without their lock.
+        // The end of a listener's pause pushes its listening sockets without locking them.
         && (socket.queued || socket.state == State::Listening)
         && socket.pollset == index
     {
@@ -39,7 +39,7 @@ pub fn revisit<'a>(env: Env<'a>, index: u16, handle: Handle, work: &mut Work, ba
     }
 }
 
-/// What the kernel says about a socket. Edge-triggered: it says so once, and we remember.
+/// Records what the kernel reports. It is edge-triggered: each change is reported once.
 pub fn note(socket: &mut Socket, flags: EventFlags) {
     let hung_up = epoll::is_hung_up(flags);
     socket.hung_up |= hung_up;
@@ -49,15 +49,16 @@ pub fn note(socket: &mut Socket, flags: EventFlags) {
     socket.writable |= hung_up || flags.contains(EventFlags::OUT);
 }
 
-/// A stream into a buffer that is smaller stops while nobody reads: at 128 KiB it became three times as slow.
+/// Receive buffers below this size fill up while reads are gathered: with 128 KiB a stream was
+/// three times as slow.
 const WIDE: usize = 384 * 1024;
 
-/// Whether the kernel has no room for what comes in the time that streams are gathered.
+/// Whether the kernel's receive buffer is too small for gathering.
 fn is_narrow(socket: &Socket) -> bool {
     socket.fd.as_ref().is_some_and(|fd| sockopt::socket_recv_buffer_size(fd).is_ok_and(|size| size < WIDE))
 }
 
-/// Does what a socket has become ready for.
+/// Serves a ready socket.
 pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
     if work.is_over() {
         return socket.enqueue(env);
@@ -89,7 +90,7 @@ pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
             if socket.writability.is_some() && socket.writable && socket.output.is_none() {
                 socket.tell_writable(env);
             }
-            // A failed write may have closed it.
+            // A failed write may have closed the socket.
             if input::is_readable(socket) {
                 match socket.lingering {
                     true => input::discard(env, socket, work),

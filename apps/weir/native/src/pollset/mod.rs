@@ -1,8 +1,9 @@
-//! A pollset: one epoll instance and its ready list, for one scheduler or one process.
+//! A pollset: an epoll instance and a ready list, for one scheduler or one process.
 //!
-//! It knows what is waited on by its number only; the layer `poll` knows who is served when that is ready. Here a pollset is
-//! made and claimed by its poller; [`sleeper`] says how those who serve it wait and are woken, [`online`] which of them get
-//! something to do, [`private`] has the pollsets of processes that poll for themselves. May use `term`, `kernel` and `value`.
+//! It knows its targets only by number; the layer `poll` serves them. This module makes pollsets
+//! and gives them to pollers. [`sleeper`]: how pollers wait and are woken; [`online`]: which
+//! pollsets get new sockets; [`private`]: pollsets of processes that poll for themselves. May use
+//! `term`, `kernel` and `value`.
 
 pub mod online;
 pub mod private;
@@ -25,24 +26,25 @@ use crate::value::ready::{Ready, Taken};
 use crate::value::shared::Shared;
 use crate::value::sync::Mutex;
 
-/// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
+/// Pollsets of schedulers, numbered from 1: the VM has at most 1024 schedulers.
 pub const SCHEDULERS: usize = 1025;
 
-/// A pollset outlives its pollers: it is made when its scheduler's first poller asks for it, and never freed. One that a
-/// process had for itself is given to another when that process is gone.
+/// A pollset outlives its pollers: it is made when its scheduler's first poller claims it, and
+/// never freed. A private pollset is reused when its process has died.
 pub struct Pollset {
     pub epoll: Epoll,
     pub ready: Ready<LocalPid>,
-    /// What the thread of a scheduler's pollset waits for; processes that poll for themselves have no thread.
+    /// What the thread of a scheduler's pollset waits on; `None` for a private pollset, which has
+    /// no thread.
     watch: Option<Watch>,
-    /// The pollset whose watch has the epoll instance.
+    /// The pollset whose watch contains this epoll instance.
     watched_by: Mutex<Option<u16>>,
-    /// It has a thread; see [`poll::thread`](crate::poll::thread).
+    /// Its thread is running; see [`poll::thread`](crate::poll::thread).
     pub threaded: AtomicBool,
     pub counters: Counters,
-    /// As many sockets as a poll is likely to have time for.
+    /// Number of sockets that a poll probably has time for.
     pub fits: AtomicUsize,
-    /// What watches the process that has a private pollset. The monitor ends with this.
+    /// Monitors the process of a private pollset. Dropping it ends the monitor.
     holder: Mutex<Option<ResourceArc<Holder>>>,
     settings: ReactorSettings,
 }
@@ -50,7 +52,7 @@ pub struct Pollset {
 pub static ALL: Shared<[OnceLock<Pollset>; SCHEDULERS + PRIVATE]> =
     Shared::new([const { OnceLock::new() }; SCHEDULERS + PRIVATE]);
 
-/// The pollset with a number that was checked when the socket or the poller got it.
+/// The pollset of a number that was checked before.
 pub fn get(index: u16) -> &'static Pollset {
     match ALL[usize::from(index)].get() {
         Some(pollset) => pollset,
@@ -58,7 +60,7 @@ pub fn get(index: u16) -> &'static Pollset {
     }
 }
 
-/// Whether there is a pollset with this number.
+/// Whether the pollset exists.
 pub fn exists(index: u16) -> bool {
     ALL.get(usize::from(index)).is_some_and(|pollset| pollset.get().is_some())
 }
@@ -68,16 +70,16 @@ pub fn epoll(index: u16) -> &'static Epoll {
     &get(index).epoll
 }
 
-/// What the thread of a scheduler's pollset waits for.
+/// The watch of a scheduler's pollset.
 pub fn watch(index: u16) -> &'static Watch {
     match &get(index).watch {
         Some(watch) => watch,
-        None => unreachable!("pollset {index} is no scheduler's"),
+        None => unreachable!("pollset {index} does not belong to a scheduler"),
     }
 }
 
-/// The counters for what is done to a socket of a pollset. Of a scheduler's they are those of the calling scheduler, which no
-/// other one writes to.
+/// The counters for work on a socket of a pollset. For a scheduler's pollset these are the
+/// counters of the calling scheduler, to which only that scheduler writes.
 pub fn counters_near(index: u16) -> &'static Counters {
     let here = scheduler::current().filter(|&here| usize::from(index) < SCHEDULERS && exists(here));
     counters(here.unwrap_or(index))
@@ -88,13 +90,13 @@ pub fn counters(index: u16) -> &'static Counters {
     &get(index).counters
 }
 
-/// Whether the poller of a pollset sleeps, and nobody has woken it. A hint: it may have changed by now.
+/// Whether the poller of a pollset sleeps and has not been woken. A hint: it may be outdated.
 pub fn rests(index: u16) -> bool {
     get(index).ready.rests()
 }
 
-/// Makes the calling process the poller of a pollset, which is made if there is none. Returns its token.
-/// The poller before it is one no longer.
+/// Makes the calling process the poller of a pollset, and creates the pollset if necessary.
+/// Returns the new token; that of the previous poller becomes invalid.
 pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
     make(index)?;
     Ok(get(index).ready.claim(env.pid()))
@@ -110,12 +112,12 @@ pub fn poller(index: u16) -> Option<LocalPid> {
     get(index).ready.poller()
 }
 
-/// The processes that poll.
+/// All pollers.
 pub fn pollers() -> Vec<LocalPid> {
     ALL.iter().filter_map(|pollset| pollset.get()?.ready.poller()).collect()
 }
 
-/// Makes a pollset, if there is none (epoll_create1(2) and eventfd(2): EMFILE, ENFILE, ENOMEM).
+/// Creates a pollset, unless it exists (epoll_create1(2) and eventfd(2): EMFILE, ENFILE, ENOMEM).
 pub fn make(index: u16) -> rustix::io::Result<()> {
     let cell = &ALL[usize::from(index)];
     if cell.get().is_none() {
@@ -130,14 +132,15 @@ pub fn make(index: u16) -> rustix::io::Result<()> {
             holder: Mutex::new(None),
             settings: ReactorSettings::none(),
         };
-        // Somebody else may have been faster; then ours is dropped.
+        // If another thread was faster, ours is dropped.
         let _ = cell.set(made);
     }
     Ok(())
 }
 
 impl Pollset {
-    /// Takes the ready list for a poll that begins `now`. Nothing if the token is not the poller's any more.
+    /// Takes the ready list for a poll that begins at `now`. `None` if the token is no longer
+    /// valid.
     pub fn take(&self, token: u32, now: Instant) -> Option<Taken> {
         let taken = self.ready.take(token, now)?;
         if let Some(slept) = taken.slept {
@@ -146,7 +149,7 @@ impl Pollset {
         Some(taken)
     }
 
-    /// Notes when a poll ended, and whether it has served nothing but streams.
+    /// Notes when a poll ended, and whether it served only bulk streams.
     pub fn polled(&self, end: Instant, streams: bool) {
         self.ready.polled(end, streams);
     }

@@ -1,4 +1,5 @@
-//! Pollsets of processes that poll for themselves: reactors, and pollers that were given one of their own.
+//! Pollsets of processes that poll for themselves: reactors, and pollers with a pollset of their
+//! own.
 
 use std::ffi::CStr;
 use std::sync::PoisonError;
@@ -14,36 +15,37 @@ use crate::term::resource::{Kind, Resource, ResourceArc};
 use crate::value::shared::Shared;
 use crate::value::sync::Mutex;
 
-/// Pollsets of processes that poll for themselves are numbered from there on.
+/// Maximum number of private pollsets; their numbers begin at [`SCHEDULERS`].
 pub const PRIVATE: usize = 1024;
 
-/// What a pollset is told of the reactor that polls it.
+/// Settings of a reactor's pollset.
 pub struct ReactorSettings {
-    /// The pollset of a scheduler, which takes what the reactor leaves behind; zero if the pollset is no reactor's.
+    /// The scheduler's pollset that takes over what the reactor leaves behind; zero if the pollset
+    /// has no reactor.
     pub home: AtomicU16,
-    /// A peer that does not read is closed when more than so many bytes wait for it.
+    /// A peer that does not read is closed when more bytes than this wait for it.
     pub max_send_queue: AtomicUsize,
 }
 
 impl ReactorSettings {
-    /// Those of a pollset that is no reactor's.
+    /// The settings of a pollset without a reactor.
     pub const fn none() -> ReactorSettings {
         ReactorSettings { home: AtomicU16::new(0), max_send_queue: AtomicUsize::new(0) }
     }
 
-    /// Whether the pollset is a reactor's.
+    /// Whether the pollset belongs to a reactor.
     pub fn is_reactor(&self) -> bool {
         self.home.load(Relaxed) != 0
     }
 }
 
-/// Pollsets of dead reactors, with what they have left behind.
+/// Pollsets of dead reactors that still have connections.
 pub static ABANDONED: Shared<Mutex<Vec<u16>>> = Shared::new(Mutex::new(Vec::new()));
 
-/// Private pollsets that nobody has any more, and how many there are in all.
+/// Free private pollsets, and the number of private pollsets made so far.
 pub static VACANT: Shared<Mutex<(Vec<u16>, usize)>> = Shared::new(Mutex::new((Vec::new(), 0)));
 
-/// What the death of the process with a private pollset is noticed by.
+/// Monitors the process that has a private pollset.
 pub struct Holder {
     index: u16,
 }
@@ -62,7 +64,8 @@ impl Resource for Holder {
         let pollset = get(self.index);
         pollset.ready.abandon();
         if pollset.settings.is_reactor() {
-            // Closing thousands of connections takes longer than a call may.
+            // Closing thousands of connections takes longer than a call may; `weir_reaper` does it
+            // in pieces.
             ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
             if let Some(reaper) = env.whereis_pid(atoms::weir_reaper()) {
                 let _ = env.send(&reaper, (atoms::weir_abandoned(), self.index));
@@ -73,8 +76,9 @@ impl Resource for Holder {
     }
 }
 
-/// Makes the calling process the poller of a pollset of its own: its number and token. The pollset is its until it dies.
-/// Its sockets should be too: nobody polls them after that. EMFILE when all are taken.
+/// Makes the calling process the poller of a private pollset until it dies. Returns the pollset's
+/// number and token. Its sockets should die with the process, since they are no longer polled
+/// then. EMFILE if all private pollsets are taken.
 pub fn acquire(env: Env) -> rustix::io::Result<(u16, u32)> {
     let index = {
         let mut vacant = VACANT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,55 +99,55 @@ pub fn acquire(env: Env) -> rustix::io::Result<(u16, u32)> {
     get(index).ready.begin_anew();
     let token = get(index).ready.claim(env.pid());
     let holder = ResourceArc::new(Holder { index });
-    // The calling process is alive: it calls.
+    // The calling process is alive, since it calls.
     let _ = holder.monitor(Some(env), &env.pid());
     *get(index).holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(holder);
     Ok((index, token))
 }
 
-/// Takes a private pollset back.
+/// Makes a private pollset free again.
 fn give_back(index: u16) {
     VACANT.lock().unwrap_or_else(PoisonError::into_inner).0.push(index);
 }
 
-/// The settings of a pollset whose process is a reactor.
+/// The settings of a reactor's pollset.
 pub fn settings(index: u16) -> &'static ReactorSettings {
     &get(index).settings
 }
 
-/// The pollset of a scheduler that takes what a reactor's leaves behind.
+/// The scheduler's pollset that takes over what a reactor leaves behind.
 pub fn home(index: u16) -> u16 {
     get(index).settings.home.load(Relaxed)
 }
 
 impl Pollset {
-    /// The pollset of a scheduler whose thread wakes the poller.
+    /// The scheduler's pollset whose thread wakes the poller.
     pub fn home(&self, index: u16) -> u16 {
         if usize::from(index) < SCHEDULERS { index } else { self.settings.home.load(Relaxed).max(1) }
     }
 }
 
-/// The most bytes that wait to be sent on a reactor's socket.
+/// Maximum bytes that may wait to be sent on a reactor's socket.
 pub fn max_send_queue(index: u16) -> usize {
     get(index).settings.max_send_queue.load(Relaxed)
 }
 
-/// The pollsets of dead reactors.
+/// The pollsets of dead reactors that still have connections.
 pub fn abandoned() -> Vec<u16> {
     ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Whether a pollset is one of those.
+/// Whether a pollset is one of them.
 pub fn is_abandoned(index: u16) -> bool {
     ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).contains(&index)
 }
 
-/// The pollset of a dead reactor, on which there is nothing left, is vacant.
+/// Makes the pollset of a dead reactor free again, when no connections are left on it.
 pub fn reaped(index: u16) {
     let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(at) = abandoned.iter().position(|&other| other == index) {
         abandoned.swap_remove(at);
-        // What was put there meanwhile is stale.
+        // Targets that were pushed in between are stale.
         get(index).ready.abandon();
         get(index).settings.home.store(0, Relaxed);
         give_back(index);

@@ -1,8 +1,9 @@
-//! How those who serve a pollset wait, and how they are woken.
+//! How pollers and threads wait, and how they are woken.
 //!
-//! The poller sleeps in `receive`. While it does, the epoll instance of its pollset is armed in a second one, the watch,
-//! which names it once when something is ready. A thread for each scheduler's pollset waits there, and wakes the poller
-//! by a message. A process that polls for itself is watched for by the thread of its home.
+//! The poller sleeps in `receive`. Meanwhile the epoll instance of its pollset is armed in a
+//! second epoll instance, the watch, which reports once when something is ready. The thread of a
+//! scheduler's pollset waits on the watch, and sends the poller a message. A process that polls
+//! for itself is woken by the thread of its home.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -18,20 +19,21 @@ use crate::value::counters::add;
 use crate::value::handle::Target;
 use crate::value::ready::{Sleep, Wake};
 
-/// What the thread of a scheduler's pollset waits for.
+/// The epoll instance on which the thread of a scheduler's pollset waits, and its waker.
 pub struct Watch {
     epoll: Epoll,
     waker: Waker,
 }
 
 impl Watch {
-    /// Watches nothing (epoll_create1(2), eventfd(2) and epoll_ctl(2): EMFILE, ENFILE, ENOMEM, ENOSPC).
+    /// An empty watch (epoll_create1(2), eventfd(2) and epoll_ctl(2): EMFILE, ENFILE, ENOMEM,
+    /// ENOSPC).
     pub fn new() -> rustix::io::Result<Watch> {
         let epoll = Epoll::new()?;
         Ok(Watch { waker: Waker::new(&epoll)?, epoll })
     }
 
-    /// Waits until a pollset is named, or somebody wakes the thread; for `limit` at most.
+    /// Waits up to `limit`, until a pollset is ready or the waker is used.
     pub fn wait<'a>(
         &self,
         space: &'a mut [std::mem::MaybeUninit<Event>],
@@ -44,13 +46,13 @@ impl Watch {
     }
 }
 
-/// Puts a target on the ready list, and wakes somebody if all wait.
+/// Puts a target on the ready list, and wakes the thread or the poller if both wait.
 pub fn push_ready(env: Env, index: u16, target: Target) {
     let pollset = get(index);
     match pollset.ready.push(target) {
         Wake::Nobody => {}
         Wake::Thread => watch(index).waker.wake(),
-        // One that is dead has a successor that looks for itself.
+        // If it has died, its successor looks at the pollset anyway.
         Wake::Poller(poller) => {
             add(&pollset.counters.wakes_by_process, 1);
             let _ = env.send(&poller, atoms::weir_wake());
@@ -66,7 +68,8 @@ pub fn summon(env: Env, index: u16) {
     }
 }
 
-/// Lets the poller sleep until it gets the message `weir_wake`. The thread serves meanwhile if there are but bulk streams.
+/// Lets the poller sleep until it gets the message `weir_wake`. With only bulk streams, the thread
+/// serves in the meantime.
 pub fn sleep(index: u16, token: u32, bulk: bool) -> Sleep {
     let pollset = get(index);
     let slept = pollset.ready.sleep(token, bulk, || pollset.arm(index));
@@ -77,7 +80,8 @@ pub fn sleep(index: u16, token: u32, bulk: bool) -> Sleep {
 }
 
 impl Pollset {
-    /// Has the thread of the home hear when something is ready: once. False if the kernel does not do that (ENOMEM, ENOSPC).
+    /// Arms a report to the thread of the home when something is ready: one report. False if the
+    /// kernel refuses (ENOMEM, ENOSPC).
     pub fn arm(&self, index: u16) -> bool {
         let home = self.home(index);
         let mut watched_by = self.watched_by.lock().unwrap_or_else(PoisonError::into_inner);

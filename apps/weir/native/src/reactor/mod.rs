@@ -1,10 +1,13 @@
-//! Sockets of reactors: what has come for them is returned in batches to the process that polls their pollset.
+//! Sockets of reactors: their events are returned in batches to the process that polls their
+//! pollset.
 //!
-//! A reactor is one process with many connections and a pollset of its own. One call takes the writes of the batch before
-//! and returns the events of the next. What goes in messages to the owner of another socket, data, the end, room for
-//! output, are events here. A socket's end is only noted where it is found (`Socket::end`), and becomes an event here.
+//! A reactor is one process with many connections and a private pollset. One call takes the writes
+//! for the last batch and returns the events of the next. What other owners get as messages (data,
+//! the end, room for output) are events here. The end of a socket is recorded where it is found
+//! (`Socket::end`), and becomes an event here.
 //!
-//! May use the verbs and what is below them, and nothing of relays. A call that takes a batch is in `poll`.
+//! May use the verbs and what is below them, but no relays. The call that takes a batch is in
+//! `poll`.
 
 use rustix::io::Errno;
 use rustler::sys::{self, ErlNifTerm};
@@ -29,18 +32,18 @@ use crate::verb::output::queued_file;
 use crate::verb::output::queued_file::Piece;
 use crate::verb::output::{Flat, Sent};
 
-/// Events of one batch. Between the reads of a batch and the writes of its replies, what the kernel holds of its sockets
-/// should stay in the processor's caches.
+/// Number of events in a batch. Between the reads of a batch and the writes of its replies, the
+/// kernel's data of its sockets should stay in the processor's caches.
 pub const BATCH: usize = 64;
 
-/// Packets that are taken from a socket before it is another's turn.
+/// Maximum packets from a socket before the next one gets its turn.
 const PACKETS: usize = 16;
 
-/// Events on their way to the reactor.
+/// Events for the reactor.
 pub struct Batch<'a> {
     env: Env<'a>,
     events: Vec<ErlNifTerm>,
-    /// Sockets whose data is among the events. The replies come with the next call.
+    /// Sockets with data in this batch. Their replies come with the next call.
     unanswered: Vec<Handle>,
 }
 
@@ -54,7 +57,7 @@ impl<'a> Batch<'a> {
         self.events.len() >= 2 * BATCH
     }
 
-    /// `[Handle | Data]`.
+    /// Adds `[Handle | Data]`.
     fn data(&mut self, handle: Handle, data: Term<'a>) {
         if self.unanswered.last() != Some(&handle) {
             if self.unanswered.is_empty() {
@@ -67,25 +70,26 @@ impl<'a> Batch<'a> {
         self.events.push(unsafe { sys::enif_make_list_cell(self.env.as_c_arg(), handle.as_c_arg(), data.as_c_arg()) });
     }
 
-    /// `{What, Handle}`.
+    /// Adds `{What, Handle}`.
     fn news(&mut self, what: Atom, handle: Handle) {
         self.events.push((what, handle.raw()).encode(self.env).as_c_arg());
     }
 
-    /// `{What, Handle, Reason}`.
+    /// Adds `{What, Handle, Reason}`.
     fn end(&mut self, what: Atom, handle: Handle, reason: Atom) {
         self.events.push((what, handle.raw(), reason).encode(self.env).as_c_arg());
     }
 
-    /// `{unsent, Handle, Reason, IoData}`.
+    /// Adds `{unsent, Handle, Reason, IoData}`.
     fn unsent(&mut self, handle: Handle, reason: Atom, data: Term<'a>) {
         self.events.push((atoms::unsent(), handle.raw(), reason, data).encode(self.env).as_c_arg());
     }
 
-    /// The list of the events, in order.
+    /// The events as a list, in order.
     pub fn into_term(self) -> Term<'a> {
         let count = self.events.len() as u32;
-        // SAFETY: the terms are of this environment, and there are so many; a batch is far below 2^32.
+        // SAFETY: the terms are of this environment, and `count` is their number; a batch is far
+        // below 2^32.
         unsafe {
             let list = sys::enif_make_list_from_array(self.env.as_c_arg(), self.events.as_ptr(), count);
             Term::new(self.env, list)
@@ -93,8 +97,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Makes the writes of a batch: a list of `[Handle | IoData]`, and `Handle` to close, the last one first. When the call has
-/// done enough, the rest is queued. Writes to sockets that are closed have come too late, and are passed over.
+/// Makes the writes for a batch: a list of `[Handle | IoData]`, and of `Handle` for a close, in
+/// reverse order. When the time of the call is used up, the rest is queued. Writes to closed
+/// sockets are ignored.
 pub fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mut Batch<'a>) -> NifResult<()> {
     let mut list = Vec::with_capacity(BATCH);
     let mut rest = writes;
@@ -118,7 +123,7 @@ pub fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mu
                 continue;
             };
             if let Err(reason) = self::write(env, &mut socket, data, work) {
-                // What comes after a gap in the stream must not be sent.
+                // Nothing may be sent after a gap in the stream.
                 batch.unsent(socket.handle(), reason, data);
                 socket.leave(env);
             }
@@ -127,8 +132,8 @@ pub fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mu
     Ok(())
 }
 
-/// Sends what a callback has returned. The error says why that cannot be sent; how the connection fares is told by an
-/// event.
+/// Sends the data that a callback has returned. Returns an error only if the data cannot be sent;
+/// errors of the connection become events.
 pub fn write(env: Env, socket: &mut Socket, data: Term, work: &mut Work) -> Result<(), Atom> {
     let sent = if let Ok(binary) = Binary::from_term(data) {
         output::send(env, socket, &[binary], work)
@@ -146,7 +151,7 @@ pub fn write(env: Env, socket: &mut Socket, data: Term, work: &mut Work) -> Resu
     }
 }
 
-/// The elements of a list of bytes and parts of files.
+/// Decodes a list of bytes and parts of files.
 fn pieces<'a>(term: Term<'a>) -> NifResult<Vec<Piece<Binary<'a>>>> {
     let mut pieces = Vec::new();
     let mut rest = term;
@@ -163,13 +168,13 @@ fn pieces<'a>(term: Term<'a>) -> NifResult<Vec<Piece<Binary<'a>>>> {
     if rest.is_empty_list() { Ok(pieces) } else { Err(Error::BadArg) }
 }
 
-/// Offsets are signed to the kernel, and lengths in a queue are added.
+/// Offsets are signed in the kernel, and lengths are added up in a queue.
 fn is_part(offset: u64, length: u64) -> bool {
     const MOST: u64 = i64::MAX as u64 / 2;
     offset <= MOST && length <= MOST
 }
 
-/// The elements of a list of binaries that one write can take.
+/// Decodes a list of binaries that one write can take; `None` for anything else.
 fn binaries(term: Term) -> Option<Vec<Binary>> {
     let mut parts = Vec::new();
     let mut rest = term;
@@ -183,7 +188,7 @@ fn binaries(term: Term) -> Option<Vec<Binary>> {
     rest.is_empty_list().then_some(parts)
 }
 
-/// Does what a reactor's socket has become ready for.
+/// Serves a ready socket of a reactor.
 pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
     if batch.is_full() {
         return socket.enqueue(env);
@@ -195,11 +200,11 @@ pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
         socket.ended = Ended::Failed(Errno::CONNABORTED);
         return close(env, socket, batch);
     }
-    // Before what the peer has sent in answer to it.
+    // Before data that the peer sent in reply to it.
     if std::mem::take(&mut socket.served) {
         batch.news(atoms::served(), socket.handle());
     }
-    // One that was closed from outside does not wait for its peer.
+    // A connecting socket that was closed from outside does not wait for its peer.
     if socket.state == State::Connecting && socket.ended == Ended::Not && !finish_connect(env, socket, batch) {
         return;
     }
@@ -218,7 +223,7 @@ pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
     }
 }
 
-/// Reads up to a number of packets.
+/// Reads up to [`PACKETS`] packets.
 fn read<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
     let handle = socket.handle();
     for _ in 0..PACKETS {
@@ -230,8 +235,8 @@ fn read<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batc
                 socket.options.active = socket.options.active.delivered().0;
                 batch.data(handle, data);
                 if !socket.readable.is_ready() && socket.input.is_none() {
-                    // It is registered when it is visited behind the reply, if that has not closed it: a connection for one
-                    // request is in no epoll.
+                    // It is registered by a visit after the reply, unless the reply has closed it.
+                    // So a connection with a single request is never added to epoll.
                     if !socket.registered {
                         socket.enqueue(env);
                     }
@@ -250,7 +255,8 @@ fn read<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batc
     socket.enqueue(env);
 }
 
-/// Tells that the kernel takes output, to those who wait for that: the reactor if it asked or the socket was throttled.
+/// Reports that the kernel takes output: to the reactor if it asked or if the socket was
+/// throttled, and to other processes that asked.
 fn tell_room(env: Env, socket: &mut Socket, batch: &mut Batch) {
     let queued = socket.output.as_ref().map_or(0, |output| output.queue.len());
     let mut told = false;
@@ -273,8 +279,8 @@ fn tell_room(env: Env, socket: &mut Socket, batch: &mut Batch) {
     }
 }
 
-/// The end of a connection. The replies to what has just come go out before it is closed: the ready list and the kernel may
-/// both have named the socket in this call.
+/// Ends a connection. If this batch has data of the socket, the replies go out first; the ready
+/// list and the kernel may both have named it in this call.
 fn end(env: Env, socket: &mut Socket, ended: Ended, batch: &mut Batch) {
     if batch.unanswered.contains(&socket.handle()) {
         return socket.end(env, ended);
@@ -283,11 +289,12 @@ fn end(env: Env, socket: &mut Socket, ended: Ended, batch: &mut Batch) {
     close(env, socket, batch);
 }
 
-/// Tells how the connection ended, and closes the socket. What is queued is still sent, if anybody reads it.
+/// Reports how the connection ended, and closes the socket. Queued output is still sent, unless
+/// the connection has failed.
 fn close(env: Env, socket: &mut Socket, batch: &mut Batch) {
     let reason = match socket.ended {
         Ended::Not | Ended::Closed => atoms::closed(),
-        // A broken pipe is a reset that was noticed on writing.
+        // EPIPE is a reset that was found by a write.
         Ended::Failed(Errno::PIPE) => atoms::econnreset(),
         Ended::Failed(errno) => errno::atom(env, errno),
         Ended::SendQueueFull => atoms::send_queue_full(),
@@ -299,7 +306,7 @@ fn close(env: Env, socket: &mut Socket, batch: &mut Batch) {
     }
 }
 
-/// The end of an attempt to connect. True if the socket is connected.
+/// Handles the result of a connection attempt. True if the socket is connected.
 fn finish_connect(env: Env, socket: &mut Socket, batch: &mut Batch) -> bool {
     match connect::outcome(socket) {
         None => false,
@@ -315,7 +322,7 @@ fn finish_connect(env: Env, socket: &mut Socket, batch: &mut Batch) -> bool {
     }
 }
 
-/// Takes connections off the backlog of a listening socket whose reactor this is.
+/// Accepts connections from a listening socket of this reactor.
 pub fn accept_all(env: Env, listening: &mut Socket, work: &mut Work, batch: &mut Batch) {
     while listening.readable.is_ready() {
         if work.is_over() || batch.is_full() {
@@ -327,14 +334,15 @@ pub fn accept_all(env: Env, listening: &mut Socket, work: &mut Work, batch: &mut
             Ok(Taken::NotHere) => {}
             Ok(Taken::Nothing) => return,
             Err(errno) => {
-                // The connection stays in the backlog, without another edge: the reactor asks again after a while.
+                // The connection stays in the backlog, without another edge. The reactor tries
+                // again after a while.
                 return batch.end(atoms::exhausted(), listening.handle(), errno::atom(env, errno));
             }
         }
     }
 }
 
-/// Begins to connect a socket that has joined the reactor that calls. It tells the outcome by an event.
+/// Starts to connect a socket that has joined the calling reactor. An event reports the result.
 pub fn connect(env: Env, socket: &mut Socket, address: &rustix::net::SocketAddrAny) -> rustix::io::Result<()> {
     if connect::begin(socket, address)? {
         socket.state = State::Connecting;
@@ -344,8 +352,8 @@ pub fn connect(env: Env, socket: &mut Socket, address: &rustix::net::SocketAddrA
     Ok(())
 }
 
-/// Closes or moves what the reactor of a pollset has left behind, in the piece of the table with number `piece`. Returns
-/// whether that piece is done; nothing behind the last.
+/// Closes or moves what a dead reactor has left on its pollset, in chunk `piece` of the table.
+/// Returns whether the chunk is finished; `None` past the last chunk.
 pub fn reap(env: Env, index: u16, piece: usize) -> Option<bool> {
     let mut budget = REAPED;
     for handle in table::handles(piece)? {
@@ -371,5 +379,5 @@ pub fn reap(env: Env, index: u16, piece: usize) -> Option<bool> {
     Some(true)
 }
 
-/// Sockets that are closed in one call, at some microseconds each.
+/// Maximum sockets per call, at some microseconds each.
 const REAPED: usize = 64;

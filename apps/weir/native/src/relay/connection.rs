@@ -1,4 +1,4 @@
-//! One connection of a relay, and a visit to it.
+//! A connection of a relay, and the context of a visit.
 
 use std::os::fd::OwnedFd;
 
@@ -12,36 +12,37 @@ use crate::value::latency::Times;
 use crate::value::readable::Readable;
 use crate::value::work::Work;
 
-/// One connection of a relay, and what the kernel has said of it. Edge-triggered: it says so once.
+/// A connection of a relay, and its readiness. It is edge-triggered: each change is reported once.
 pub struct Connection {
     pub fd: OwnedFd,
     pub readable: Readable,
     pub writable: bool,
-    /// The kernel does not say when there is more to read.
+    /// Events of input are turned off.
     pub muted: bool,
-    /// It was reset, or has failed in another way.
+    /// It was reset, or has failed otherwise.
     pub failed: bool,
 }
 
 impl Connection {
-    /// One whose input is in this state. That it takes output is tried.
+    /// A connection whose input is in this state. Output is assumed to be possible.
     pub fn new(fd: OwnedFd, readable: Readable) -> Connection {
         Connection { fd, readable, writable: true, muted: false, failed: false }
     }
 
-    /// Notes that it has failed.
+    /// Marks the connection as failed, and returns the error.
     pub fn fail(&mut self, errno: Errno) -> Errno {
         self.failed = true;
         errno
     }
 }
 
-/// What a visit may spend and where it counts.
+/// Budget and counters of a visit.
 pub struct Visit<'a> {
     pub work: &'a mut Work,
     pub tally: &'a mut Tally,
     pub statistics: &'a mut Statistics,
-    /// Where times of replies go as well: to a listener of the connections, and to what the relay was started with.
+    /// Where reply times are also counted: by a listener of the connections, and by the `latency`
+    /// that the relay was started with.
     pub times: [Option<&'a Times>; 2],
 }
 
@@ -59,17 +60,17 @@ impl Visit<'_> {
     }
 }
 
-/// How far a visit came.
+/// Result of a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// As far as the kernel allows: an event follows.
+    /// The kernel allows no more; an event follows.
     Done,
-    /// There is more to do than a visit may.
+    /// The budget is used up, and there is more to do.
     Over,
 }
 
-/// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows
-/// when it is not.
+/// Handles the result of a write. After a short one the kernel's buffer is full, and an edge
+/// reports when it is not.
 #[inline]
 pub fn written(to: &mut Connection, sent: Result<usize>, wanted: usize, visit: &mut Visit) -> Result<usize> {
     let n = match sent {

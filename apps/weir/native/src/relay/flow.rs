@@ -1,4 +1,4 @@
-//! One direction of a relay: from one connection to the other, and nothing read that the other cannot take.
+//! One direction of a relay. It reads no more than the other connection can take.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -15,25 +15,25 @@ use crate::value::input_buffer::InputBuffer;
 use crate::value::send_queue::SendQueue;
 use crate::verb::output::SLICES;
 
-/// Bytes of a direction in one visit, before others get their turn.
+/// Maximum bytes of a direction per visit.
 const TURN: usize = 256 * 1024;
 
-/// Reads of a direction in one visit at most: with a small buffer they are short.
+/// Maximum reads of a direction per visit; with a small buffer they are short.
 const READS: usize = 64;
 
-/// The bytes of one direction. `B` is what they are held by that were queued before the relay began.
+/// The bytes of one direction. `B` holds bytes that were queued before the relay began.
 pub struct Flow<B> {
     source: Side,
-    /// Bytes that a read may ask for, and that may wait.
+    /// Maximum bytes per read, and of waiting bytes.
     buffer: usize,
-    /// What was queued before the relay began: it goes first.
+    /// Bytes that were queued before the relay began; they go first.
     queued: Option<Box<SendQueue<B>>>,
-    /// What was read and not taken.
+    /// Bytes that were read and not sent.
     unsent: InputBuffer,
     way: Way,
-    /// The source has ended.
+    /// The source has sent all its data.
     ended: bool,
-    /// The other side was told.
+    /// The other side has been shut down.
     finished: bool,
 }
 
@@ -45,13 +45,13 @@ enum Flushed {
 }
 
 impl<B: AsRef<[u8]>> Flow<B> {
-    /// A direction with its source, which keeps `buffer` bytes at most, or a pipe of `pipe` bytes.
+    /// A direction from `source`, with up to `buffer` bytes waiting, or a pipe of `pipe` bytes.
     pub fn new(source: Side, buffer: usize, splice: Splice, pipe: usize) -> Flow<B> {
         let way = Way::new(splice, pipe);
         Flow { source, buffer, queued: None, unsent: InputBuffer::default(), way, ended: false, finished: false }
     }
 
-    /// Has these bytes go first.
+    /// Makes these bytes go first.
     pub fn begin_with(&mut self, queued: SendQueue<B>, read: InputBuffer) {
         self.queued = Some(queued).filter(|queued| !queued.is_empty()).map(Box::new);
         self.unsent = read;
@@ -62,34 +62,34 @@ impl<B: AsRef<[u8]>> Flow<B> {
         self.queued.is_some() || self.unsent.len() > 0 || self.way.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0)
     }
 
-    /// Whether what comes has to wait until the other side takes something.
+    /// Whether further input must wait until the other side takes something.
     pub fn is_blocked(&self, to: &Connection) -> bool {
         self.is_waiting() && !to.writable && !self.has_room()
     }
 
-    /// Whether it goes through a pipe.
+    /// Whether the direction has a pipe.
     pub fn is_spliced(&self) -> bool {
         self.way.pipe.is_some()
     }
 
-    /// Whether nothing will be read from its source, so that an error of that does not show by itself.
+    /// Whether its source is not read, so that an error of the source would go unnoticed.
     pub fn is_deaf(&self) -> bool {
         self.ended || self.is_waiting()
     }
 
-    /// Whether all is carried, the end included.
+    /// Whether everything has been forwarded, including the end.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Carries what there is.
+    /// Forwards available data.
     pub fn carry(&mut self, from: &mut Connection, to: &mut Connection, visit: &mut Visit) -> Result<Turn> {
         let mut left = TURN;
         loop {
             if self.is_waiting() {
                 match self.flush(to, visit)? {
                     Flushed::All => {}
-                    // A large buffer takes more than one read.
+                    // A large buffer takes further reads.
                     Flushed::Full if self.has_room() => {}
                     Flushed::Full => return Ok(Turn::Done),
                     Flushed::Over => return Ok(Turn::Over),
@@ -117,22 +117,22 @@ impl<B: AsRef<[u8]>> Flow<B> {
         self.queued.is_none() && self.way.pipe.is_none() && self.unsent.len() + SCRATCH <= self.buffer
     }
 
-    /// Tells the other side that nothing follows.
+    /// Shuts down the other side.
     fn finish(&mut self, to: &Connection) -> Result<()> {
         self.finished = true;
         self.way.pipe = None;
         match rustix::net::shutdown(&to.fd, Shutdown::Write) {
-            // It has gone altogether: its own event tells.
+            // The connection is gone; its own event reports that.
             Ok(()) | Err(Errno::NOTCONN) => Ok(()),
             Err(errno) => Err(errno),
         }
     }
 
-    /// One read, and the write of what it gave. Returns how much that was.
+    /// Reads once, and writes what was read. Returns the number of bytes read.
     #[inline]
     fn read(&mut self, from: &mut Connection, to: &mut Connection, visit: &mut Visit) -> Result<usize> {
         if from.readable.has_urgent_data() && !self.is_waiting() {
-            // Only recv(2) goes beyond its mark.
+            // Only recv(2) reads past the mark.
             self.way.refuse();
         }
         if !self.is_waiting()
@@ -168,7 +168,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
         })
     }
 
-    /// What the result of a read says. Returns how many bytes there were.
+    /// Handles the result of a read. Returns the number of bytes.
     #[inline]
     fn has_read(&mut self, read: Result<usize>, from: &mut Connection, visit: &mut Visit) -> Result<usize> {
         match read {
@@ -189,7 +189,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
         }
     }
 
-    /// Writes what waits, as far as the kernel takes it.
+    /// Writes waiting bytes, as many as the kernel takes.
     fn flush(&mut self, to: &mut Connection, visit: &mut Visit) -> Result<Flushed> {
         while self.is_waiting() {
             if !to.writable {
@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
         Ok(Flushed::All)
     }
 
-    /// One write of what waits.
+    /// Writes waiting bytes once.
     fn write_waiting(&mut self, to: &mut Connection, visit: &mut Visit) -> Result<usize> {
         if let Some(queued) = &mut self.queued {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -231,7 +231,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
             return Ok(n);
         }
         let Some(pipe) = &mut self.way.pipe else { return Ok(0) };
-        // A pipe may give less than the kernel would take; only EAGAIN says that it is full.
+        // A pipe may give less than the kernel would take; only EAGAIN means that it is full.
         match pipe.drain(&to.fd) {
             Ok(0) => Err(Errno::PIPE),
             Ok(n) => {
@@ -254,7 +254,7 @@ mod tests {
     use crate::value::readable::Readable;
     use crate::value::work::Work;
 
-    /// A direction between two pairs of connected sockets, as a pollset would serve it if every event came at once.
+    /// A direction between two socket pairs, served as if all events came at once.
     struct Bench {
         sender: UnixStream,
         from: Connection,
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// A small deterministic generator: the law holds for every sequence, and a failure can be repeated.
+    /// A deterministic generator, so that a failure can be repeated.
     fn random() -> impl FnMut(usize) -> usize {
         let mut seed = 1u64;
         move |below| {
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// What is sent in random pieces comes out in random pieces, the same, and then the end.
+    /// Data sent in random pieces arrives unchanged in random pieces, followed by the end.
     fn is_the_identity(buffer: usize, splice: Splice) {
         let mut random = random();
         let sent: Vec<u8> = (0..1_000_000).map(|_| random(256) as u8).collect();

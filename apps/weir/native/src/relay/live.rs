@@ -1,4 +1,4 @@
-//! A relay that has not ended: its connections, and what is carried between them.
+//! A running relay: its connections and the bytes in between.
 
 use std::os::fd::{AsFd, IntoRawFd};
 use std::time::Duration;
@@ -25,12 +25,13 @@ use crate::value::handle::{Handle, Side, Target};
 use crate::value::latency;
 use crate::value::work::Work;
 
-/// A timer for each relay would outlive it, for an hour where that is its timeout. Only what is due within this time has
-/// one; the rest is looked for twice in that time.
+/// A timer per relay would outlive it, by up to its timeout. So only timeouts due within this time
+/// have a timer; the others are checked twice in that time.
 const SOON: Duration = Duration::from_secs(10);
 
-/// One that has not ended. It is part of its slot: with a thousand relays every pointer followed is a miss of the cache.
-/// In this order, so that what a visit uses is in as few lines of the cache as can be, and the rest behind it.
+/// A running relay. It is stored in its slot, because every pointer is a cache miss with a
+/// thousand relays. The order of fields puts those that a visit uses in as few cache lines as
+/// possible.
 #[repr(C)]
 pub struct Live {
     pub left: Connection,
@@ -43,29 +44,29 @@ pub struct Live {
     pub statistics: Statistics,
     pub options: Options,
     pub owner: LocalPid,
-    /// The monitor of the owner ends with this.
+    /// Dropping it ends the monitor of the owner.
     pub _watch: Option<ResourceArc<DeathWatch>>,
-    /// The side whose direction has ended first, and when.
+    /// The side whose direction ended first, and when.
     pub half_closed: Option<(Side, Nanos)>,
-    /// Somebody looks after its timeouts soon.
+    /// A timer will check its timeouts soon.
     pub timed: bool,
-    /// Descriptors that somebody else has opened, and closes: left and right.
+    /// Descriptors that were opened elsewhere, and are closed there: left and right.
     pub borrowed: [bool; 2],
-    /// What the connections give back to the listeners through which they came: left and right.
+    /// Permits of the listeners through which the connections came: left and right.
     pub permits: [Option<Permit>; 2],
-    /// Addresses of the peers, if the end is observed: left and right.
+    /// Addresses of the peers, if the relay is observed: left and right.
     pub peers: Option<Box<[Option<SocketAddrAny>; 2]>>,
 }
 
 /// How a relay ends.
 #[derive(Clone, Copy)]
 pub enum Ending {
-    /// Both directions have.
+    /// Both directions have ended.
     Complete,
-    /// A connection has failed: the other is reset, too.
+    /// A connection has failed; the other one is reset.
     Failed(Errno),
-    /// Nobody wants it any more, or for this reason. What was not carried is lost, and the side that would have got it
-    /// is reset, or it would take what it has for the whole.
+    /// A process has stopped it, or it ends for this reason. A side that would have got
+    /// undelivered bytes is reset, so that it does not take its data for complete.
     Dropped(Option<Reason>),
 }
 
@@ -115,7 +116,7 @@ impl Live {
         Ok(if turns.contains(&Turn::Over) { Turn::Over } else { Turn::Done })
     }
 
-    /// Carries what has come from a side.
+    /// Forwards bytes from a side.
     #[inline]
     fn carry(&mut self, handle: Handle, side: Side, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
         let times = match latency::is_wanted() {
@@ -131,7 +132,7 @@ impl Live {
             Side::Right => (&mut self.to_left, &mut self.right, &mut self.left),
         };
         let turn = flow.carry(from, to, &mut visit)?;
-        // Each segment that comes meanwhile would be an event, for nothing.
+        // While the other side takes nothing, each arriving segment would be a useless event.
         let blocked = flow.is_blocked(to);
         if blocked != from.muted {
             from.muted = blocked;
@@ -144,8 +145,8 @@ impl Live {
         Ok(turn)
     }
 
-    /// A connection that has failed and is not read from, because the other side takes nothing or its input has ended,
-    /// would not say so otherwise.
+    /// Finds the error of a connection that is not read, because the other side takes nothing or
+    /// its input has ended.
     fn look_for_error(&mut self, side: Side) -> Result<(), Errno> {
         let (connection, flow) = match side {
             Side::Left => (&mut self.left, &self.to_right),
@@ -157,7 +158,7 @@ impl Live {
         }
     }
 
-    /// The connection that has failed, if one has.
+    /// The failed connection, if there is one.
     pub fn failed(&self) -> Option<Side> {
         match (self.left.failed, self.right.failed) {
             (true, _) => Some(Side::Left),
@@ -166,12 +167,12 @@ impl Live {
         }
     }
 
-    /// What it has carried so far, and how it has ended, if it has.
+    /// The statistics so far, and how it has ended, if it has.
     pub fn describe<'a>(&self, env: Env<'a>) -> Term<'a> {
         self.statistics.encode(env, self.failed(), self.half_closed.map(|(side, _)| side))
     }
 
-    /// How long it takes at least until a timeout has passed, if that may be soon: then a timer is to be set for it.
+    /// Returns the minimum time until a timeout, if that is soon enough for a timer.
     pub fn look_soon(&mut self, now: Nanos) -> Option<Duration> {
         let rest = |limit: Duration, since: Nanos| limit.saturating_sub(now.since(since));
         let idle = self.options.idle_timeout.map(|limit| rest(limit, self.statistics.moved()));
@@ -182,7 +183,8 @@ impl Live {
         soon
     }
 
-    /// Closes both connections, in order or by a reset. Their places are still to be given back.
+    /// Closes both connections, normally or with a reset. Returns their permits, which the caller
+    /// ends.
     pub fn close(self, ending: Ending) -> [Option<Permit>; 2] {
         let lost = |flow: &Flow<Held>| match ending {
             Ending::Complete => false,
@@ -191,13 +193,13 @@ impl Live {
         };
         let resets = [lost(&self.to_left), lost(&self.to_right)];
         for ((connection, borrowed), reset) in [self.left, self.right].into_iter().zip(self.borrowed).zip(resets) {
-            // One that has failed is closed already.
+            // A failed connection is closed already.
             if reset && !connection.failed {
-                // It can fail where the connection is gone.
+                // Fails if the connection is gone.
                 let _ = sockopt::set_socket_linger(&connection.fd, Some(Duration::ZERO));
             }
             if borrowed {
-                // It stays open, and would stay in its epoll as well.
+                // It stays open, and would stay in the epoll instance.
                 let _ = pollset::epoll(self.pollset).delete(connection.fd.as_fd());
                 let _ = connection.fd.into_raw_fd();
             }

@@ -1,10 +1,11 @@
-//! Two connections joined: what comes from either goes to the other, without a process in between.
+//! Relays: two connections joined, whose bytes are forwarded without a process in between.
 //!
-//! A relay takes the descriptors out of their sockets, which are closed from then on, and lives in a table of its own:
-//! an event on either connection finds both, with all that waits between them, by one lookup under one lock. Directions
-//! are independent ([`flow`]); the relay ends when both have, or at the first error ([`live`]).
+//! A relay takes the descriptors of its sockets, which are closed from then on, and lives in a
+//! table of its own. An event on either connection finds both connections and their buffers with
+//! one lookup, under one lock. The directions are independent ([`flow`]). The relay ends when both
+//! directions have ended, or at the first error ([`live`]).
 //!
-//! May use the verbs and what is below them, and nothing of reactors.
+//! May use the verbs and what is below them, but no reactors.
 
 mod connection;
 mod flow;
@@ -51,7 +52,7 @@ pub fn lookup(handle: Handle) -> Lookup<'static, Relay> {
     RELAYS.lookup(handle)
 }
 
-/// Has the processor fetch a relay that is looked up soon.
+/// Prefetches a relay into the processor's cache.
 pub fn prefetch(handle: Handle) {
     RELAYS.prefetch(handle);
 }
@@ -60,14 +61,14 @@ fn find(handle: Handle) -> Option<Locked<'static, Relay>> {
     RELAYS.find(handle)
 }
 
-/// The handles of the relays of the chunk with number `chunk`, or nothing where there is no such chunk: walking the table
-/// is done in bounded pieces.
+/// The handles of the relays in a chunk; `None` past the last chunk. Chunks bound the time of a
+/// walk.
 pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
     RELAYS.handles(chunk)
 }
 
-/// The relays of a chunk whose connections came through `listener`, each with the process that one of them was accepted for;
-/// see [`handles`].
+/// The relays in a chunk whose connections came through `listener`, each with the process that a
+/// connection was accepted for; see [`handles`].
 pub fn of_listener(chunk: usize, listener: &Arc<Listener>) -> Option<Vec<(Handle, LocalPid)>> {
     RELAYS.select(chunk, |relay| {
         let mut permits = relay.live.iter().flat_map(|live| &live.permits).flatten();
@@ -75,7 +76,7 @@ pub fn of_listener(chunk: usize, listener: &Arc<Listener>) -> Option<Vec<(Handle
     })
 }
 
-/// Relays of a chunk whose timeouts may pass soon and have no timer yet, with the milliseconds after which to look.
+/// The relays in a chunk that need a timer now, with the milliseconds until their timeout.
 pub fn due(chunk: usize) -> Option<Vec<(Handle, u64)>> {
     let now = Nanos::now();
     RELAYS.select(chunk, |relay| {
@@ -84,22 +85,22 @@ pub fn due(chunk: usize) -> Option<Vec<(Handle, u64)>> {
     })
 }
 
-/// What a relay is started with.
+/// The options of a relay.
 pub struct Options {
-    /// Bytes of each direction that are read before the other side has taken them.
+    /// Bytes per direction that may be read before the other side has taken them.
     pub buffer: usize,
-    /// The same where they are spliced.
+    /// The same while splicing: the size of the pipe.
     pub pipe: usize,
     pub splice: Splice,
-    /// How long nothing may move.
+    /// How long the relay may be idle.
     pub idle_timeout: Option<Duration>,
     /// How long one direction may outlive the other.
     pub half_close_timeout: Option<Duration>,
-    /// The relay does not end with its owner.
+    /// The relay survives its owner.
     pub detached: bool,
-    /// Somebody beside the owner wants to know of its end.
+    /// The observer is notified of its end, too.
     pub observed: bool,
-    /// Where times of replies go beside its own statistics.
+    /// Where reply times are counted, in addition to its own statistics.
     pub latency: Option<Arc<Latency>>,
 }
 
@@ -123,7 +124,7 @@ impl Occupant for Relay {
         self.live.is_some()
     }
 
-    /// Both connections come to their end, and with them the relay.
+    /// Both connections end, and with them the relay.
     fn abandoned(&mut self) {
         for connection in self.live.iter().flat_map(|live| [&live.left, &live.right]) {
             let _ = rustix::net::shutdown(connection.fd.as_fd(), Shutdown::Both);
@@ -135,12 +136,12 @@ impl Occupant for Relay {
     }
 }
 
-/// The address of a connection's peer; nothing if that has closed it.
+/// The address of a connection's peer; `None` if the peer has closed.
 fn peer(fd: &OwnedFd) -> Option<SocketAddrAny> {
     rustix::net::getpeername(fd.as_fd()).ok().flatten()
 }
 
-/// Serves a connection of a relay that the kernel has named.
+/// Serves a connection that the kernel has reported.
 pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) {
     if let Some(mut relay) = find(handle)
         && let Some(live) = &mut relay.live
@@ -150,7 +151,7 @@ pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut
     }
 }
 
-/// Goes on with a relay of the ready list.
+/// Continues a relay of the ready list.
 pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
     if let Some(mut relay) = find(handle)
         && let Some(live) = &mut relay.live
@@ -161,7 +162,7 @@ pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
     }
 }
 
-/// The owner of a relay is dead.
+/// Stops a relay, because its owner is dead.
 pub fn owner_died(env: Env, handle: Handle) {
     if let Some(mut relay) = find(handle) {
         relay.stop(env);
@@ -169,7 +170,7 @@ pub fn owner_died(env: Env, handle: Handle) {
 }
 
 impl Relay {
-    /// What follows from a visit: the end, or another one.
+    /// Handles the result of a visit: ends the relay, or schedules another visit.
     #[inline]
     fn served(&mut self, env: Env, result: Result<Turn, Errno>, tally: &mut Tally) {
         let Some(live) = &mut self.live else { return };
@@ -187,7 +188,7 @@ impl Relay {
         }
     }
 
-    /// Has the next poll visit it.
+    /// Schedules a visit at the next poll.
     fn enqueue(&mut self, env: Env) {
         let target = Target::Relay(self.handle(), Side::Left);
         if let Some(live) = &mut self.live
@@ -198,24 +199,25 @@ impl Relay {
         }
     }
 
-    /// What the relay has carried so far, its owner and its pollset.
+    /// The owner, the pollset and the statistics.
     pub fn describe<'a>(&self, env: Env<'a>) -> Option<(LocalPid, u16, Term<'a>)> {
         self.live.as_ref().map(|live| (live.owner, live.pollset, live.describe(env)))
     }
 
-    /// The addresses of both peers, `undefined` of one that has gone; nothing when it has ended.
+    /// The addresses of both peers, `undefined` for one that has closed; `None` if the relay has
+    /// ended.
     pub fn peers<'a>(&self, env: Env<'a>) -> Option<(Term<'a>, Term<'a>)> {
         let live = self.live.as_ref()?;
         Some((encode_peer(env, peer(&live.left.fd)), encode_peer(env, peer(&live.right.fd))))
     }
 
-    /// Ends it on behalf of a process.
+    /// Stops the relay for a process.
     pub fn stop(&mut self, env: Env) {
         self.end(env, Ending::Dropped(None));
     }
 
-    /// Ends it if one of its timeouts has passed. Otherwise returns after how many milliseconds to look again; nothing if
-    /// that is not soon: then [`due`] names it in time.
+    /// Ends the relay if a timeout has passed. Otherwise returns the milliseconds until the next
+    /// check; `None` if that is not soon, since [`due`] will return it in time.
     pub fn expire(&mut self, env: Env) -> Option<u64> {
         let wait = self.live.as_mut()?.look_soon(Nanos::now())?;
         if wait.is_zero() {
@@ -225,23 +227,24 @@ impl Relay {
         Some(millis(wait))
     }
 
-    /// Closes both connections and tells the owner. The slot is vacant when its lock is let go of.
+    /// Closes both connections and notifies the owner. The slot becomes vacant when it is
+    /// unlocked.
     fn end(&mut self, env: Env, ending: Ending) {
         let Some(live) = self.live.take() else { return };
         let result = match ending {
             Ending::Complete | Ending::Dropped(None) => atoms::closed().encode(env),
             Ending::Dropped(Some(reason)) => (atoms::error(), reason).encode(env),
-            // A pipe that broke without a shutdown of ours was reset by the peer.
+            // EPIPE without our own shutdown is a reset by the peer.
             Ending::Failed(Errno::PIPE) => (atoms::error(), atoms::econnreset()).encode(env),
             Ending::Failed(errno) => (atoms::error(), errno::atom(env, errno)).encode(env),
         };
         let term: (Atom, u64) = (atoms::weir_relay(), self.handle().raw());
-        // An owner that is dead does not care.
+        // A dead owner needs no notice.
         let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.describe(env)));
         if let Some(peers) = &live.peers {
             let [left, right] = peers.as_ref().clone().map(|peer| encode_peer(env, peer));
             let about = (atoms::weir_relay(), term, live.owner, result, live.describe(env), left, right);
-            // It may be between two lives: an event is lost then.
+            // If the observer is just restarting, the event is lost.
             if let Some(observer) = env.whereis_pid(atoms::weir_relay_observer()) {
                 let _ = env.send(&observer, about);
             }
@@ -257,7 +260,7 @@ fn encode_peer<'a>(env: Env<'a>, peer: Option<SocketAddrAny>) -> Term<'a> {
     encoded.unwrap_or_else(|| atoms::undefined().encode(env))
 }
 
-/// Rounded up: a wait of so long is not too short.
+/// Rounded up, so that a timer does not fire early.
 fn millis(wait: Duration) -> u64 {
     wait.as_micros().div_ceil(1000) as u64
 }

@@ -1,4 +1,4 @@
-//! How relays begin.
+//! Starts relays.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -24,17 +24,17 @@ use crate::value::work::Work;
 use crate::verb::connect;
 use crate::verb::lifecycle::moving::Surrendered;
 
-/// Why there is no relay.
+/// Why no relay was started.
 pub enum Refused {
-    /// This socket is in no state for it.
+    /// The state of this socket does not allow it.
     Socket(Handle, Reason),
-    /// The server has not taken the connection.
+    /// The connection to the server failed.
     Server(Errno),
     Failed(Errno),
 }
 
-/// Where a relay is to live, who owns it, and what it is started with. `prefix` goes to the right connection first, as if
-/// the left one's peer had sent it.
+/// Pollset, owner and options of a new relay. `prefix` is sent to the right side first, as if the
+/// peer of the left side had sent it.
 pub struct Terms<'a> {
     pub pollset: u16,
     pub owner: LocalPid,
@@ -42,8 +42,8 @@ pub struct Terms<'a> {
     pub options: Options,
 }
 
-/// Joins two sockets of the calling process, and carries what there is. Both are closed for everybody afterwards; where it fails they stay as they
-/// were.
+/// Joins two sockets of the calling process, and forwards available data. Afterwards both sockets
+/// are closed. After an error they are unchanged.
 pub fn join(
     env: Env,
     (left, right): (&mut Socket, &mut Socket),
@@ -67,15 +67,15 @@ pub fn join(
     Ok(handle)
 }
 
-/// How far [`join_server`] came.
+/// Result of [`join_server`].
 pub enum Connect {
     Relay(Handle),
-    /// The server has not answered yet: the left socket is as it was.
+    /// The connection is in progress; the left socket is unchanged.
     Wait(OwnedFd),
 }
 
-/// Connects to a server, and joins a socket of the calling process with that if the connection stands at once. Where it
-/// fails the socket stays as it was.
+/// Connects to a server, and joins a socket of the calling process with the connection if it is
+/// established at once. After an error the socket is unchanged.
 pub fn join_server(
     env: Env,
     left: &mut Socket,
@@ -112,7 +112,7 @@ pub fn join_server(
 
 type Vacancy = (Locked<'static, Relay>, Option<ResourceArc<DeathWatch>>);
 
-/// A vacant slot, and what watches the owner, unless the relay goes on without.
+/// A vacant slot, and the monitor of the owner unless the relay is detached.
 fn allocate(env: Env, terms: &Terms) -> Result<Vacancy, Refused> {
     let relay = RELAYS.allocate().ok_or(Refused::Failed(Errno::MFILE))?;
     if terms.options.detached {
@@ -126,8 +126,8 @@ fn allocate(env: Env, terms: &Terms) -> Result<Vacancy, Refused> {
 }
 
 impl Relay {
-    /// Begins with connections that are registered for it, and carries what has come already: the slot is occupied from
-    /// now on, unless that was all.
+    /// Starts with connections that are registered for it, and forwards available data. The slot
+    /// is occupied from now on, unless the relay has already ended.
     fn begin(
         &mut self,
         env: Env,
@@ -153,7 +153,7 @@ impl Relay {
         let (mut to_right, mut to_left) = (flow(Side::Left), flow(Side::Right));
         to_right.begin_with(from_right.queued, read);
         to_left.begin_with(from_left.queued, from_right.input);
-        // A client mostly has said something. What else is ready, the registration reports.
+        // A client has usually sent something. Registration reports other readiness.
         let mut has_spoken = from_left.readable;
         has_spoken.try_again();
         let live = self.live.insert(Live {
@@ -174,7 +174,7 @@ impl Relay {
             peers,
         });
         if let Some(wait) = live.look_soon(now)
-            // If there is none, the next one looks at all relays.
+            // If it is not running, it looks at all relays when it starts.
             && let Some(timer) = env.whereis_pid(atoms::weir_relay_timer())
         {
             let _ = env.send(&timer, (atoms::weir_relay(), handle.raw(), millis(wait)));

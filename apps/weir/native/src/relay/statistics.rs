@@ -1,4 +1,4 @@
-//! What a relay has carried, and how fast the server answered.
+//! What a relay has forwarded, and the reply times of its server.
 
 use std::time::Duration;
 
@@ -9,46 +9,47 @@ use crate::kernel::clock::Nanos;
 use crate::term::atoms;
 use crate::value::handle::Side;
 
-/// One significant digit: within 6 %, and 2.5 KiB at most for times up to an hour, beyond which they count as that. The
-/// histogram grows with the times that it has seen.
+/// Significant digits of the histogram: times are within 6 %, and those above an hour count as an
+/// hour. It grows with the range of times, up to 2.5 KiB.
 const DIGITS: u8 = 1;
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// Times that are kept before they go to the histogram together: it is three misses of the cache away.
+/// Number of times to collect before they go to the histogram, which is three cache misses away.
 const RECENT: usize = 16;
 
-/// What has come from one side.
+/// Traffic from one side.
 #[derive(Clone, Copy, Default)]
 struct Count {
     bytes: u64,
     packets: u64,
 }
 
-/// The statistics of a relay. The left side is the client, which asks, and the right one the server, which replies.
+/// The statistics of a relay. The left side is the client, the right side the server.
 ///
-/// The time of a reply is measured as tcprstat does: from the last bytes of the client to the first ones of the server
-/// after them. It takes a look at the clock for each read (20 ns beside the microseconds of its system calls).
+/// A reply time is measured as in tcprstat: from the last bytes of the client to the next bytes of
+/// the server. That takes a clock reading per read (20 ns, compared with microseconds for the
+/// system calls).
 ///
-/// In this order: see [`Live`](super::live::Live).
+/// The order of fields matters: see [`Live`](super::live::Live).
 #[repr(C)]
 pub struct Statistics {
-    /// When bytes have last moved.
+    /// When bytes last moved.
     moved: Nanos,
-    /// The client's last bytes, if the server has not replied to them.
+    /// When the client's last bytes came, if the server has not replied yet.
     asked: Option<Nanos>,
     from_left: Count,
     from_right: Count,
     first_byte: Option<Duration>,
     recent_count: usize,
-    /// The last times, in nanoseconds, that are not in the histogram yet.
+    /// The last reply times in nanoseconds, not in the histogram yet.
     recent: [u64; RECENT],
-    /// Nanoseconds.
+    /// Reply times in nanoseconds.
     replies: Option<Box<Histogram<u32>>>,
     started: Nanos,
 }
 
 impl Statistics {
-    /// Those of a relay that begins now.
+    /// Statistics of a relay that starts now.
     pub fn new(now: Nanos) -> Statistics {
         Statistics {
             started: now,
@@ -63,7 +64,8 @@ impl Statistics {
         }
     }
 
-    /// Notes a read of `n` bytes from a side. Returns the time of a reply, in nanoseconds, if it is the beginning of one.
+    /// Counts a read of `n` bytes from a side. Returns the reply time in nanoseconds, if the read
+    /// starts a reply.
     #[inline]
     pub fn read(&mut self, side: Side, n: usize, now: Nanos) -> Option<u64> {
         self.moved = now;
@@ -104,18 +106,18 @@ impl Statistics {
 
     fn add_recent(&self, replies: &mut Option<Box<Histogram<u32>>>) {
         if replies.is_none() {
-            // It only fails for more digits than there are.
+            // Fails only for an unsupported number of digits.
             *replies = Histogram::new(DIGITS).ok().map(Box::new);
         }
         if let Some(replies) = replies {
             for &time in &self.recent[..self.recent_count] {
-                // It only fails for values that a histogram which grows does not have.
+                // Fails only for values out of range, which a growing histogram does not have.
                 let _ = replies.record(time.min(LONGEST_NS));
             }
         }
     }
 
-    /// All times, if there are any.
+    /// All reply times, if there are any.
     fn replies(&self) -> Option<Replies> {
         if self.replies.is_none() {
             return Replies::few(&self.recent[..self.recent_count]);
@@ -125,17 +127,17 @@ impl Statistics {
         replies.map(|replies| Replies::many(&replies))
     }
 
-    /// Notes that bytes were written which had waited.
+    /// Notes that waiting bytes were written.
     pub fn wrote(&mut self, now: Nanos) {
         self.moved = now;
     }
 
-    /// When bytes have last moved.
+    /// When bytes last moved.
     pub fn moved(&self) -> Nanos {
         self.moved
     }
 
-    /// The map that the owner gets, with the side that has failed, and the one that has ended first.
+    /// The map for the owner, with the side that failed and the side whose direction ended first.
     pub fn encode<'a>(&self, env: Env<'a>, failed: Option<Side>, ended_first: Option<Side>) -> Term<'a> {
         let now = Nanos::now();
         let first_byte = match self.first_byte {
@@ -179,7 +181,7 @@ impl Statistics {
 
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
 
-/// The times of replies in a few figures, in nanoseconds.
+/// A summary of reply times, in nanoseconds.
 #[derive(Debug)]
 struct Replies {
     count: u64,
@@ -191,7 +193,7 @@ struct Replies {
 }
 
 impl Replies {
-    /// Of a histogram.
+    /// Summarises a histogram.
     fn many(times: &Histogram<u32>) -> Replies {
         Replies {
             count: times.len(),
@@ -203,7 +205,7 @@ impl Replies {
         }
     }
 
-    /// Of a few times: most relays are short, and a histogram takes longer than their bytes.
+    /// Summarises a few times without a histogram, whose creation takes longer than a short relay.
     fn few(times: &[u64]) -> Option<Replies> {
         let mut buffer = [0; RECENT];
         let times = {
@@ -222,7 +224,7 @@ impl Replies {
     }
 }
 
-/// What users call a side.
+/// The users' name for a side.
 fn side_atom(side: Side) -> Atom {
     match side {
         Side::Left => atoms::a(),
@@ -241,7 +243,7 @@ fn micros(duration: Duration) -> u64 {
 }
 
 fn map<'a>(env: Env<'a>, pairs: &[(Atom, Term<'a>)]) -> Term<'a> {
-    // It only fails for keys that are there twice.
+    // Fails only for duplicate keys.
     Term::map_from_pairs(env, pairs).unwrap_or_else(|_| atoms::undefined().encode(env))
 }
 

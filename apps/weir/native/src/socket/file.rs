@@ -1,4 +1,4 @@
-//! Files that sockets send: what Erlang holds of them.
+//! The Erlang reference to files that sockets send.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use crate::kernel::file::File;
 use crate::term::resource::{Kind, Resource};
 use crate::value::shared::Shared;
 
-/// A reference to an open file. The file is closed when it is gone from all terms and from all send queues.
+/// A reference to an open file. The file is closed when the last reference is gone from terms and
+/// send queues.
 pub struct FileReference(pub Arc<File>);
 
 pub static FILE: Shared<Kind> = Shared::new(Kind::new());

@@ -1,9 +1,10 @@
-//! A socket follows its owner: it is on the pollset of the scheduler that its owner runs on.
+//! A socket follows its owner to the pollset of the scheduler that the owner runs on.
 //!
-//! A message to a process on another scheduler wakes that scheduler, and one pollset for all owners ends at what one scheduler
-//! can read. So a socket joins the pollset of its owner's scheduler when the owner first waits for something, and goes after
-//! the owner when that has done so several times in a row on one other scheduler. The VM moves processes to and fro: a socket
-//! that followed at once would be on its way all the time.
+//! A message to a process on another scheduler wakes that scheduler, and one pollset for all
+//! owners is limited to what one scheduler can read. So a socket joins the pollset of its owner's
+//! scheduler when the owner first waits for something. Later it follows when the owner has waited
+//! several times in a row on the same other scheduler. It does not follow at once, because the VM
+//! often moves processes back and forth.
 
 use rustler::Env;
 
@@ -15,62 +16,63 @@ use crate::term::sender;
 use crate::value::active::Active;
 use crate::value::counters::add;
 
-/// Signs in a row of an owner on one other scheduler, after which its socket follows.
+/// Signs in a row of an owner on another scheduler, after which its socket follows.
 const ENOUGH: u8 = 12;
 
-/// What an owner does that shows where it runs, and how many signs that is. One that is told of all data only sends.
+/// Signs that an owner gives when it asks for data, and when it sends. An owner in active mode
+/// only sends.
 const ASKS: u8 = 4;
 const SENDS: u8 = 1;
 
-/// Whether a socket goes to the pollset of the scheduler that its owner runs on.
+/// Whether a socket still has to follow its owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Follows {
-    /// It stays, or has gone already.
+    /// No: it stays, or has followed already.
     No,
-    /// When the owner has taken what it was sent from where the socket is.
+    /// When the owner has taken its messages from the current sender.
     WhenTold,
 }
 
-/// Whether somebody has said where a socket is to be.
+/// What determines the pollset of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub enum Placed {
-    /// Nobody: it follows its owner.
+    /// Nothing: it follows its owner.
     #[default]
     Nowhere,
-    /// Its listener, which distributes its connections over the schedulers that are online.
+    /// Its listener, which distributes its connections over the online schedulers.
     ByListener,
-    /// The user: it stays there whatever happens.
+    /// The user: it stays there.
     ByUser,
 }
 
-/// What is known of where the owner runs.
+/// What is known about the scheduler of the owner.
 #[derive(Clone, Copy, Default)]
 pub struct Following {
     placed: Placed,
     /// The owner has waited for something before.
     joined: bool,
-    /// Signs in a row of the owner on the scheduler `at`, which is not the socket's.
+    /// Signs in a row of the owner on the scheduler `at`, which is not that of the socket.
     signs: u8,
     at: u16,
 }
 
 impl Following {
-    /// The socket has another owner.
+    /// Starts again for a new owner.
     pub fn begin(&mut self) {
         (self.joined, self.signs) = (false, 0);
     }
 
-    /// The socket does not follow its owner any more.
+    /// Stops the socket from following its owner.
     pub fn place(&mut self, by: Placed) {
         self.placed = by;
     }
 
-    /// Whether the user has said where it is to be.
+    /// Whether the user has chosen the pollset.
     pub fn is_placed_by_user(&self) -> bool {
         self.placed == Placed::ByUser
     }
 
-    /// Counts signs of the owner on another scheduler. Whether they are enough.
+    /// Counts signs of the owner on another scheduler. Returns whether they are enough.
     fn count(&mut self, at: u16, signs: u8) -> bool {
         if self.at != at {
             (self.at, self.signs) = (at, 0);
@@ -81,8 +83,8 @@ impl Following {
 }
 
 impl Socket {
-    /// The owner, or somebody for it, asks for messages. Follows the owner at once where nobody's messages could come out of
-    /// order by that.
+    /// The owner asks for messages. The socket follows at once if that cannot change the order of
+    /// messages.
     pub fn owner_asks(&mut self, env: Env) -> Follows {
         if self.owner != sender::caller(env) {
             return Follows::No;
@@ -101,7 +103,7 @@ impl Socket {
         }
     }
 
-    /// The owner has taken all that it was sent, and asks again.
+    /// The owner has taken all its messages, and asks again.
     pub fn follow_owner(&mut self, env: Env) {
         if self.following.signs == ENOUGH
             && !matches!(self.teller, Teller::Process(_))
@@ -112,7 +114,8 @@ impl Socket {
         }
     }
 
-    /// A process waits in `recv`. Answers need no order.
+    /// A process waits in `recv`. The order of answers does not matter, so the socket may follow
+    /// at once.
     pub fn follow_receiver(&mut self, env: Env) {
         if let Some(here) = self.elsewhere() {
             add(&pollset::counters(here).asked_away, 1);
@@ -122,8 +125,8 @@ impl Socket {
         }
     }
 
-    /// Somebody has sent. An owner that is told of all data shows by nothing else where it runs. Its next message waits until
-    /// it has taken those before.
+    /// A process has sent. An owner in active mode shows only by sending where it runs. Its next
+    /// message waits until it has taken the earlier ones.
     pub fn owner_sent(&mut self, env: Env) {
         if matches!(self.options.active, Active::Always | Active::Count(_))
             && self.owner == sender::caller(env)
@@ -134,9 +137,9 @@ impl Socket {
         }
     }
 
-    /// The pollset of the calling scheduler, if it is not the socket's.
+    /// The pollset of the calling scheduler, unless the socket is already on it.
     fn elsewhere(&mut self) -> Option<u16> {
-        // A scheduler that is online for a moment only is not joined.
+        // A scheduler that is about to go offline is not joined.
         let here = scheduler::current().map(pollset::online::pollset);
         let here = here.filter(|&here| here != self.pollset && pollset::exists(here));
         if here.is_none() {
@@ -145,10 +148,11 @@ impl Socket {
         here
     }
 
-    /// Notes signs of the owner on the scheduler `here`. Whether the socket is to follow.
+    /// Counts signs of the owner on the scheduler `here`. Returns whether the socket should
+    /// follow.
     ///
-    /// Few pollers with much to do read more at a time than many. So a socket does not go where another poller would have to
-    /// wake up for it, while the one that it has finds time to sleep.
+    /// A few busy pollers read more at a time than many. So a socket does not move while both its
+    /// poller and the other one sleep: the other would have to wake up for it.
     fn is_due(&mut self, here: u16, signs: u8) -> bool {
         if !self.is_free() {
             return false;
@@ -163,7 +167,7 @@ impl Socket {
         self.following.count(here, signs)
     }
 
-    /// Whether nothing is on its way for which the socket should stay.
+    /// Whether nothing is pending that keeps the socket where it is.
     fn is_free(&self) -> bool {
         self.following.placed == Placed::Nowhere
             && !self.reactor
@@ -179,7 +183,8 @@ impl Socket {
     fn go_after(&mut self, env: Env, here: u16) {
         self.following.signs = 0;
         if self.go(env, here).is_err() {
-            // The visit registers the socket, or tells the owner why that fails: nobody would hear of its data.
+            // The next visit registers the socket, or tells the owner why that fails. Without it,
+            // nothing would report its data.
             self.enqueue(env);
         }
     }

@@ -1,4 +1,4 @@
-//! What only a listening socket has.
+//! The state of a listening socket.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -15,23 +15,24 @@ pub struct Acceptor {
     pub pollset: u16,
 }
 
-/// What only a listening socket has.
+/// The state that only a listening socket has.
 #[derive(Default)]
 pub struct Listening {
-    /// Processes in `accept`, in the order in which they came.
+    /// Processes in `accept`, first come, first served.
     pub acceptors: VecDeque<Acceptor>,
-    /// Kernel options that were set while listening: connections that were in the backlog already do not have them.
+    /// Kernel options that were set while listening. Connections that were already in the backlog
+    /// do not inherit them.
     pub late_options: Vec<LateOption>,
-    /// A connection that was accepted for a process that died at that moment: the next accept gets it.
+    /// A connection that was accepted for a process that then died; the next accept gets it.
     pub orphan: Option<OwnedFd>,
-    /// Connections go through this listener, to one of its queues; or else to the reactor.
+    /// The listener that connections go through, and the index of its queue; `None` for a reactor.
     pub listener: Option<(Arc<Listener>, Option<usize>)>,
-    /// The reactor that takes the connections on its own pollset.
+    /// The reactor that accepts its connections, on the reactor's pollset.
     pub reactor: Option<LocalPid>,
 }
 
 impl Listening {
-    /// Has connections take a kernel option when they are accepted.
+    /// Sets a kernel option on each connection when it is accepted.
     pub fn set_late(&mut self, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
         self.late_options.retain(|&(l, n, _)| (l, n) != (level, name));
         self.late_options.push((level, name, value));

@@ -1,11 +1,11 @@
-//! How long a request waits for its reply: from its last bytes to the first of the reply, as tcprstat has it.
+//! Reply times: from the last bytes of a request to the first bytes of its reply, as in tcprstat.
 
 use super::Socket;
 use crate::kernel::clock::Nanos;
 use crate::value::latency;
 
 impl Socket {
-    /// Bytes of the peer were read.
+    /// Notes that bytes of the peer were read.
     #[inline]
     pub fn was_asked(&mut self) {
         if latency::is_wanted() {
@@ -19,7 +19,7 @@ impl Socket {
         self.asked = measured.then(Nanos::now);
     }
 
-    /// Bytes were written.
+    /// Notes that bytes were written.
     #[inline]
     pub fn has_replied(&mut self) {
         if let Some(asked) = self.asked.take() {

@@ -1,4 +1,4 @@
-//! The messages of gen_tcp. Those whose order counts take a [`Voice`].
+//! The messages of gen_tcp. Messages whose order matters need a [`Voice`].
 
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
@@ -9,19 +9,20 @@ use crate::term::atoms;
 use crate::term::data::{Data, Kind};
 use crate::value::handle::Handle;
 
-/// A socket as the user holds it: `{'$inet', Module, Handle}`. Equal terms for equal sockets, at no cost but a tuple.
+/// The user's term for a socket: `{'$inet', Module, Handle}`. Terms of the same socket are equal,
+/// and cost only a tuple.
 fn socket_term<'a>(env: Env<'a>, module: Option<Atom>, handle: Handle) -> Term<'a> {
     (atoms::inet_tag(), module, handle.raw()).encode(env)
 }
 
 fn tell(env: Env, socket: &Socket, message: impl Encoder) {
-    // An owner that died meanwhile closes the socket by its monitor; nothing is to be done here.
+    // The monitor closes the socket of a dead owner.
     if let Some(owner) = socket.owner {
         let _ = env.send(&owner, message);
     }
 }
 
-/// A packet to the owner, and `{tcp_passive, Socket}` where that was the last one asked for.
+/// Sends a packet to the owner, and `{tcp_passive, Socket}` after the last one of `{active, N}`.
 pub fn data(voice: Voice, socket: &mut Socket, data: Data) {
     let term = socket_term(voice.env(), socket.module, socket.handle());
     let (active, passive) = socket.options.active.delivered();
@@ -36,26 +37,26 @@ pub fn data(voice: Voice, socket: &mut Socket, data: Data) {
     }
 }
 
-/// `{tcp_passive, Socket}` to the owner.
+/// Sends `{tcp_passive, Socket}` to the owner.
 pub fn passive(voice: Voice, socket: &mut Socket) {
     let term = socket_term(voice.env(), socket.module, socket.handle());
     voice.tell(socket, (atoms::tcp_passive(), term));
 }
 
-/// `{weir_writable, Socket}` to a process that asked for it.
+/// Sends `{weir_writable, Socket}` to a process that asked for it.
 pub fn writable(env: Env, socket: &Socket, pid: LocalPid) {
     let term = socket_term(env, socket.module, socket.handle());
     let _ = env.send(&pid, (atoms::weir_writable(), term));
 }
 
-/// `{weir_group, served, Socket}` to the owner.
+/// Sends `{weir_group, served, Socket}` to the owner.
 pub fn served(env: Env, socket: &Socket) {
     let term = socket_term(env, socket.module, socket.handle());
     tell(env, socket, (atoms::weir_group(), atoms::served(), term));
 }
 
-/// `{weir_group, left, Socket, Group, Mark}` to the owner: it is a member no more. To the callback of a reactor
-/// `{{weir_reactor, Socket}, left, Group, Mark}`.
+/// Tells the owner that the socket is no longer a member: `{weir_group, left, Socket, Group,
+/// Mark}`; for the callback of a reactor, `{{weir_reactor, Socket}, left, Group, Mark}`.
 pub fn left(env: Env, socket: &Socket, group: Handle, mark: u64) {
     let group = (atoms::weir_group(), group.raw());
     if socket.reactor {
@@ -67,7 +68,7 @@ pub fn left(env: Env, socket: &Socket, group: Handle, mark: u64) {
     }
 }
 
-/// `{tcp_closed, Socket}` to the owner, once in the socket's life.
+/// Sends `{tcp_closed, Socket}` to the owner, once in the socket's life.
 pub fn closed(voice: Voice, socket: &mut Socket) {
     if std::mem::replace(&mut socket.close_told, true) {
         return;
@@ -76,18 +77,18 @@ pub fn closed(voice: Voice, socket: &mut Socket) {
     voice.tell(socket, (atoms::tcp_closed(), term));
 }
 
-/// `{tcp_error, Socket, Reason}` to the owner.
+/// Sends `{tcp_error, Socket, Reason}` to the owner.
 pub fn error(voice: Voice, socket: &mut Socket, reason: Atom) {
     let term = socket_term(voice.env(), socket.module, socket.handle());
     voice.tell(socket, (atoms::tcp_error(), term, reason));
 }
 
-/// `{'$weir', Handle, Operation, Result}` to a process that waits. False if it is dead.
+/// Sends `{'$weir', Handle, Operation, Result}` to a waiting process. False if it is dead.
 pub fn answer(env: Env, handle: Handle, waiter: Waiter, result: impl Encoder) -> bool {
     env.send(&waiter.pid, (atoms::weir_tag(), handle.raw(), waiter.operation, result)).is_ok()
 }
 
-/// `{'DOWN', Reference, socket, Socket, normal}` to a process that monitors the socket.
+/// Sends `{'DOWN', Reference, socket, Socket, normal}` to a process that monitors the socket.
 pub fn down(env: Env, socket: &Socket, subscriber: Subscriber) {
     let term = socket_term(env, socket.module, socket.handle());
     let reference = subscriber.reference_in(env);

@@ -1,8 +1,9 @@
-//! One socket as data: its descriptor, its owner, its options, and who waits for it.
+//! One socket as data: its descriptor, owner, options and waiting processes.
 //!
-//! A socket lives in a slot of the [`table`] under a lock of its own. Here is what changes no more than the socket and its
-//! place on a pollset: owners and subscribers ([`owner`]), messages ([`message`]), files ([`file`], [`transfer`]). Reading,
-//! writing and closing are verbs. May use `listener` (for the permit of a connection), `pollset` and what is below.
+//! A socket lives in a slot of the [`table`], under a lock of its own. The functions here change
+//! only the socket and its place on a pollset: owners and subscribers ([`owner`]), messages
+//! ([`message`]), files ([`file`], [`transfer`]). Reading, writing and closing are verbs. May use
+//! `listener` (for the permit of a connection), `pollset` and what is below.
 
 pub mod file;
 pub mod following;
@@ -38,36 +39,38 @@ use crate::value::options::Options;
 use crate::value::readable::Readable;
 use crate::value::statistics::Statistics;
 
-/// Where a socket is in its life.
+/// The state of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No socket: the slot is vacant, or becomes so when its lock is let go of.
+    /// No socket: the slot is vacant, or becomes vacant when it is unlocked.
     Free,
     /// Neither listening nor connected yet.
     Open,
     Listening,
     Connecting,
     Connected,
-    /// The descriptor is closed and the owner has not called close: what a port without a descriptor is to inet.
+    /// The descriptor is closed, but the owner has not called close, like a port of the inet
+    /// driver without a descriptor.
     Closed,
 }
 
-/// Whether a connection has come to its end, and how. Of a reactor's socket it is noted where that is found, and told in one
-/// place: the reactor's next batch. Of another one it is noted where that is found by a process that may not tell the owner.
+/// Whether and how a connection has ended. For a reactor's socket, it is set where the end is
+/// found, and reported with the reactor's next batch. For other sockets, it is set when a process
+/// finds the end that may not send messages to the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Not,
-    /// By the peer, or by a close from outside the reactor.
+    /// Closed by the peer, or from outside the reactor.
     Closed,
     Failed(Errno),
     /// The peer does not read, and the send queue has reached its limit.
     SendQueueFull,
 }
 
-/// A socket, in its slot of the table, under the slot's lock.
+/// A socket in its slot of the table, under the slot's lock.
 ///
-/// What a request touches stands together and in front, what is rare is behind a pointer: with ten thousand connections
-/// every cache line of this is a miss.
+/// Fields that a request uses are together in front; rare ones are behind a pointer. With ten
+/// thousand connections every cache line of this is a cache miss.
 #[repr(C)]
 pub struct Socket {
     slot: u32,
@@ -76,52 +79,59 @@ pub struct Socket {
     last_operation: u32,
     pub pollset: u16,
     pub state: State,
-    /// The descriptor is in its pollset's epoll. That is done when somebody first has to wait, and once.
+    /// The descriptor is in the pollset's epoll instance. It is added once, when an operation
+    /// first has to wait.
     pub registered: bool,
     /// It is on its pollset's ready list.
     pub queued: bool,
-    /// The kernel may have input, or a connection, that we have not taken: try.
+    /// There may be input or a connection to accept: try.
     pub readable: Readable,
     /// The kernel may take output.
     pub writable: bool,
-    /// The peer has closed or the connection failed.
+    /// The peer has closed, or the connection has failed.
     pub hung_up: bool,
-    /// End of input was reached and told: the kernel is not asked again before the active mode changes.
+    /// The end of input was reached and reported. The socket is not read again until its active
+    /// mode changes.
     pub read_closed: bool,
     /// `tcp_closed` was sent to an owner.
     pub close_told: bool,
-    /// The poller waits until the owner has taken the messages of the sender before.
+    /// The poller waits until the owner has taken the messages of the previous sender.
     pub unsettled: bool,
-    /// `tcp_passive` is to be sent to the owner.
+    /// `tcp_passive` must still be sent to the owner.
     pub passive_untold: bool,
-    /// Messages that the owner was sent, or may have been: a number that says of which ones something is known.
+    /// Number of messages that the owner was sent or may have been sent; it identifies a state of
+    /// the owner's queue.
     pub told: u32,
     pub teller: Teller,
-    /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
-    /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
+    /// EPIPE is due to our own shutdown, which came after queued output, or which failed. The inet
+    /// driver does not remember a shutdown that succeeded at once, and reports EPIPE as a reset.
     pub write_shut: bool,
-    /// Its news go into the batches of its owner, a reactor, instead of messages.
+    /// The owner is a reactor, which gets batches of events instead of messages.
     pub reactor: bool,
     pub ended: Ended,
-    /// A group has given it the one message that it was a member for, of which its reactor is not told yet.
+    /// The group sent the one message of a single-message membership; the owner has not been told
+    /// yet.
     pub served: bool,
-    /// Its reactor has not been told that it was accepted.
+    /// The reactor has not been told yet that it was accepted.
     pub unannounced: bool,
-    /// A reactor's socket is not read from while its send queue is over the high watermark.
+    /// A reactor's socket is not read while its send queue is above the high watermark.
     pub throttled: bool,
-    /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
+    /// The owner is gone, or has waited long enough, and queued output is still being sent, as the
+    /// inet driver does.
     pub lingering: bool,
-    /// The first line of an HTTP message has been taken, and its header fields are next.
+    /// The first line of an HTTP message has been taken; header fields follow.
     pub in_http_headers: bool,
-    /// The last read filled a large buffer: the next goes straight into a binary.
+    /// The last read filled a large buffer, so the next goes straight into a binary.
     pub bulk: bool,
-    /// The next send or recv on the closed socket says `closed` (or `econnreset`), later ones `enotconn`.
+    /// The next send or recv on the closed socket returns `closed` (or `econnreset`), later ones
+    /// `enotconn`.
     pub late_send_error: bool,
     pub late_recv_error: bool,
     pub late_econnreset: bool,
-    /// The descriptor was opened by somebody else, who also closes it.
+    /// The descriptor was opened elsewhere, and is closed there.
     pub prebound: bool,
-    /// A panic has left it half done. The next visit closes it; until then it is closed to all.
+    /// A panic has left it in an inconsistent state. It counts as closed, and the next visit
+    /// closes it.
     pub broken: bool,
     pub options: Options,
     pub owner: Option<LocalPid>,
@@ -130,28 +140,28 @@ pub struct Socket {
     pub input: Option<Box<InputBuffer>>,
     pub receiver: Option<Box<Receiver>>,
     pub output: Option<Box<Output>>,
-    /// Who asked to be told when the kernel takes output again.
+    /// A process that asked to be notified when the kernel takes output again.
     pub writability: Option<Box<LocalPid>>,
-    /// When the bytes were read to which no reply has been written, if that is measured.
+    /// When the last bytes without a reply were read, if reply times are measured.
     asked: Option<Nanos>,
     pub statistics: Statistics,
     pub groups: Memberships,
     pub watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listening: Option<Box<Listening>>,
-    /// What a connection gives back to the listener through which it came.
+    /// The permit of the listener through which the connection came.
     pub permit: Option<Permit>,
-    /// Where the owner runs.
+    /// Tracks the scheduler of the owner.
     pub following: Following,
-    /// The network namespace that was asked for, as a path.
+    /// The requested network namespace, as a path.
     pub netns: Option<Box<[u8]>>,
 }
 
-/// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
+/// The reason in `{error, Reason}`.
 pub type Reason = Atom;
 
 impl Socket {
-    /// A slot without a socket; the next one there will have this generation.
+    /// Returns a vacant slot whose next socket has this generation.
     pub fn vacant(slot: u32, generation: u32) -> Socket {
         Socket {
             slot,
@@ -204,7 +214,7 @@ impl Socket {
         }
     }
 
-    /// Everybody who waits for the answer to an operation.
+    /// All processes that wait for the answer to an operation.
     pub fn waiters(&self) -> impl Iterator<Item = Waiter> {
         let receiver = self.receiver.iter().map(|receiver| receiver.waiter);
         let connector = self.connector.iter().map(|connector| **connector);
@@ -213,8 +223,8 @@ impl Socket {
         receiver.chain(connector).chain(acceptors).chain(senders)
     }
 
-    /// Makes the vacant slot a socket around `fd`, owned by `owner`. Fails if that process is dead: then the descriptor
-    /// comes back, and the slot stays vacant.
+    /// Makes the vacant slot a socket for `fd`, owned by `owner`. If that process is dead, returns
+    /// the descriptor, and the slot stays vacant.
     pub fn open(
         &mut self,
         env: Env,
@@ -232,14 +242,15 @@ impl Socket {
         Ok(handle)
     }
 
-    /// Ends the socket, which is closed: the handle names nothing from now on. Those who have it locked keep what is left, a
-    /// socket without a descriptor that nobody finds. It has its pollset still: what they note there is passed over.
+    /// Ends the closed socket: its handle becomes invalid. Callers that hold the lock still have a
+    /// socket without a descriptor, which no lookup finds. It keeps its pollset, so that they can
+    /// push it, which has no effect.
     pub fn vacate(&mut self) {
         *self = Socket { pollset: self.pollset, ..Socket::vacant(self.slot, self.generation) };
     }
 
-    /// Makes the vacant slot a connection of the reactor that calls, on the reactor's pollset. What watches the pollset
-    /// closes it when the reactor dies.
+    /// Makes the vacant slot a connection of the calling reactor, on the reactor's pollset. It has
+    /// no monitor; the pollset's monitor closes it when the reactor dies.
     pub fn open_in_reactor(&mut self, fd: OwnedFd, about: (Atom, u16, Options), owner: LocalPid) -> Handle {
         self.reactor = true;
         self.occupy(fd, State::Connected, about, owner);
@@ -254,14 +265,14 @@ impl Socket {
         self.options = options;
         self.owner = Some(owner);
         self.fd = Some(fd);
-        // Nothing is known: the first operation tries, and registers if it has to wait.
+        // Nothing is known yet: the first operation tries, and registers if it has to wait.
         self.readable = Readable::new(self.options.local);
         self.readable.try_again();
         self.writable = true;
         pollset::counters(self.pollset).sockets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Watches `owner`, in place of the process before it. False if it is dead.
+    /// Monitors `owner` in place of the previous owner. False if it is dead.
     pub fn watch(&mut self, env: Env, owner: &LocalPid) -> bool {
         match &mut self.watched {
             Some(watched) => watched.set_owner(env, owner),
@@ -272,7 +283,7 @@ impl Socket {
         }
     }
 
-    /// Notes how the connection ended, for the next batch of its reactor or the next visit of its poller.
+    /// Records how the connection ended, for the reactor's next batch or the poller's next visit.
     pub fn end(&mut self, env: Env, ended: Ended) {
         if self.ended == Ended::Not {
             self.ended = ended;
@@ -285,19 +296,19 @@ impl Socket {
         Handle::new(self.slot, self.generation)
     }
 
-    /// A number for an operation that waits, different from those of other waiting operations on the socket.
+    /// Returns a number for a waiting operation, unique among those on the socket.
     pub fn next_operation(&mut self) -> u32 {
         self.last_operation = self.last_operation.wrapping_add(1);
         self.last_operation
     }
 
-    /// Whether data that comes now has somebody to go to.
+    /// Whether incoming data is delivered as messages.
     pub fn is_active(&self) -> bool {
         self.options.active != Active::Passive
     }
 
-    /// Makes `pid` the owner, which was sent messages of the socket by `forwarded`. False if it is dead: then the socket keeps
-    /// its owner.
+    /// Makes `pid` the owner; `forwarded` is the process that forwarded messages of the socket to
+    /// it. False if `pid` is dead; then the owner stays.
     pub fn set_owner(&mut self, env: Env, pid: LocalPid, forwarded: Option<LocalPid>) -> bool {
         let watched = self.watched.as_mut();
         let set = watched.is_some_and(|watched| watched.set_owner(env, &pid));
@@ -309,27 +320,27 @@ impl Socket {
         set
     }
 
-    /// Tells `reference` to process `pid` when the socket closes. False if that process is dead.
+    /// Sends `reference` to `pid` when the socket closes. False if that process is dead.
     pub fn subscribe(&mut self, env: Env, pid: LocalPid, reference: Term) -> bool {
         if self.watched.is_none() {
-            // A reactor's socket has nobody watched for its own sake.
+            // A reactor's socket has no monitor of its own yet.
             let Some(owner) = self.owner else { return false };
             self.watch(env, &owner);
         }
         self.watched.as_mut().is_some_and(|watched| watched.subscribe(env, pid, reference))
     }
 
-    /// Takes back a subscription. False if there is none.
+    /// Removes a subscription. False if there is none.
     pub fn unsubscribe(&mut self, env: Env, reference: Term) -> bool {
         self.watched.as_mut().is_some_and(|watched| watched.unsubscribe(env, reference))
     }
 
-    /// Answers a waiting operation of this socket. False if the process is dead.
+    /// Answers a waiting operation. False if the process is dead.
     pub fn answer(&self, env: Env, waiter: Waiter, result: impl Encoder) -> bool {
         message::answer(env, self.handle(), waiter, result)
     }
 
-    /// Answers everybody who waits to send or to flush.
+    /// Answers all processes that wait to send or to flush.
     pub fn fail_senders(&mut self, env: Env, reason: Reason) {
         self.tell_writable(env);
         transfer::fail(env, self, None);
@@ -340,17 +351,18 @@ impl Socket {
         }
     }
 
-    /// Tells the process that waits for it that output is taken, or that waiting has no sense any more.
+    /// Notifies the process that waits for it that output is taken, or that waiting is pointless.
     pub fn tell_writable(&mut self, env: Env) {
         if let Some(pid) = self.writability.take()
-            // A reactor has events for that, and hears of the end by another.
+            // A reactor gets an event instead, also when the connection ends.
             && !(self.reactor && self.owner == Some(*pid))
         {
             message::writable(env, self, *pid);
         }
     }
 
-    /// Takes back a waiting operation. False if it has been answered: the answer is in the mailbox.
+    /// Cancels a waiting operation. False if it has been answered already: the answer is in the
+    /// mailbox.
     pub fn cancel(&mut self, env: Env, operation: u32) -> bool {
         let is = |waiter: &Waiter| waiter.operation == operation;
         if self.receiver.as_ref().is_some_and(|receiver| is(&receiver.waiter)) {

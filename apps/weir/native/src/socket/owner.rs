@@ -1,33 +1,33 @@
-//! Who hears when a process dies, and who is told when a socket closes.
+//! Monitors of processes, and the processes that monitor sockets.
 
 use rustler::{Env, LocalPid, Monitor, OwnedEnv, Term, env::SavedTerm};
 
 use crate::term::resource::ResourceArc;
 use crate::value::handle::{Handle, Target};
 
-/// The object that the VM's monitors hang on: one for each socket, relay and group, gone with it. What a death means for
-/// them is said where all of them are known, in the layer `poll`.
+/// The resource that the VM's monitors belong to: one for each socket, relay and group. The layer
+/// `poll`, which knows them all, handles the deaths.
 pub struct DeathWatch {
     pub target: Target,
 }
 
 impl DeathWatch {
-    /// Watches the calling process for what it makes.
+    /// Monitors the calling process, for something that it creates.
     pub fn of_caller(env: Env, target: Target) -> ResourceArc<DeathWatch> {
         let watch = ResourceArc::new(DeathWatch { target });
-        // The calling process is alive: it calls.
+        // The calling process is alive, since it calls.
         let _ = watch.monitor(Some(env), &env.pid());
         watch
     }
 
-    /// Watches a process. Nothing if it is dead.
+    /// Monitors a process. `None` if it is dead.
     pub fn of(env: Env, pid: &LocalPid, target: Target) -> Option<ResourceArc<DeathWatch>> {
         let watch = ResourceArc::new(DeathWatch { target });
         watch.monitor(Some(env), pid).map(|_| watch)
     }
 }
 
-/// The processes that a socket watches: its owner and its subscribers.
+/// The processes that a socket monitors: its owner and its subscribers.
 pub struct Watched {
     watch: ResourceArc<DeathWatch>,
     owner: Monitor,
@@ -38,14 +38,14 @@ pub struct Watched {
 unsafe impl Send for Watched {}
 
 impl Watched {
-    /// Begins to watch the owner of a socket. Nothing if it is dead.
+    /// Starts to monitor the owner of a socket. `None` if it is dead.
     pub fn begin(env: Env, handle: Handle, owner: &LocalPid) -> Option<Watched> {
         let watch = ResourceArc::new(DeathWatch { target: Target::Socket(handle) });
         let owner = watch.monitor(Some(env), owner)?;
         Some(Watched { watch, owner, subscribers: Vec::new() })
     }
 
-    /// Watches another owner instead. False if it is dead.
+    /// Monitors another owner instead. False if it is dead.
     pub fn set_owner(&mut self, env: Env, owner: &LocalPid) -> bool {
         let Some(monitor) = self.watch.monitor(Some(env), owner) else {
             return false;
@@ -55,7 +55,7 @@ impl Watched {
         true
     }
 
-    /// Watches a subscriber, and tells it `reference` when the socket closes. False if it is dead.
+    /// Monitors a subscriber, which gets `reference` when the socket closes. False if it is dead.
     pub fn subscribe(&mut self, env: Env, pid: LocalPid, reference: Term) -> bool {
         let Some(monitor) = self.watch.monitor(Some(env), &pid) else {
             return false;
@@ -64,7 +64,7 @@ impl Watched {
         true
     }
 
-    /// Takes back a subscription. False if there is none.
+    /// Removes a subscription. False if there is none.
     pub fn unsubscribe(&mut self, env: Env, reference: Term) -> bool {
         let Some(at) = self.subscribers.iter().position(|subscriber| subscriber.is(reference)) else {
             return false;
@@ -74,7 +74,7 @@ impl Watched {
         true
     }
 
-    /// A process has died. True if that was the owner.
+    /// Notes that a process has died. Returns whether it was the owner.
     pub fn died(&mut self, monitor: Monitor) -> bool {
         self.subscribers.retain(|subscriber| subscriber.monitor != monitor);
         self.owner == monitor
@@ -90,7 +90,7 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// `reference` is what the process knows its subscription by.
+    /// `reference` identifies the subscription to the process.
     fn new(pid: LocalPid, monitor: Monitor, reference: Term) -> Subscriber {
         let environment = OwnedEnv::new();
         let reference = environment.save(reference);

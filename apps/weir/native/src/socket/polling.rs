@@ -1,4 +1,5 @@
-//! A socket and its pollset: on the ready list, in the epoll instance, on another pollset, lent to a relay.
+//! A socket and its pollset: the ready list, the epoll instance, moving to another pollset,
+//! lending to a relay.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +14,7 @@ use crate::value::counters::add;
 use crate::value::handle::Target;
 
 impl Socket {
-    /// Makes sure that the pollset hears of the socket from now on.
+    /// Adds the descriptor to the pollset's epoll instance, unless it is in there.
     pub fn register(&mut self) -> rustix::io::Result<()> {
         if self.registered {
             return Ok(());
@@ -33,17 +34,18 @@ impl Socket {
         }
     }
 
-    /// A panic has left the socket half done. Who unwinds has no environment to close it in, so the next visit does: the
-    /// kernel is made to name it.
+    /// Marks the socket as broken after a panic. The unwinding code has no environment in which it
+    /// could close it, so the shutdown here makes the kernel report it, and the next visit closes
+    /// it.
     pub fn break_off(&mut self) {
-        // A listening socket has only handed out what a panic was about.
+        // A panic during accept leaves the listening socket itself consistent.
         if self.state == State::Listening {
             return;
         }
         let counters = pollset::counters(self.pollset);
         add(&counters.faults, 1);
         if std::mem::replace(&mut self.broken, true) {
-            // Closing it has failed as well. It is not tried for ever.
+            // Closing it has panicked too; do not try again.
             counters.sockets.fetch_sub(1, Relaxed);
             return self.vacate();
         }
@@ -55,7 +57,8 @@ impl Socket {
         pollset::get(self.pollset).ready.keep(Target::Socket(self.handle()));
     }
 
-    /// Takes the socket to another pollset, but for its groups. What was ready stays ready.
+    /// Moves the socket, but not its memberships of groups, to another pollset. It is visited
+    /// there.
     pub fn relocate(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
         if target == self.pollset {
             return Ok(());
@@ -63,13 +66,13 @@ impl Socket {
         let from = self.pollset;
         let moved = self.change_pollset(target);
         self.count_move(from);
-        // The old list still names the socket; that visit is a spurious one.
+        // The old list still names the socket; that visit finds nothing to do.
         self.queued = false;
         self.enqueue(env);
         moved
     }
 
-    /// Goes to another pollset, to be visited there if it was to be here.
+    /// Moves the socket to another pollset, and visits it there only if a visit was pending here.
     pub fn go(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
         let (from, was_there) = (self.pollset, self.registered);
         let moved = self.change_pollset(target);
@@ -89,7 +92,7 @@ impl Socket {
         }
     }
 
-    /// Where this fails the socket is on one of them, and perhaps not registered.
+    /// After an error the socket is on one of the two pollsets, and perhaps not registered.
     fn change_pollset(&mut self, target: u16) -> rustix::io::Result<()> {
         if self.registered
             && let Some(fd) = &self.fd
@@ -103,11 +106,12 @@ impl Socket {
         if let Some((listener, _)) = self.listening.as_ref().and_then(|listening| listening.listener.as_ref()) {
             listener.listening_moved(self.handle(), target);
         }
-        // Registration reports anew what is ready.
+        // Registering reports again what is ready.
         if was_registered { self.register() } else { Ok(()) }
     }
 
-    /// Has a pollset name another target for the descriptor; [`take_back`](Self::take_back) undoes it.
+    /// Makes a pollset report another target for the descriptor, until
+    /// [`take_back`](Self::take_back).
     pub fn lend(&self, pollset: u16, target: Target) -> rustix::io::Result<()> {
         let Some(fd) = &self.fd else { return Err(Errno::BADF) };
         let epoll = pollset::epoll(pollset);
@@ -121,7 +125,7 @@ impl Socket {
     pub fn take_back(&self, pollset: u16) {
         let Some(fd) = &self.fd else { return };
         let epoll = pollset::epoll(pollset);
-        // What was registered can be renamed and taken out.
+        // Renaming and deleting a registered descriptor cannot fail.
         let _ = match self.registered && self.pollset == pollset {
             true => epoll.rename(fd.as_fd(), Target::Socket(self.handle())),
             false => epoll.delete(fd.as_fd()),

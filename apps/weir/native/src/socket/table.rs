@@ -1,4 +1,4 @@
-//! All sockets of the VM, by slot.
+//! The table of all sockets of the VM, by slot.
 
 use rustler::{Decoder, Error, NifResult, Term};
 
@@ -42,42 +42,43 @@ pub fn lookup(handle: Handle) -> Lookup<'static, Socket> {
     SOCKETS.lookup(handle)
 }
 
-/// Finds two sockets whose handles differ.
+/// Finds the sockets of two different handles.
 pub fn lookup_both(one: Handle, other: Handle) -> (Lookup<'static, Socket>, Lookup<'static, Socket>) {
     SOCKETS.lookup_both(one, other)
 }
 
-/// Finds an open socket; for those who do not care why there is none.
+/// Finds an open socket, without the reason if there is none.
 pub fn find(handle: Handle) -> Option<Locked<'static, Socket>> {
     SOCKETS.find(handle)
 }
 
-/// How many sockets ahead of the one that is served are fetched.
+/// How many sockets ahead of the current one are prefetched.
 pub const AHEAD: usize = 3;
 
-/// Has the processor fetch a socket that is looked up soon.
+/// Prefetches a socket into the processor's cache.
 pub fn prefetch(handle: Handle) {
     SOCKETS.prefetch(handle);
 }
 
-/// A vacant slot for a new socket, locked; none when all 16 million are taken. The slot counts as vacant for
-/// [`lookup`] until its state is set, and is vacant again if that does not happen.
+/// Returns a vacant slot, locked; `None` if all 16 million are taken. [`lookup`] treats it as
+/// vacant until its state is set. If that does not happen, it becomes vacant again.
 pub fn allocate() -> Option<Locked<'static, Socket>> {
     SOCKETS.allocate()
 }
 
-/// The handles of the open sockets of the chunk with number `chunk`, or nothing where there is no such chunk: walking
-/// the table is done in bounded pieces.
+/// The handles of the open sockets in a chunk; `None` past the last chunk. Chunks bound the time
+/// of a walk.
 pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
     SOCKETS.handles(chunk)
 }
 
-/// What `choose` says of the open sockets of a chunk, each under its lock; see [`handles`].
+/// Results of `choose` for the open sockets of a chunk, each under its lock; see [`handles`].
 pub fn select<R>(chunk: usize, choose: impl Fn(&Socket) -> Option<R>) -> Option<Vec<R>> {
     SOCKETS.select(chunk, |socket| choose(socket))
 }
 
-/// Visits the open sockets of a chunk that nobody else has locked. How many somebody else has locked; nothing where there is no such chunk.
+/// Visits the open sockets of a chunk that are not locked elsewhere. Returns the number of locked
+/// ones; `None` past the last chunk.
 pub fn visit_unlocked(chunk: usize, visit: impl FnMut(&mut Socket)) -> Option<usize> {
     SOCKETS.visit_unlocked(chunk, visit)
 }

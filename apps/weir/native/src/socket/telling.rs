@@ -1,9 +1,10 @@
-//! Who may send the owner the messages whose order counts: data, and that the socket is passive, has failed, is closed.
+//! Which process may send the owner messages whose order matters: data, passive, errors, close.
 //!
-//! The VM keeps those of one sender in order. A queue off the heap has a buffer for each of 64 groups of senders, from which
-//! the receiver takes one after the other. So a socket has one sender at a time, mostly the poller of its pollset. Another
-//! one follows when the owner has taken all buffers into its queue. The owner makes sure of that itself when it asks for data
-//! that waits; for a poller that follows another one, a process does (`weir_succession`).
+//! The VM keeps messages of one sender in order. A message queue off the heap has 64 buffers, each
+//! for a group of senders, and the receiver empties one after another. So a socket has one sender
+//! at a time, usually the poller of its pollset. Another process can become the sender when the
+//! owner has moved all buffers into its queue. The owner ensures this itself when it asks for
+//! waiting data; for a new poller, `weir_succession` does.
 
 use rustler::{Encoder, Env, LocalPid};
 
@@ -15,23 +16,24 @@ use crate::term::sender;
 /// The sender of the last message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Teller {
-    /// There was no message to this owner, or all are in its queue: any process may send the next one.
+    /// No message was sent to this owner, or all are in its queue: any process may send the next
+    /// one.
     Nobody,
-    /// A message of another process could come before the last one.
+    /// A message of another process could overtake the last one.
     Process(LocalPid),
-    /// Messages have no sender, and are in order whichever process sends them.
+    /// Messages have no sender, so the VM keeps them in order whichever process sends them.
     Anybody,
 }
 
-/// How the queue of an owner is kept.
+/// How the VM keeps the message queue of an owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// Without buffers: messages are in the order in which they were sent.
+    /// No buffers: messages are in the order of sending.
     OnHeap,
     OffHeap,
 }
 
-/// The right to send the owner such a message, while the socket is locked.
+/// The right to send the owner messages while the socket is locked.
 #[derive(Clone, Copy)]
 pub struct Voice<'a> {
     env: Env<'a>,
@@ -39,7 +41,7 @@ pub struct Voice<'a> {
 }
 
 impl<'a> Voice<'a> {
-    /// The environment in which messages are built.
+    /// The environment for building messages.
     pub fn env(&self) -> Env<'a> {
         self.env
     }
@@ -47,7 +49,7 @@ impl<'a> Voice<'a> {
     /// Sends the owner a message.
     pub fn tell(&self, socket: &mut Socket, message: impl Encoder) {
         socket.told = socket.told.wrapping_add(1);
-        // An owner that died meanwhile closes the socket by its monitor; nothing is to be done here.
+        // The monitor closes the socket of a dead owner.
         if let Some(owner) = &socket.owner {
             match self.anonymous {
                 true => sender::send_anonymously(self.env, owner, message),
@@ -58,7 +60,7 @@ impl<'a> Voice<'a> {
 }
 
 impl Socket {
-    /// Whether the caller may send the owner messages, without becoming the sender by that.
+    /// Whether the caller may send messages to the owner without becoming the sender.
     pub fn is_told_by_caller(&self, env: Env) -> bool {
         match self.teller {
             Teller::Anybody => true,
@@ -67,12 +69,13 @@ impl Socket {
         }
     }
 
-    /// Whether the caller is the owner, to which no message is on its way.
+    /// Whether the caller is the owner, and no message to it is on its way.
     pub fn may_begin_telling(&self, env: Env) -> bool {
         self.teller == Teller::Nobody && self.owner.is_some() && self.owner == sender::caller(env)
     }
 
-    /// Whether the caller is the owner and was the last to send itself messages, and waits for those of the poller now.
+    /// Whether the caller is the owner, is the current sender itself, and now waits for messages
+    /// of the poller.
     pub fn awaits_others(&self, env: Env) -> bool {
         self.state == State::Connected
             && self.is_active()
@@ -81,14 +84,16 @@ impl Socket {
             && self.owner == sender::caller(env)
     }
 
-    /// A process that wanted to send since message number `told`, and had nothing, is not the sender.
+    /// Gives up the right to send if the process that took it after message `told` has sent
+    /// nothing.
     pub fn forget_silence(&mut self, from: Teller, told: u32) {
         if from == Teller::Nobody && self.told == told && matches!(self.teller, Teller::Process(_)) {
             self.teller = Teller::Nobody;
         }
     }
 
-    /// Makes the caller the sender. None if another one was, and the owner may not have taken its messages.
+    /// Makes the caller the sender. `None` if another process is, and the owner may not have taken
+    /// its messages.
     pub fn voice<'a>(&mut self, env: Env<'a>) -> Option<Voice<'a>> {
         match (self.teller, sender::caller(env)) {
             (Teller::Anybody, _) => Some(Voice { env, anonymous: true }),
@@ -104,8 +109,8 @@ impl Socket {
         }
     }
 
-    /// Leaves messages to the poller. If the caller is the poller, it goes on when the owner has taken those of the sender
-    /// before.
+    /// Leaves messages to the poller. If the caller is the poller, it continues when the owner has
+    /// taken the messages of the previous sender.
     pub fn leave_telling(&mut self, env: Env) {
         if self.unsettled {
             return;
@@ -114,13 +119,13 @@ impl Socket {
             return self.enqueue(env);
         }
         self.unsettled = true;
-        // One that is started later looks for those that wait.
+        // If it is not running, it looks for waiting sockets when it starts.
         if let Some(succession) = env.whereis_pid(atoms::weir_succession()) {
             let _ = env.send(&succession, (atoms::weir_unsettled(), self.handle().raw()));
         }
     }
 
-    /// The owner has taken all messages that were sent into its queue.
+    /// Notes that the owner has all messages in its queue.
     pub fn settle(&mut self, queue: Queue) {
         self.teller = match queue {
             Queue::OnHeap => Teller::Nobody,
@@ -129,7 +134,7 @@ impl Socket {
         self.unsettled = false;
     }
 
-    /// There is a new owner, which has got no message, or some from `forwarded`.
+    /// Starts with a new owner, which has no messages yet, or some from `forwarded`.
     pub fn begin_telling(&mut self, env: Env, forwarded: Option<LocalPid>) {
         self.teller = forwarded.map_or(Teller::Nobody, Teller::Process);
         self.told = self.told.wrapping_add(1);
@@ -138,7 +143,7 @@ impl Socket {
         }
     }
 
-    /// Whether something was left to the poller to tell.
+    /// Whether the poller still has something to tell the owner.
     pub fn has_untold(&self) -> bool {
         self.passive_untold || (self.ended != Ended::Not && !self.reactor)
     }

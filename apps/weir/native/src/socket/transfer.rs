@@ -1,4 +1,4 @@
-//! A file on its way through a socket: how far it is, and who waits for it.
+//! A file that is being sent: its progress, and the process that waits.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use crate::socket::{Reason, Socket, Waiter};
 use crate::term::atoms;
 use crate::term::errno;
 
-/// A file on its way.
+/// A file that is being sent.
 pub struct Transfer {
     pub ends: Arc<Ends>,
     pub pid: LocalPid,
     pub offset: u64,
     pub remaining: u64,
     pub sent: u64,
-    /// Queued bytes that go first: those that were there before.
+    /// Queued bytes that were there before and go first.
     pub ahead: usize,
-    /// The operation in which the process waits for room.
+    /// The operation in which the process waits for room in the socket.
     pub waiting: Option<u32>,
-    /// How far a part came that was sent on a dirty scheduler, until the next call of the process.
+    /// Result of a part that was sent on a dirty scheduler, until the process's next call.
     pub noted: Option<PartSent>,
 }
 
-/// Descriptors of our own, so that a close of the file or of the socket by others cannot have a part read or write
-/// something else.
+/// Duplicated descriptors, so that a close of the file or socket by others cannot redirect the
+/// reads and writes.
 pub struct Ends {
     pub file: OwnedFd,
     pub socket: OwnedFd,
 }
 
 impl Transfer {
-    /// The process, if it waits: it does not any more.
+    /// Returns the waiting process, and ends its wait.
     pub fn take_waiter(&mut self) -> Option<Waiter> {
         self.waiting.take().map(|operation| Waiter { pid: self.pid, operation })
     }
@@ -45,7 +45,7 @@ pub fn of(socket: &mut Socket) -> Option<&mut Transfer> {
     socket.output.as_mut()?.transfer.as_deref_mut()
 }
 
-/// Ends the transfer, if there is one, for what has happened to the socket: an error, or a close.
+/// Ends the transfer, if there is one, because of an error or a close.
 pub fn fail(env: Env, socket: &mut Socket, error: Option<Errno>) {
     if let Some(output) = &mut socket.output
         && let Some(mut transfer) = output.transfer.take()
@@ -56,12 +56,13 @@ pub fn fail(env: Env, socket: &mut Socket, error: Option<Errno>) {
     }
 }
 
-/// Takes a transfer that waits back: what of it is sent is sent. False if it does not wait in this operation.
+/// Cancels a waiting transfer; bytes already sent stay sent. False if it does not wait in this
+/// operation.
 pub fn cancel(env: Env, socket: &mut Socket, operation: u32) -> bool {
     match &mut socket.output {
         Some(output) if output.transfer.as_ref().is_some_and(|transfer| transfer.waiting == Some(operation)) => {
             output.transfer = None;
-            // Others' data has waited behind it.
+            // Data of other senders has waited behind it.
             socket.enqueue(env);
             true
         }
@@ -69,7 +70,7 @@ pub fn cancel(env: Env, socket: &mut Socket, operation: u32) -> bool {
     }
 }
 
-/// However the connection ended, it is closed; see tcp_sendfile_aborted of the inet driver.
+/// Reports every lost connection as `closed`, like tcp_sendfile_aborted of the inet driver.
 pub fn reason(env: Env, errno: Errno) -> Reason {
     match errno {
         Errno::CONNRESET | Errno::NOTCONN | Errno::PIPE => atoms::closed(),

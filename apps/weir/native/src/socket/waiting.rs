@@ -1,4 +1,4 @@
-//! Who waits for a socket, and the output that waits for the kernel.
+//! Processes that wait for a socket, and output that waits for the kernel.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct Waiter {
     pub operation: u32,
 }
 
-/// A process in `recv`, for exactly `length` bytes, or for any if that is zero.
+/// A process in `recv`, for exactly `length` bytes, or for any number if `length` is zero.
 pub struct Receiver {
     pub waiter: Waiter,
     pub length: usize,
@@ -26,49 +26,51 @@ pub struct Receiver {
 /// What a process waits for at the send queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendWait {
-    /// Its data went over the high watermark: it goes on below the low one.
+    /// Its data went over the high watermark; it continues below the low watermark.
     Accepted,
-    /// The queue was full and its data was not taken: it sends again below the low watermark.
+    /// The queue was full and its data was refused; it sends again below the low watermark.
     Refused,
     /// It closes the socket when the queue is empty.
     Flush,
 }
 
-/// Where bytes of a file begin that are queued.
+/// A queued part of a file.
 pub struct Queued {
     pub file: Arc<File>,
     pub offset: u64,
 }
 
-/// Whether the file in front of the queue is in memory.
+/// Whether the first queued bytes of a file are in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fetched {
-    /// To be looked at.
+    /// Not checked yet.
     Unknown,
-    /// It is not, and somebody was asked to read it.
+    /// They are not; a process was asked to read them.
     Asked,
-    /// It was read up to this offset.
+    /// They were read, up to this offset.
     UpTo(u64),
 }
 
-/// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
+/// Output that the kernel has not taken yet, and the processes that wait for it. `None` in the
+/// socket if there is none.
 pub struct Output {
     pub queue: SendQueue<Held, Queued>,
     pub fetched: Fetched,
     pub waiting: Vec<(Waiter, SendWait)>,
-    /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
-    /// one: what bounds the memory.
+    /// A sender has gone over the high watermark. No other data is taken until the queue is down
+    /// to the low watermark, which bounds its memory.
     pub full: bool,
-    /// Who closes the socket when the queue is empty: nothing is added to it while that process lives.
+    /// The process that closes the socket when the queue is empty. No data is added while it
+    /// lives.
     pub closer: Option<LocalPid>,
-    /// A shutdown that comes after the last queued byte.
+    /// A shutdown to perform after the last queued byte.
     pub shutdown: Option<Shutdown>,
-    /// A file that is being sent: the queue behind it waits.
+    /// A file that is being sent; the queue waits behind it.
     pub transfer: Option<Box<Transfer>>,
 }
 
 impl Output {
-    /// Output with nothing in it.
+    /// Empty output.
     pub fn empty() -> Box<Output> {
         Box::new(Output {
             queue: SendQueue::new(),
@@ -81,9 +83,10 @@ impl Output {
         })
     }
 
-    /// Whether a living process closes the socket when the queue is empty. One that was killed while it waited has changed nothing.
+    /// Whether a living process closes the socket when the queue is empty. A closer that was
+    /// killed is ignored.
     pub fn is_closing(&self, env: Env) -> bool {
-        // Another one may have begun before the last.
+        // Another process may have called close before the current closer.
         let waiting = self.waiting.iter().filter(|(_, what)| *what == SendWait::Flush).map(|(waiter, _)| waiter.pid);
         self.closer.is_some_and(|closer| {
             env.is_process_alive(closer) || waiting.into_iter().any(|pid| env.is_process_alive(pid))

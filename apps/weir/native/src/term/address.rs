@@ -1,7 +1,8 @@
 //! Socket addresses as terms.
 //!
-//! What binds and connects comes as `{{A, B, C, D}, Port}`, `{{A, B, C, D, E, F, G, H}, Port, FlowInfo, ScopeId}` or
-//! `{local, Path}`; what sockname and peername return is what gen_tcp returns, without flow and scope.
+//! Addresses to bind or connect are `{{A, B, C, D}, Port}`, `{{A, B, C, D, E, F, G, H}, Port,
+//! FlowInfo, ScopeId}` or `{local, Path}`. sockname and peername return the terms of gen_tcp,
+//! without flow information and scope.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -12,10 +13,10 @@ use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
 
 use crate::term::atoms;
 
-/// The bytes of a `sockaddr_un` before its path: the family.
+/// Size of the family, which precedes the path in a `sockaddr_un`.
 const FAMILY_SIZE: usize = std::mem::size_of::<libc::sa_family_t>();
 
-/// The longest path that leaves room for a null behind it; see unix(7).
+/// The longest path that leaves room for its null byte; see unix(7).
 const PATH_MAX: usize = 107;
 
 /// Decodes an address. EINVAL for a local path that is too long.
@@ -28,7 +29,7 @@ pub fn decode(term: Term) -> NifResult<rustix::io::Result<SocketAddrAny>> {
         let parts = rustler::types::tuple::get_tuple(ip)?;
         let parts: Vec<u16> = parts.into_iter().map(|part| part.decode()).collect::<NifResult<_>>()?;
         let parts: [u16; 8] = parts.try_into().map_err(|_| Error::BadArg)?;
-        // The inet driver hands the flow information to the kernel as it is, in the byte order of the host.
+        // The inet driver passes the flow information to the kernel unchanged, in host byte order.
         let address = SocketAddrV6::new(Ipv6Addr::from(parts), port, u32::from_be(flow), scope);
         return Ok(Ok(address.as_any()));
     }
@@ -39,13 +40,14 @@ pub fn decode(term: Term) -> NifResult<rustix::io::Result<SocketAddrAny>> {
     Ok(decode_local(&path).map(|address| address.as_any()))
 }
 
-/// A path, or a name in Linux's abstract namespace if it begins with a null. An empty one has the kernel choose a name.
+/// Decodes a path, or an abstract name if it begins with a null byte. If it is empty, the kernel
+/// chooses a name.
 fn decode_local(path: &[u8]) -> rustix::io::Result<SocketAddrUnix> {
     match path {
         [first, ..] if *first != 0 && path.len() > PATH_MAX => Err(Errno::INVAL),
         [] => Ok(SocketAddrUnix::new_unnamed()),
         [0, name @ ..] => SocketAddrUnix::new_abstract_name(name).map_err(|_| Errno::INVAL),
-        // To the kernel a path ends with its first null.
+        // For the kernel a path ends at its first null byte.
         _ => SocketAddrUnix::new(path.split(|&byte| byte == 0).next().unwrap_or_default()).map_err(|_| Errno::INVAL),
     }
 }
@@ -69,8 +71,9 @@ pub fn encode(env: Env, address: SocketAddrAny) -> rustix::io::Result<Term> {
     Ok((ip, address.port()).encode(env))
 }
 
-/// A path without its null; an abstract name with it; nothing for a socket without a name. rustix does not bear a path
-/// that fills its space, which another program may have bound.
+/// Encodes a path without its null byte, an abstract name with it, or an empty path for an unnamed
+/// socket. rustix cannot decode a path that fills the whole field, which another program may have
+/// bound.
 fn encode_local<'a>(env: Env<'a>, address: &SocketAddrAny) -> Term<'a> {
     // SAFETY: the kernel has written, and rustix has initialised, this many bytes of the storage.
     let bytes = unsafe { std::slice::from_raw_parts(address.as_ptr().cast::<u8>(), address.addr_len() as usize) };

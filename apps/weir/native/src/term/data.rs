@@ -1,4 +1,4 @@
-//! Bytes as the owner of a socket wants them: terms by the options `mode`, `header`, `packet` and `deliver`.
+//! Received bytes as terms, by the options `mode`, `header`, `packet` and `deliver`.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -13,10 +13,11 @@ use crate::value::options::Options;
 use crate::value::packet::{self, Packet};
 use crate::value::shared::Shared;
 
-/// Data from this size on becomes a binary as it is: copying 64 MiB would take far longer than a call may.
+/// From this size on, data becomes a binary without a copy: copying 64 MiB would exceed the time
+/// of a call.
 pub const LARGE: usize = 256 * 1024;
 
-/// The bytes of such a binary.
+/// The bytes of such a binary, as a resource.
 pub struct Bytes(Vec<u8>);
 
 pub static BYTES: Shared<ResourceKind> = Shared::new(ResourceKind::new());
@@ -29,7 +30,7 @@ impl Resource for Bytes {
     }
 }
 
-/// What a packet is as a term, and how it is told to the owner of an active socket.
+/// A packet as a term, and the kind of message that delivers it.
 pub struct Data<'a> {
     pub term: Term<'a>,
     pub kind: Kind,
@@ -43,8 +44,8 @@ pub enum Kind {
     Port,
 }
 
-/// A whole packet, header included, as a socket with these options delivers it. Of HTTP it says whether header fields
-/// are next.
+/// Encodes a whole packet, including its header, as the options say. For HTTP, sets whether header
+/// fields follow.
 pub fn of_packet<'a>(env: Env<'a>, options: &Options, in_http_headers: &mut bool, bytes: &[u8]) -> Data<'a> {
     if options.packet.is_http() && !options.deliver_port {
         let binary = matches!(options.packet, Packet::HttpBin | Packet::HttphBin);
@@ -53,13 +54,14 @@ pub fn of_packet<'a>(env: Env<'a>, options: &Options, in_http_headers: &mut bool
     }
     let body = packet::body(options.packet, bytes);
     if options.deliver_port {
-        // As a list in either mode: that is how ports of the inet driver are opened.
+        // Always a list, since ports of the inet driver are opened without `binary`.
         return Data { term: list(env, body), kind: Kind::Port };
     }
     Data { term: plain(env, options, body), kind: Kind::Tcp }
 }
 
-/// A packet that owns its bytes, the first `skip` of which are not of it. A large one is not copied.
+/// Encodes a packet that owns its bytes, without a copy; its first `skip` bytes do not belong to
+/// it.
 pub fn of_large_packet<'a>(
     env: Env<'a>,
     options: &Options,
@@ -77,17 +79,17 @@ pub fn of_large_packet<'a>(
     Data { term, kind: Kind::Tcp }
 }
 
-/// A raw read that filled `binary`, on a socket that takes binaries as they are.
+/// Encodes a raw read that filled `binary`, for a socket with [`is_plain`] options.
 pub fn of_binary(env: Env, binary: OwnedBinary) -> Data {
     Data { term: binary.release(env).to_term(env), kind: Kind::Tcp }
 }
 
-/// Whether data goes to the owner as the binary that it was read into.
+/// Whether data is delivered as the binary that it was read into.
 pub fn is_plain(options: &Options) -> bool {
     options.packet == Packet::Raw && !options.list && options.header == 0 && !options.deliver_port
 }
 
-/// A binary, a list of bytes, or a list of `header` bytes with the rest as a binary for its tail.
+/// A binary, a list of bytes, or a list of `header` bytes with the rest as a binary tail.
 fn plain<'a>(env: Env<'a>, options: &Options, bytes: &[u8]) -> Term<'a> {
     let header = options.header as usize;
     if options.list || header > bytes.len() {
@@ -112,14 +114,15 @@ fn list<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
     }
 }
 
-/// Terms of HTTP, with strings as the packet type says.
+/// Encodes HTTP lines, with strings as binaries or lists.
 struct Strings<'a> {
     env: Env<'a>,
     binary: bool,
 }
 
 impl<'a> Strings<'a> {
-    /// As `erlang:decode_packet/3`: `{http_request, _, _, _}` and so on, `{http_error, Bytes}` for what is no HTTP.
+    /// Encodes a line like `erlang:decode_packet/3`: `{http_request, _, _, _}` and so on;
+    /// `{http_error, Bytes}` if it is not HTTP.
     fn line(&self, line: Option<Line>, bytes: &[u8]) -> Term<'a> {
         let env = self.env;
         match line {

@@ -76,7 +76,8 @@ names![
     ETOOMANYREFS,
 ];
 
-/// The atom of an error number in lower case, as in `{error, econnrefused}`; `eunknown` for one that no socket call gives.
+/// The atom of an error number, in lower case, as in `{error, econnrefused}`; `eunknown` for a
+/// number that no socket call returns.
 pub fn atom(env: Env, errno: Errno) -> Atom {
     // The names are ASCII and short: making the atom cannot fail.
     Atom::from_str(env, &name(errno).to_ascii_lowercase()).unwrap_or_else(|_| crate::term::atoms::einval())

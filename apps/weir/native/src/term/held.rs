@@ -1,10 +1,10 @@
-//! A reference to bytes that outlives the call it came in.
+//! References to bytes that outlive a call.
 
 use rustler::{Binary, OwnedEnv};
 
 use crate::term::message::Rest;
 
-/// Bytes that wait to be sent and belong to somebody else.
+/// Bytes to send, owned elsewhere.
 pub enum Held {
     Binary(HeldBinary),
     Message(Rest),
@@ -19,10 +19,10 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// A binary of the VM, kept alive by an environment of its own. Nothing is copied if it is larger than 64 bytes, which
-/// is where the VM's own binaries begin to be shared.
+/// A binary of the VM, kept alive by an environment of its own. Above 64 bytes it is shared, not
+/// copied, since the VM counts references to such binaries.
 pub struct HeldBinary {
-    /// Keeps the bytes alive, and is not used otherwise.
+    /// Keeps the bytes alive.
     _environment: OwnedEnv,
     start: *const u8,
     length: usize,
@@ -31,7 +31,7 @@ pub struct HeldBinary {
 // SAFETY: the bytes are immutable and belong to the environment, which moves with the value and is not used by others.
 unsafe impl Send for HeldBinary {}
 
-// SAFETY: through a reference the immutable bytes are only read; the environment is touched by nobody.
+// SAFETY: a reference gives only read access to the immutable bytes, and none to the environment.
 unsafe impl Sync for HeldBinary {}
 
 impl HeldBinary {
@@ -41,7 +41,7 @@ impl HeldBinary {
         let (start, length) = environment.run(|env| {
             match Binary::from_term(binary.to_term(env)) {
                 Ok(held) => (held.as_slice().as_ptr(), held.len()),
-                // The copy of a binary is a binary.
+                // Unreachable: the copy of a binary is a binary.
                 Err(_) => (std::ptr::NonNull::<u8>::dangling().as_ptr().cast_const(), 0),
             }
         });

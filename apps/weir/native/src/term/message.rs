@@ -1,4 +1,4 @@
-//! One message of a group, shared by all its members.
+//! A message of a group, which all members share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,13 +7,14 @@ use rustler::Binary;
 use crate::term::held::HeldBinary;
 use crate::value::packet::{self, Packet};
 
-/// From this size on the bytes stay where the sender has them; below, one copy costs less than a reference.
+/// Messages from this size on are held by reference; below it, one copy is cheaper.
 const HELD: usize = 1024;
 
-/// The bytes of a message, however many members it goes to.
+/// The bytes of a message, shared by all members.
 pub struct Message {
     bytes: Bytes,
-    /// The same with a length of 1, 2 or 4 bytes in front, made for the first member that wants it.
+    /// The bytes with a length of 1, 2 or 4 bytes in front, made for the first member that needs
+    /// it.
     framed: [OnceLock<Box<[u8]>>; 3],
 }
 
@@ -23,7 +24,7 @@ enum Bytes {
 }
 
 impl Message {
-    /// A message of the bytes of a binary.
+    /// Creates a message from a binary.
     pub fn new(binary: &Binary) -> Message {
         let bytes = match binary.len() < HELD {
             true => Bytes::Copied(binary.as_slice().into()),
@@ -39,12 +40,13 @@ impl Message {
         }
     }
 
-    /// How many bytes it has.
+    /// Size in bytes.
     pub fn len(&self) -> usize {
         self.body().len()
     }
 
-    /// What a socket with this packet type sends. Nothing if the message is too long for it.
+    /// The bytes to send on a socket with this packet type. `None` if the message is too long for
+    /// it.
     pub fn framed(&self, packet: Packet) -> Option<&[u8]> {
         let body = self.body();
         let (header, size) = packet::header(packet, body.len())?;
@@ -58,7 +60,7 @@ impl Message {
     }
 }
 
-/// What of a message is still to be sent to a member.
+/// The rest of a message for a member.
 pub struct Rest {
     message: Arc<Message>,
     packet: Packet,
@@ -66,7 +68,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// The message as sent with this packet type, but for its first `skip` bytes.
+    /// The message with this packet type's header, without the first `skip` bytes.
     pub fn new(message: Arc<Message>, packet: Packet, skip: usize) -> Rest {
         Rest { message, packet, skip }
     }

@@ -1,7 +1,8 @@
-//! How bytes, addresses and error numbers become terms of the VM, and terms bytes.
+//! Conversion between terms of the VM and bytes, addresses and error numbers.
 //!
-//! Atoms stand here, and binaries of the VM that outlive a call ([`held`]), alone or as a message for many ([`message`]).
-//! Options are passed in: no module here knows sockets. May use `value`; `kernel` is its neighbour.
+//! Also atoms, and binaries that outlive a call ([`held`]), singly or as a message for many
+//! ([`message`]). Options are arguments: no module here knows sockets. May use `value`; `kernel`
+//! is its neighbour.
 
 pub mod address;
 pub mod atoms;

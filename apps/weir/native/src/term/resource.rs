@@ -1,8 +1,9 @@
-//! Objects that the VM knows: it counts the references to them, and calls them when a process dies that they watch.
+//! Resources: objects whose references the VM counts, and which it calls when a process dies that
+//! they monitor.
 //!
-//! As rustler's, but for what rustler's does not know: a newer library takes the types of the one before over, so that the
-//! objects that are there call its code from then on; and an object that was made before the module was purged and loaded
-//! again is still found in its term.
+//! They extend rustler's in two ways. A newer library takes over the types of the older one, so
+//! that existing objects call its code. And an object that was made before the module was purged
+//! and loaded again can still be decoded.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -22,32 +23,33 @@ use rustler::{Binary, Decoder, Encoder, Env, Error, LocalPid, Monitor, NifResult
 use crate::value::shared::Shared;
 use crate::value::sync::Mutex;
 
-/// What can be such an object.
+/// A type that can be a resource.
 pub trait Resource: Sized + Send + Sync + 'static {
-    /// By which a newer library finds the type.
+    /// The name by which a newer library finds the type.
     const NAME: &'static CStr;
 
-    /// Whether objects watch processes.
+    /// Whether its objects monitor processes.
     const WATCHES: bool = false;
 
-    /// The type as the VM has it.
+    /// The VM's resource type.
     fn kind() -> &'static Shared<Kind>;
 
-    /// A process has died that the object watches.
+    /// Called when a monitored process has died.
     fn down(&self, _env: Env, _monitor: Monitor) {}
 }
 
-/// A type of objects.
+/// A resource type.
 pub struct Kind {
     current: AtomicPtr<ErlNifResourceType>,
-    /// An object keeps the type from being freed, so that nothing else ever has its address.
+    /// One object has been leaked to keep the type from being freed, so that its address is not
+    /// reused.
     kept: AtomicBool,
-    /// Those of the time before the module was purged. Their objects live on.
+    /// Types from before the module was purged, whose objects live on.
     purged: Mutex<Vec<AtomicPtr<ErlNifResourceType>>>,
 }
 
 impl Kind {
-    /// One that the VM does not know yet.
+    /// A type that is not registered yet.
     pub const fn new() -> Kind {
         Kind { current: AtomicPtr::new(null_mut()), kept: AtomicBool::new(false), purged: Mutex::new(Vec::new()) }
     }
@@ -56,7 +58,7 @@ impl Kind {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Whether any type that there was satisfies a test. Mostly it is the current one.
+    /// Whether the current or any earlier type satisfies `test`. Usually the current one does.
     fn any(&self, mut test: impl FnMut(*const ErlNifResourceType) -> bool) -> bool {
         test(self.current()) || {
             let purged = self.purged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,13 +67,13 @@ impl Kind {
     }
 }
 
-/// Has the VM know a type of objects, or have its objects call this library. False if the VM refuses.
+/// Registers a resource type, or takes over an existing one. False if the VM refuses.
 ///
 /// # Safety
 ///
 /// The environment is that of the callback `load` or `upgrade`.
 pub unsafe fn open<T: Resource>(env: *mut ErlNifEnv) -> bool {
-    // Where the VM puts objects is aligned for any of C's types.
+    // The VM aligns objects for any C type.
     const { assert!(align_of::<T>() <= 8) };
     let init = ErlNifResourceTypeInit {
         dtor: destructor::<T> as *const ErlNifResourceDtor,
@@ -102,7 +104,7 @@ pub unsafe fn open<T: Resource>(env: *mut ErlNifEnv) -> bool {
 }
 
 unsafe extern "C" fn destructor<T: Resource>(_env: *mut ErlNifEnv, object: *mut sys::c_void) {
-    // SAFETY: the VM destroys an object of this type once, and nobody has it any more.
+    // SAFETY: the VM destroys an object of this type once, when no reference is left.
     let _ = catch_unwind(|| unsafe { object.cast::<T>().drop_in_place() });
 }
 
@@ -114,11 +116,12 @@ unsafe extern "C" fn down<T: Resource>(
 ) {
     // SAFETY: object and monitor are of this type and live for the call, as does the environment.
     let (env, object, monitor) = unsafe { (Env::new(&env, env), &*object.cast::<T>(), Monitor::new(*monitor)) };
-    // A panic may not go on into the VM.
+    // A panic must not unwind into the VM.
     let _ = catch_unwind(AssertUnwindSafe(|| object.down(env, monitor)));
 }
 
-/// A reference to an object. The object is dropped with the last one, those of terms included.
+/// A reference to an object. The object is dropped with the last reference, including those in
+/// terms.
 pub struct ResourceArc<T: Resource> {
     object: *mut sys::c_void,
     of: PhantomData<T>,
@@ -130,11 +133,12 @@ unsafe impl<T: Resource> Send for ResourceArc<T> {}
 unsafe impl<T: Resource> Sync for ResourceArc<T> {}
 
 impl<T: Resource> ResourceArc<T> {
-    /// Makes an object.
+    /// Creates an object.
     pub fn new(value: T) -> ResourceArc<T> {
         let kind = T::kind();
         if !kind.kept.load(Ordering::Relaxed) && !kind.kept.swap(true, Ordering::AcqRel) {
-            // SAFETY: the type is one of the VM's. This object is never released, hence never dropped: it may be empty.
+            // SAFETY: the type is one of the VM's. This object is never released and so never
+            // dropped: it may be uninitialised.
             let _ = unsafe { sys::enif_alloc_resource(kind.current(), size_of::<T>()) };
         }
         // SAFETY: the type is one of the VM's, and what it returns has room for the value and is aligned for it.
@@ -161,7 +165,7 @@ impl<T: Resource> ResourceArc<T> {
         }
     }
 
-    /// Has the object called when a process dies. Nothing if it is dead.
+    /// Monitors a process. `None` if it is dead.
     pub fn monitor(&self, env: Option<Env>, pid: &LocalPid) -> Option<Monitor> {
         let mut monitor = MaybeUninit::uninit();
         // SAFETY: the object is alive, and the VM fills in the monitor if it returns zero.
@@ -171,14 +175,14 @@ impl<T: Resource> ResourceArc<T> {
         }
     }
 
-    /// Takes that back. False if it is too late.
+    /// Removes a monitor. False if the process has died already.
     pub fn demonitor(&self, env: Option<Env>, monitor: &Monitor) -> bool {
         // SAFETY: the object is alive.
         unsafe { sys::enif_demonitor_process(caller(env), self.object, monitor.as_c_arg()) == 0 }
     }
 }
 
-/// The VM wants the environment of the call from its own threads, and none from others.
+/// The environment for the VM: that of the call on its own threads, none on others.
 fn caller(env: Option<Env>) -> *mut ErlNifEnv {
     match env {
         Some(env) if rustler::thread::is_scheduler_thread() => env.as_c_arg(),
@@ -219,7 +223,7 @@ impl<'a, T: Resource> Decoder<'a> for ResourceArc<T> {
         if !found {
             return Err(Error::BadArg);
         }
-        // SAFETY: it was found. The term keeps the object alive meanwhile.
+        // SAFETY: it was found, and the term keeps the object alive during the call.
         let object = unsafe {
             let object = object.assume_init();
             sys::enif_keep_resource(object);

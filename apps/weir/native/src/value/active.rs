@@ -1,4 +1,4 @@
-//! `{active, _}`: who takes the next data, and how often.
+//! `{active, _}`: whether data goes to the owner as messages, and how many.
 
 /// The active mode of a socket, as `inet:setopts/2` documents it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,28 +9,28 @@ pub enum Active {
     Once,
     /// `true`: every piece of data is a message.
     Always,
-    /// `N` messages more, then `tcp_passive`. Never zero.
+    /// `N` more messages, then `tcp_passive`. Never zero.
     Count(i16),
 }
 
-/// What a count added to a mode gives.
+/// Result of adding a count to a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// The new mode.
     Mode(Active),
-    /// The count came to zero or below: the socket is passive and its owner is told with `tcp_passive`.
+    /// The count is zero or below: the socket becomes passive, and its owner gets `tcp_passive`.
     Exhausted,
-    /// The sum is no 16-bit number (`einval`); the mode stays.
+    /// The sum exceeds 16 bits (`einval`); the mode stays.
     OutOfRange,
 }
 
 impl Active {
-    /// Whether the modes are the same but for the count.
+    /// Whether the modes are equal apart from the count.
     pub fn is_same_kind(self, other: Active) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// `{active, N}` on a socket in this mode: a count adds to a count and replaces any other mode.
+    /// Adds the `N` of `{active, N}`: to an existing count, or to zero in any other mode.
     pub fn add(self, n: i16) -> Counted {
         let before = match self {
             Active::Count(count) => i32::from(count),
@@ -43,7 +43,7 @@ impl Active {
         }
     }
 
-    /// The mode after one more message, and whether the owner must be told with `tcp_passive`.
+    /// The mode after one more message, and whether the owner gets `tcp_passive`.
     pub fn delivered(self) -> (Active, bool) {
         match self {
             Active::Always => (Active::Always, false),

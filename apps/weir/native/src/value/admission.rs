@@ -1,12 +1,14 @@
-//! Who may come in: the limits of a listener that need to know more than how many connections there are.
+//! Admission to a listener: the limits that depend on addresses and time, not only on the number
+//! of connections.
 //!
-//! A value: the time and the peer's address are given, and a verdict comes back.
+//! A pure value: the caller passes the time and the peer's address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// An address of either family as a number: IPv4 addresses are those of `::ffff:0:0/96`, as a socket of IPv6 sees them.
+/// An address of either family as a number. IPv4 addresses are mapped to `::ffff:0:0/96`, as an
+/// IPv6 socket sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address(u128);
 
@@ -19,7 +21,7 @@ impl From<IpAddr> for Address {
     }
 }
 
-/// The leading bits of addresses.
+/// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     bits: u128,
@@ -27,38 +29,39 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The first `length` bits of an IPv4 address; none if it has not so many.
+    /// The first `length` bits of an IPv4 address; `None` above 32.
     pub fn of_v4(ip: Ipv4Addr, length: u8) -> Option<Prefix> {
         (length <= 32).then(|| Prefix::new(Address::from(IpAddr::V4(ip)), 96 + length))
     }
 
-    /// The first `length` bits of an IPv6 address; none if it has not so many.
+    /// The first `length` bits of an IPv6 address; `None` above 128.
     pub fn of_v6(ip: Ipv6Addr, length: u8) -> Option<Prefix> {
         (length <= 128).then(|| Prefix::new(Address::from(IpAddr::V6(ip)), length))
     }
 
-    /// The first `length` bits, 128 at most.
+    /// The first `length` bits, at most 128.
     fn new(address: Address, length: u8) -> Prefix {
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
         Prefix { bits: address.0 & mask, length }
     }
 }
 
-/// Lists of addresses that are allowed or denied.
+/// Allow and deny lists.
 ///
-/// The longest prefix that an address has decides, and one that is on both lists denies. An address on neither list may
-/// come in, unless there is a list of those allowed. A look-up costs as many hashes as there are lengths of prefixes.
+/// The longest matching prefix decides; if it is on both lists, it denies. An address that matches
+/// neither list is allowed, unless there is an allow list. A lookup costs one hash per prefix
+/// length in use.
 #[derive(Default)]
 pub struct Rules {
-    /// Whether a prefix is allowed.
+    /// Whether each prefix is allowed.
     prefixes: HashMap<Prefix, bool>,
-    /// The lengths that there are, longest first.
+    /// Prefix lengths in use, longest first.
     lengths: Vec<u8>,
     deny_others: bool,
 }
 
 impl Rules {
-    /// Rules of two lists.
+    /// Creates rules from the two lists.
     pub fn new(allow: &[Prefix], deny: &[Prefix]) -> Rules {
         let mut prefixes: HashMap<Prefix, bool> = allow.iter().map(|&prefix| (prefix, true)).collect();
         prefixes.extend(deny.iter().map(|&prefix| (prefix, false)));
@@ -78,11 +81,11 @@ impl Rules {
     }
 }
 
-/// A token bucket: so many connections a second, and no more than that at once after a pause.
+/// A token bucket: `per_second` connections a second, and at most as many at once.
 struct Bucket {
     per_second: f64,
     tokens: f64,
-    /// Tokens of connections that are being accepted: another thread must not take them meanwhile.
+    /// Tokens promised to connections that are being accepted, which other threads must not take.
     promised: u32,
     filled: Instant,
 }
@@ -93,7 +96,7 @@ impl Bucket {
         Bucket { per_second, tokens: per_second, promised: 0, filled: now }
     }
 
-    /// Promises a token, or says how long it takes until there is one.
+    /// Promises a token. If there is none, returns how long it takes to get one.
     fn wait(&mut self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.tokens = (self.tokens + passed * self.per_second).min(self.per_second);
@@ -107,57 +110,58 @@ impl Bucket {
     }
 }
 
-/// Why a connection was turned away.
+/// Why a connection was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its address is denied, or not among those that are allowed.
+    /// Its address is denied, or is not on the allow list.
     Denied,
-    /// There are enough connections from its address.
+    /// Its address has too many connections.
     Crowded,
 }
 
-/// The limits and what is known of those who came in.
+/// The limits, and the connections that they count.
 pub struct Admission {
     rules: Rules,
     bucket: Option<Bucket>,
     per_address: Option<u32>,
-    /// Connections by address, where there is a limit of them.
+    /// Connections by address, if the number per address is limited.
     present: HashMap<Address, u32>,
 }
 
 impl Admission {
-    /// Limits that hold from `now` on; a rate is at least one.
+    /// Creates limits that hold from `now` on. The rate is at least 1.
     pub fn new(rules: Rules, rate: Option<u32>, per_address: Option<u32>, now: Instant) -> Admission {
         let bucket = rate.map(|per_second| Bucket::new(per_second.max(1), now));
         Admission { rules, bucket, per_address, present: HashMap::new() }
     }
 
-    /// Has other limits hold from now on. Connections that came in without being noted are not known to them.
+    /// Changes the limits. Connections that were admitted without being noted stay unknown.
     pub fn change(&mut self, limits: Admission) {
         let present = std::mem::take(&mut self.present);
         *self = Admission { present, ..limits };
     }
 
-    /// Whether there is nothing to ask for: everybody may come in at any time.
+    /// Whether there are no limits at all.
     pub fn is_open(&self) -> bool {
         self.rules.is_empty() && self.bucket.is_none() && self.per_address.is_none()
     }
 
-    /// How long nobody may come in, because of the rate. If it is nothing, a token is promised: [`enter`](Self::enter) or
-    /// [`forgo`](Self::forgo) follows.
+    /// How long to wait because of the rate. `None` promises a token; the caller must then call
+    /// [`enter`](Self::enter) or [`forgo`](Self::forgo).
     pub fn wait(&mut self, now: Instant) -> Option<Duration> {
         self.bucket.as_mut().and_then(|bucket| bucket.wait(now))
     }
 
-    /// Nobody came in after [`wait`](Self::wait) had nothing to wait for.
+    /// Gives the promised token back, because no connection came in.
     pub fn forgo(&mut self) {
         if let Some(bucket) = &mut self.bucket {
             bucket.promised = bucket.promised.saturating_sub(1);
         }
     }
 
-    /// Lets a connection in, or says why not. A peer without an address, behind a unix socket, is asked for none. Returns
-    /// whether the address was noted, and is to be given back to [`leave`](Self::leave).
+    /// Admits a connection, or says why not. A peer of a unix socket has no address, and is not
+    /// checked for one. Returns whether the address was noted; then [`leave`](Self::leave) must
+    /// follow.
     pub fn enter(&mut self, address: Option<Address>) -> Result<bool, Refusal> {
         self.forgo();
         let noted = match (address, self.per_address) {
@@ -178,7 +182,7 @@ impl Admission {
         Ok(noted)
     }
 
-    /// A connection of an address that was noted is closed.
+    /// Notes that a connection of a noted address is closed.
     pub fn leave(&mut self, address: Address) {
         if let Some(present) = self.present.get_mut(&address) {
             *present -= 1;
@@ -281,14 +285,14 @@ mod tests {
         assert_eq!(admission.wait(later), None);
         assert_eq!(admission.enter(None), Ok(false));
         assert!(admission.wait(later).is_some());
-        // What is promised to one is not another's.
+        // A promised token is not given to another connection.
         let again = now + Duration::from_millis(202);
         assert_eq!(admission.wait(again), None);
         assert!(admission.wait(again).is_some());
         admission.forgo();
         assert_eq!(admission.wait(again), None);
         admission.forgo();
-        // A long pause fills the bucket and no more.
+        // A long pause fills the bucket, but does not overfill it.
         let much_later = now + Duration::from_secs(3600);
         for _ in 0..10 {
             assert_eq!(admission.wait(much_later), None);

@@ -1,11 +1,11 @@
-//! What waits in a queue for somebody to take it: in order, told of once, and nothing any more when the queue is closed.
+//! A queue of arrivals: first in, first out; each is announced once; a closed queue takes nothing.
 
 use std::collections::VecDeque;
 
-/// What waits. It is used under a lock.
+/// The queue. Its users lock it.
 pub struct Arrivals<T> {
     waiting: VecDeque<T>,
-    /// Those of them that have not been told of.
+    /// Number of arrivals not announced yet.
     untold: usize,
     closed: bool,
 }
@@ -17,12 +17,12 @@ impl<T> Default for Arrivals<T> {
 }
 
 impl<T> Arrivals<T> {
-    /// How many wait.
+    /// Number of waiting arrivals.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Makes one wait behind the others. It is the caller's again if the queue is closed.
+    /// Appends an arrival. Returns it if the queue is closed.
     pub fn push(&mut self, arrival: T) -> Option<T> {
         if self.closed {
             return Some(arrival);
@@ -32,12 +32,12 @@ impl<T> Arrivals<T> {
         None
     }
 
-    /// Takes the one that has waited longest.
+    /// Takes the oldest arrival.
     pub fn pop(&mut self) -> Option<T> {
         self.waiting.pop_front()
     }
 
-    /// Puts one that was taken back in front. It is the caller's again if the queue was closed since.
+    /// Puts an arrival that was taken back in front. Returns it if the queue has been closed.
     pub fn put_back(&mut self, arrival: T) -> Option<T> {
         if self.closed {
             return Some(arrival);
@@ -46,17 +46,17 @@ impl<T> Arrivals<T> {
         None
     }
 
-    /// How many are to be told of, each once.
+    /// Returns how many arrivals to announce now; each counts once.
     pub fn tell(&mut self) -> usize {
         std::mem::take(&mut self.untold)
     }
 
-    /// Has one of those that wait be told of once more: who came for it does not take it.
+    /// Announces one arrival again, because the process that came for it does not take it.
     pub fn tell_again(&mut self) {
         self.untold += 1;
     }
 
-    /// Closes the queue, and returns what waits in it.
+    /// Closes the queue, and returns what was waiting.
     pub fn close(&mut self) -> VecDeque<T> {
         self.closed = true;
         self.untold = 0;

@@ -1,18 +1,20 @@
-//! A build in which what is rare is common: with the feature `chaos`, threads are held up at random where the order of things
-//! matters. Without it there is nothing of this in the library.
+//! Random delays that make races likely: with the feature `chaos`, threads are delayed wherever
+//! order matters. Without it, the library contains none of this.
 //!
-//! A thread is held up before each lock and after each unlock ([`sync`](super::sync)), and between the named steps of a life,
-//! where another thread may see what is half done. The numbers are those of the seed in the environment variable `WEIR_CHAOS`,
-//! which `scripts/test` has checked; which thread draws which number is up to the kernel, so a seed narrows a search and no more.
+//! A thread may be delayed before each lock, after each unlock ([`sync`](super::sync)), and
+//! between named steps where another thread may see an intermediate state. The random numbers
+//! start from the seed in the environment variable `WEIR_CHAOS`, which `scripts/test` has checked.
+//! Which thread draws which number depends on the kernel, so a seed narrows a search, but does not
+//! reproduce a run.
 
-/// Between two steps of something's life, each whole by itself. Here is where others come between.
+/// A possible delay between two steps, each complete, where other threads may interfere.
 #[inline(always)]
 pub fn between() {
     #[cfg(feature = "chaos")]
     odds::hold_up(&odds::BETWEEN);
 }
 
-/// Before a lock and after an unlock.
+/// A possible delay before a lock or after an unlock.
 #[cfg(feature = "chaos")]
 pub fn at_lock() {
     odds::hold_up(&odds::AT_LOCK);
@@ -27,14 +29,14 @@ mod odds {
     use std::thread;
     use std::time::Duration;
 
-    /// How often in 4096 a thread gives the processor away, sleeps some microseconds, sleeps milliseconds.
+    /// Chances in 4096 that a thread yields, sleeps some microseconds, or sleeps milliseconds.
     pub struct Odds {
         yields: u64,
         naps: u64,
         sleeps: u64,
     }
 
-    /// An operation takes a dozen locks: this costs it some 20 microseconds.
+    /// An operation takes a dozen locks, so these delays add about 20 microseconds.
     pub const AT_LOCK: Odds = Odds { yields: 256, naps: 16, sleeps: 1 };
     pub const BETWEEN: Odds = Odds { yields: 1024, naps: 256, sleeps: 16 };
 
@@ -50,7 +52,7 @@ mod odds {
         }
     }
 
-    /// A number of this thread's: xorshift, whose state is never zero.
+    /// The thread's next random number: xorshift, whose state is never zero.
     fn draw() -> u64 {
         thread_local! {
             static STATE: Cell<u64> = Cell::new(first());

@@ -1,31 +1,32 @@
-//! What a pollset has done since it was made, or given to a process of its own: always on, and cheap enough to be.
+//! Counters of a pollset since it was made, or since its process acquired it. They are always on.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Buckets of the histogram of events per poll: bucket `i` counts polls with 2^i to 2^(i+1)-1 events.
 pub const BUCKETS: usize = 10;
 
-/// The counters of one pollset. Relaxed atomics: they are read for show, and order nothing. Those of a scheduler are on lines of the
-/// cache of their own, which processors fetch in pairs.
+/// The counters of one pollset. Relaxed atomics: they are only displayed, and order nothing.
+/// Aligned to two cache lines of their own, since processors fetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Counters {
     pub polls: AtomicU64,
     pub empty_polls: AtomicU64,
     pub events: AtomicU64,
-    /// Fewest and most events of a poll that found any; the minimum is kept inverted so that zero means none yet.
+    /// Fewest and most events in a poll with any. The minimum is stored inverted, so that zero
+    /// means none yet.
     events_min_inverted: AtomicU64,
     pub events_max: AtomicU64,
     pub events_log2: [AtomicU64; BUCKETS],
     pub sleeps: AtomicU64,
     pub asleep_ns: AtomicU64,
-    /// Waits of the thread for more of streams.
+    /// Waits of the thread for more data of streams.
     pub gathers: AtomicU64,
-    /// Who woke the poller: the thread, which heard of it from the kernel, or a process.
+    /// Wake-ups of the poller: by the thread, after an event of the kernel, and by processes.
     pub wakes_by_thread: AtomicU64,
     pub wakes_by_process: AtomicU64,
-    /// How long polls took that found something, and how long before them the one before had ended, unless the poller slept: what was
-    /// found had waited that long at most.
+    /// Duration of polls with events, and of the time before each of them since the last poll,
+    /// unless the poller slept. The second is the longest that an event waited.
     pub polling_ns: AtomicU64,
     pub between_ns: AtomicU64,
     pub reads: AtomicU64,
@@ -33,13 +34,13 @@ pub struct Counters {
     pub writes: AtomicU64,
     pub written_bytes: AtomicU64,
     pub short_writes: AtomicU64,
-    /// Parts of files that were not in memory, and files that became shorter while they were sent.
+    /// Parts of files that were not in memory, and files that shrank while they were sent.
     pub file_waits: AtomicU64,
     pub files_cut: AtomicU64,
     pub accepts: AtomicU64,
-    /// Data that was asked for here, of sockets that another scheduler polls.
+    /// Requests for data made on this scheduler for sockets that another one polls.
     pub asked_away: AtomicU64,
-    /// Sockets that a panic has left half done, and that were closed for it.
+    /// Sockets closed because of a panic.
     pub faults: AtomicU64,
     pub sockets: AtomicI64,
     pub moved_in: AtomicU64,
@@ -51,8 +52,8 @@ pub fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Relaxed);
 }
 
-/// What one poll has moved, to be added to the counters at once: atomics that nobody contends for cost 5 ns each all the
-/// same.
+/// Counts of one poll, which are added to the counters together: even an uncontended atomic costs
+/// 5 ns.
 #[derive(Default)]
 pub struct Tally {
     pub reads: u64,
@@ -60,27 +61,27 @@ pub struct Tally {
     pub writes: u64,
     pub written_bytes: u64,
     pub short_writes: u64,
-    /// Visits of relays that splice, and of sockets that fill large reads.
+    /// Visits of splicing relays, and of sockets that fill large reads.
     pub bulk: usize,
     /// One of these sockets has a small receive buffer.
     pub narrow: bool,
 }
 
 impl Tally {
-    /// Notes a read.
+    /// Counts a read.
     pub fn read(&mut self, n: usize) {
         self.reads += 1;
         self.read_bytes += n as u64;
     }
 
-    /// Notes a write of which so many bytes were wanted.
+    /// Counts a write of `n` bytes out of `wanted`.
     pub fn wrote(&mut self, n: usize, wanted: usize) {
         self.writes += 1;
         self.written_bytes += n as u64;
         self.short_writes += u64::from(n < wanted);
     }
 
-    /// Adds it all.
+    /// Adds the counts to the counters.
     pub fn add_to(&self, counters: &Counters) {
         if self.reads == 0 && self.writes == 0 {
             return;
@@ -94,7 +95,7 @@ impl Tally {
 }
 
 impl Counters {
-    /// Begins anew, for somebody else who polls. How many sockets there are stays, and so does how often it has failed.
+    /// Resets the counters for a new poller, except the number of sockets and the faults.
     pub fn reset(&self) {
         let Counters {
             polls,
@@ -154,13 +155,13 @@ impl Counters {
         }
     }
 
-    /// Notes a read.
+    /// Counts a read.
     pub fn read(&self, n: usize) {
         add(&self.reads, 1);
         add(&self.read_bytes, n as u64);
     }
 
-    /// Notes a write of which so many bytes were wanted.
+    /// Counts a write of `n` bytes out of `wanted`.
     pub fn wrote(&self, n: usize, wanted: usize) {
         add(&self.writes, 1);
         add(&self.written_bytes, n as u64);
@@ -169,7 +170,8 @@ impl Counters {
         }
     }
 
-    /// Notes a poll that gave `events`. Only the poller calls this, so minimum and maximum need no loop.
+    /// Counts a poll with `events` events. Only the poller calls it, so the minimum and maximum
+    /// need no loop.
     pub fn polled(&self, events: u64) {
         add(&self.polls, 1);
         if events == 0 {
@@ -187,7 +189,7 @@ impl Counters {
         add(&self.events_log2[bucket], 1);
     }
 
-    /// Fewest events of a poll that found any; zero when there was none.
+    /// Fewest events in a poll with any; zero if there was none.
     pub fn events_min(&self) -> u64 {
         match self.events_min_inverted.load(Relaxed) {
             0 => 0,

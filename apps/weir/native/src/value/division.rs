@@ -1,49 +1,50 @@
-//! The members of a group on one pollset, and the messages that are on their way to them.
+//! The members of a group on one pollset, and their pending messages.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::handle::Handle;
 
-/// Members and messages. The pollset goes through the members for one message after another, in slices.
+/// Members and messages. The pollset delivers one message after another, in slices of members.
 ///
-/// `M` is a message; it stays here until the last slice has been delivered, so that a thread that takes a member elsewhere
-/// finds what it has not got.
+/// `M` is a message. It stays here until its last slice has been delivered, so that a thread that
+/// moves a member elsewhere finds the messages that the member has not received.
 pub struct Division<M> {
     members: Vec<Handle>,
-    /// Where a member stands among them.
+    /// Index of each member in `members`.
     places: HashMap<Handle, usize>,
     messages: VecDeque<M>,
-    /// Members in front of this have had the first message, or are having it.
+    /// The members before this index have the first message, or are getting it now.
     cursor: usize,
-    /// The pollset has been told.
+    /// The pollset has been notified.
     pub scheduled: bool,
-    /// A poller is at it. Its successor, which may begin before it has ended, is not to overtake it.
+    /// A poller is delivering. If its successor starts before it has finished, the successor must
+    /// not overtake it.
     pub serving: bool,
 }
 
 impl<M: Clone> Division<M> {
-    /// Nobody and nothing.
+    /// A division without members and messages.
     pub fn new() -> Division<M> {
         let (members, places, messages) = (Vec::new(), HashMap::new(), VecDeque::new());
         Division { members, places, messages, cursor: 0, scheduled: false, serving: false }
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Messages that not every member has had.
+    /// Messages that not every member has received.
     pub fn pending(&self) -> impl Iterator<Item = &M> {
         self.messages.iter()
     }
 
-    /// Whether a handle is a member's.
+    /// Whether `member` is a member.
     pub fn has(&self, member: Handle) -> bool {
         self.places.contains_key(&member)
     }
 
-    /// Adds a member. False if it is one already.
+    /// Adds a member. False if it already is one.
     pub fn join(&mut self, member: Handle) -> bool {
         if self.has(member) {
             return false;
@@ -53,7 +54,8 @@ impl<M: Clone> Division<M> {
         true
     }
 
-    /// Takes a member out, without those behind the cursor coming before it or the other way round. False if it is none.
+    /// Removes a member, and keeps the others on their side of the cursor. False if it is no
+    /// member.
     pub fn leave(&mut self, member: Handle) -> bool {
         let Some(mut place) = self.places.remove(&member) else {
             return false;
@@ -78,14 +80,14 @@ impl<M: Clone> Division<M> {
         }
     }
 
-    /// Adds a message for all who are members now.
+    /// Adds a message for all current members.
     pub fn push(&mut self, message: M) {
         self.messages.push_back(message);
     }
 
-    /// Fills `slice` with the members that come next, and returns the message that is for them; nothing if all is done.
-    /// Messages that have been through go to `finished`: the slice before has been delivered.
-    /// `limit` is how many members a slice of a message has.
+    /// Fills `slice` with the next members, and returns the message for them; `None` if nothing is
+    /// pending. Messages that all members have go to `finished`, so the caller must have delivered
+    /// the previous slice. `limit` gives the number of members in a slice of a message.
     pub fn next(&mut self, slice: &mut Vec<Handle>, limit: impl Fn(&M) -> usize, finished: &mut Vec<M>) -> Option<M> {
         slice.clear();
         while self.cursor >= self.members.len() {
@@ -99,7 +101,7 @@ impl<M: Clone> Division<M> {
         Some(message)
     }
 
-    /// Takes all messages: there is nobody for them any more.
+    /// Takes all messages, because no members are left.
     pub fn clear(&mut self) -> impl Iterator<Item = M> {
         self.cursor = 0;
         std::mem::take(&mut self.messages).into_iter()
@@ -114,7 +116,7 @@ mod tests {
         Handle::new(slot, 0)
     }
 
-    /// Goes through all messages; what each member has got.
+    /// Delivers all messages. Returns which member got which message.
     fn deliver(
         division: &mut Division<u32>,
         limit: usize,

@@ -1,17 +1,17 @@
-//! Names: what Erlang holds of a socket, and what epoll and ready lists say is ready.
+//! Handles, by which Erlang knows sockets, and targets, by which epoll and ready lists do.
 
-/// A slot of the socket table together with the generation of the socket that lives there.
+/// A slot of the socket table, with the generation of the socket in it.
 ///
-/// A slot is used again after a close, with the next generation, so that a late event, message or call for the closed
-/// socket finds that it is not meant. Each VM counts generations from another number on, so that a handle of another VM is
-/// no handle here. The number fits an immediate integer of the VM (59 bits): a message that carries
-/// it needs no heap beyond its tuple, and no reference count is touched.
+/// After a close, the slot is reused with the next generation. So late events, messages and calls
+/// for the closed socket are recognised. Each VM starts at a different generation, so that handles
+/// of another VM are invalid here. A handle fits an immediate integer of the VM (59 bits): it
+/// needs no heap and no reference count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(u64);
 
 const SLOT_BITS: u32 = 24;
 
-/// Slots that a handle can name: 16 million sockets.
+/// Number of slots: 16 million sockets.
 pub const SLOTS: u32 = 1 << SLOT_BITS;
 
 impl Handle {
@@ -21,36 +21,36 @@ impl Handle {
         Handle(u64::from(generation) << SLOT_BITS | u64::from(slot))
     }
 
-    /// The handle behind a number from outside; nothing is known of it but that it has the form of one.
+    /// Converts a number from outside. Checks only that it has the form of a handle.
     pub fn from_raw(raw: u64) -> Option<Handle> {
         (raw >> (SLOT_BITS + 32) == 0).then_some(Handle(raw))
     }
 
-    /// The number that stands for this handle in Erlang.
+    /// The number that represents this handle in Erlang.
     pub fn raw(self) -> u64 {
         self.0
     }
 
-    /// The slot of the table.
+    /// The slot in the table.
     pub fn slot(self) -> u32 {
         (self.0 & u64::from(SLOTS - 1)) as u32
     }
 
-    /// Which of the sockets that have lived in the slot.
+    /// The generation of the socket in the slot.
     pub fn generation(self) -> u32 {
         (self.0 >> SLOT_BITS) as u32
     }
 }
 
-/// Which of the two connections of a relay.
+/// A connection of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Left,
     Right,
 }
 
-/// What a pollset visits: epoll's event data and the entries of ready lists. Beside sockets, that is what else has
-/// descriptors or work of its own, each named by a handle of its own table.
+/// What a pollset visits: the data of epoll events, and the entries of ready lists. Each kind has
+/// a table of its own for its handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Socket(Handle),
@@ -65,7 +65,7 @@ pub enum Target {
 const TARGET_SHIFT: u32 = SLOT_BITS + 32;
 
 impl Target {
-    /// The number that stands for this target in epoll: that of the handle, with the kind above its bits.
+    /// The number that represents this target in epoll: the handle, with the kind above its bits.
     pub fn raw(self) -> u64 {
         let (kind, handle) = match self {
             Target::Socket(handle) => (0, handle),
@@ -77,7 +77,7 @@ impl Target {
         kind << TARGET_SHIFT | handle.0
     }
 
-    /// The target behind a number that epoll gives back.
+    /// Converts a number from epoll back.
     pub fn from_raw(raw: u64) -> Option<Target> {
         let handle = Handle(raw & ((1 << TARGET_SHIFT) - 1));
         match raw >> TARGET_SHIFT {

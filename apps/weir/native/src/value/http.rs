@@ -1,7 +1,7 @@
-//! A line of HTTP as `erlang:decode_packet/3` parses it. Its rules, lax ones included, are those of OTP's
-//! `packet_parser.c`: programs match on what comes out of it, so a stricter parser would be another one.
+//! Parses a line of HTTP like `erlang:decode_packet/3`. Its rules, including the lax ones, are
+//! those of OTP's `packet_parser.c`, because programs match on the results.
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     Request { method: Name<'a>, uri: Uri<'a>, version: (i32, i32) },
@@ -10,12 +10,12 @@ pub enum Line<'a> {
     EndOfHeaders,
 }
 
-/// A method, or the name of a header field.
+/// A method or a field name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Name<'a> {
-    /// One of [`METHODS`] or [`FIELDS`], by its place there.
+    /// One of [`METHODS`] or [`FIELDS`], by its index.
     Known(usize),
-    /// Any other; that of a field with its usual capitals.
+    /// Any other name; that of a field in its usual capitalisation.
     Other(std::borrow::Cow<'a, [u8]>),
 }
 
@@ -29,10 +29,11 @@ pub enum Uri<'a> {
     Other(&'a [u8]),
 }
 
-/// Methods that are atoms.
+/// Methods that become atoms.
 pub const METHODS: [&str; 7] = ["OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE"];
 
-/// Header fields that are atoms; the number of one in `{http_header, Number, _, _, _}` is its place here, from one.
+/// Header fields that become atoms. The `Number` in `{http_header, Number, _, _, _}` is the index
+/// here plus 1.
 pub const FIELDS: [&str; 52] = [
     "Cache-Control",
     "Connection",
@@ -88,11 +89,11 @@ pub const FIELDS: [&str; 52] = [
     "Proxy-Connection",
 ];
 
-/// Names that are longer keep the capitals that they came with.
+/// Longer names keep their capitalisation.
 const LONGEST_NAME: usize = 50;
 
-/// Parses a whole line, its end included. `in_headers` tells header fields from the line before them, and is kept for
-/// the next line. Nothing is what is no HTTP: `http_error`.
+/// Parses a whole line with its end. `in_headers` says whether it is a header field, and is
+/// updated for the next line. `None` if it is not HTTP (`http_error`).
 pub fn parse<'a>(line: &'a [u8], in_headers: &mut bool) -> Option<Line<'a>> {
     let line = match line {
         [rest @ .., b'\r', _] => rest,
@@ -140,7 +141,7 @@ fn request(line: &[u8]) -> Option<Line<'_>> {
     }
     let (_, rest) = split(rest, is_blank);
     let version = match rest {
-        // HTTP/0.9 did not say so.
+        // HTTP/0.9 requests have no version.
         [] => (0, 9),
         _ if rest.len() < b"HTTP/1.1".len() => return None,
         _ => version(rest.strip_prefix(b"HTTP/")?)?.0,
@@ -168,7 +169,7 @@ fn field(line: &[u8]) -> Option<Line<'_>> {
     Some(Line::Field { name, original, value })
 }
 
-/// `content-TYPE` as `Content-Type`.
+/// Capitalises a name: `content-TYPE` becomes `Content-Type`.
 fn capitalised(name: &[u8]) -> Vec<u8> {
     let mut first = true;
     let capital = |&byte: &u8| {
@@ -218,14 +219,14 @@ fn absolute(secure: bool, rest: &[u8]) -> Uri<'_> {
     Uri::Absolute { secure, host, port, path }
 }
 
-/// `1.1` and what follows it.
+/// Parses `1.1`. Returns the rest, too.
 fn version(bytes: &[u8]) -> Option<((i32, i32), &[u8])> {
     let (major, rest) = split(bytes, |byte| byte.is_ascii_digit());
     let (minor, rest) = split(rest.strip_prefix(b".")?, |byte| byte.is_ascii_digit());
     (!major.is_empty() && !minor.is_empty()).then(|| ((number(major), number(minor)), rest))
 }
 
-/// A number of any length; one that is too large wraps around, as in C.
+/// Parses a number of any length; it wraps around on overflow, as in C.
 fn number(digits: &[u8]) -> i32 {
     digits.iter().fold(0, |sum: i32, digit| sum.wrapping_mul(10).wrapping_add(i32::from(digit - b'0')))
 }
@@ -238,7 +239,7 @@ fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// A character of a method or a name (RFC 9110, 5.6.2), and DEL, which the C code lets through.
+/// A character of a method or a name (RFC 9110, 5.6.2); also DEL, which OTP's parser accepts.
 fn is_token(byte: u8) -> bool {
     matches!(byte, 33..128) && !b"()<>@,;:\\\"/[]?={}".contains(&byte)
 }

@@ -1,9 +1,10 @@
-//! Bytes that were read from the kernel and not taken by anybody yet.
+//! Bytes that were read from the kernel and not delivered yet.
 
-/// What room is made for at least, where much is to come.
+/// Minimum room in bytes when much data is expected.
 const FILL: usize = 256 * 1024;
 
-/// A buffer that is filled at the end and taken from the front; `unrecv` puts bytes back in front.
+/// A buffer that is filled at its end and emptied from its front; `unrecv` puts bytes back in
+/// front.
 #[derive(Default)]
 pub struct InputBuffer {
     bytes: Vec<u8>,
@@ -11,26 +12,28 @@ pub struct InputBuffer {
 }
 
 impl InputBuffer {
-    /// Bytes that wait.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// The bytes that wait.
+    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// Takes the first `n` bytes, at most [`len`](Self::len), without a copy: as the end of a vector, behind so many
-    /// bytes that are not of them. What comes after them, which is copied, is returned as a buffer.
+    /// Takes the first `n` bytes, at most [`len`](Self::len), without copying them. Returns a
+    /// vector, the number of leading bytes in it to skip, and a buffer with a copy of the
+    /// remaining bytes.
     pub fn split(mut self, n: usize) -> (Vec<u8>, usize, InputBuffer) {
         let rest = self.bytes.split_off(self.start + n);
         (self.bytes, self.start, InputBuffer { bytes: rest, start: 0 })
     }
 
-    /// Adds what `fill` appends to the vector it is given, which has room for about `n` bytes.
+    /// Calls `fill` to append to the vector, which has room for about `n` bytes.
     pub fn fill<T>(&mut self, n: usize, fill: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        // Twice the size at most: memory follows what has come, not what a peer has announced.
+        // At most doubles the size, so that memory follows received data, not what a peer
+        // announces.
         self.bytes.reserve_exact(n.min(self.bytes.len().max(FILL)));
         fill(&mut self.bytes)
     }
@@ -40,13 +43,14 @@ impl InputBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Puts bytes in front of all others.
+    /// Puts bytes in front of the others.
     pub fn unread(&mut self, bytes: &[u8]) {
         self.bytes.splice(..self.start, bytes.iter().copied());
         self.start = 0;
     }
 
-    /// Takes `n` bytes, at most [`len`](Self::len), off the front. An emptied buffer gives its memory back.
+    /// Removes `n` bytes, at most [`len`](Self::len), from the front. An empty buffer frees its
+    /// memory.
     pub fn advance(&mut self, n: usize) {
         debug_assert!(n <= self.len());
         self.start += n;

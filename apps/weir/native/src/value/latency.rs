@@ -1,4 +1,5 @@
-//! Times from request to reply, as histograms that only grow: what happened in a second is the difference of two looks.
+//! Reply times as histograms that only grow. The difference of two readings is what happened in
+//! between.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -6,25 +7,26 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use super::shared::Shared;
 
-/// How many of them measure. Each read from a socket looks here first: without one that does it ends there.
+/// Number of measurements that are on. Each read of a socket checks this first, and does nothing
+/// more if it is zero.
 pub static WANTED: Shared<AtomicU32> = Shared::new(AtomicU32::new(0));
 
-/// Whether any measures.
+/// Whether any measurement is on.
 #[inline]
 pub fn is_wanted() -> bool {
     WANTED.load(Relaxed) != 0
 }
 
-/// Times are told apart to 128 ns, and from 4 µs on to one part in 32 of themselves.
+/// Resolution: 128 ns below 4 µs, and 1/32 of the value above.
 const UNIT: u32 = 7;
 const PARTS: u32 = 5;
 
-/// Those from 2^37 ns on, 137 seconds, count as the longest.
+/// Times from 2^37 ns (137 seconds) on count as this.
 const LONGEST: u64 = (1 << 37) - 1;
 
 const BUCKETS: usize = bucket(LONGEST) + 1;
 
-/// Where a time is counted.
+/// The bucket of a time.
 const fn bucket(nanoseconds: u64) -> usize {
     let time = (if nanoseconds > LONGEST { LONGEST } else { nanoseconds }) >> UNIT;
     if time < 1 << PARTS {
@@ -34,7 +36,7 @@ const fn bucket(nanoseconds: u64) -> usize {
     ((halvings as usize) << PARTS) + (time >> halvings) as usize
 }
 
-/// The time in the middle of a bucket, in nanoseconds.
+/// The middle of a bucket, in nanoseconds.
 const fn middle(bucket: usize) -> u64 {
     let halvings = (bucket >> PARTS).saturating_sub(1);
     let lowest = ((bucket - (halvings << PARTS)) as u64) << halvings << UNIT;
@@ -52,7 +54,7 @@ impl Times {
         Times { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum: AtomicU64::new(0) }
     }
 
-    /// Counts a time. Who sees that it was counted finds it in the sum.
+    /// Counts a time. A reader that sees its count also sees it in the sum.
     #[inline]
     pub fn count(&self, nanoseconds: u64) {
         self.sum.fetch_add(nanoseconds, Relaxed);
@@ -60,17 +62,17 @@ impl Times {
     }
 }
 
-/// So many histograms are filled side by side, by pollset: schedulers do not wait for each other's lines of the cache.
+/// Number of histograms, chosen by pollset, so that schedulers do not share cache lines.
 const SHARDS: usize = 16;
 
-/// The times of replies: of a listener, or of all relays that were started with it. It takes 110 KiB at most, once it
-/// has measured.
+/// Reply times of a listener, or of all relays started with this. Takes up to 110 KiB when it
+/// measures.
 pub struct Latency {
     on: AtomicBool,
     shards: [OnceLock<Box<Times>>; SHARDS],
 }
 
-/// A look at all times: their sum in nanoseconds, and how many there were of each length that there was.
+/// A reading: the sum in nanoseconds, and the number of replies for each time that occurred.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
     pub sum: u64,
@@ -84,7 +86,7 @@ impl Latency {
         latency
     }
 
-    /// Begins to measure, or ends it. What was measured stays.
+    /// Turns the measurement on or off. Earlier results stay.
     pub fn set(&self, on: bool) {
         match (self.on.swap(on, Relaxed), on) {
             (false, true) => WANTED.fetch_add(1, Relaxed),
@@ -97,13 +99,13 @@ impl Latency {
         self.on.load(Relaxed)
     }
 
-    /// Where times of a pollset go, if it measures.
+    /// The histogram of a pollset, if the measurement is on.
     pub fn times(&self, pollset: u16) -> Option<&Times> {
         let shard = &self.shards[usize::from(pollset) % SHARDS];
         self.is_on().then(|| &**shard.get_or_init(|| Box::new(Times::new())))
     }
 
-    /// All that was measured. Times that are measured meanwhile may be in the sum and not be counted yet.
+    /// All results. The sum may include times that are just being counted.
     pub fn seen(&self) -> Seen {
         let shards = || self.shards.iter().filter_map(OnceLock::get);
         let times = (0..BUCKETS).filter_map(|bucket| {
@@ -113,7 +115,7 @@ impl Latency {
         Seen { times: times.collect(), sum: shards().map(|times| times.sum.load(Relaxed)).sum() }
     }
 
-    /// How many there were, and their sum in nanoseconds.
+    /// The number of replies, and the sum of their times in nanoseconds.
     pub fn totals(&self) -> (u64, u64) {
         let seen = self.seen();
         (seen.times.iter().map(|(_, count)| count).sum(), seen.sum)

@@ -2,18 +2,18 @@
 
 use super::handle::Handle;
 
-/// A socket's part in a group.
+/// The membership of a socket in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
     pub group: Handle,
-    /// The last message that the member has had: older ones are not for it.
+    /// The last message that the member has received; older ones are not for it.
     pub last: u64,
-    /// It ends, with all others of the socket's that are so, when the member has had one message.
+    /// It ends after one message, together with all other `once` memberships of the socket.
     pub once: bool,
 }
 
-/// All memberships of a socket. Most are in one group at most: that is where the socket is, and costs no miss of the cache
-/// when a message comes.
+/// All memberships of a socket. Most sockets are in one group at most; the first membership is
+/// stored inline, which avoids a cache miss per message.
 #[derive(Default)]
 pub struct Memberships {
     first: Option<Membership>,
@@ -21,7 +21,7 @@ pub struct Memberships {
 }
 
 impl Memberships {
-    /// Whether there is none.
+    /// Whether there are no memberships.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
@@ -34,7 +34,8 @@ impl Memberships {
         }
     }
 
-    /// Adds one. Those that `is_current` does not hold for go when the list would grow over them.
+    /// Adds a membership. Before the list grows, those for which `is_current` is false are
+    /// removed.
     pub fn add(&mut self, membership: Membership, mut is_current: impl FnMut(Handle) -> bool) {
         if self.first.is_none() {
             self.first = Some(membership);
@@ -46,7 +47,7 @@ impl Memberships {
         self.others.push(membership);
     }
 
-    /// Takes out the membership in a group. False if there is none.
+    /// Removes the membership in a group. False if there is none.
     pub fn remove(&mut self, group: Handle) -> bool {
         if self.first.is_some_and(|first| first.group == group) {
             self.first = self.others.pop();
@@ -61,7 +62,7 @@ impl Memberships {
         true
     }
 
-    /// Takes out one that is for one message, and returns its group.
+    /// Removes one `once` membership, and returns its group.
     pub fn remove_once(&mut self) -> Option<Handle> {
         let once = self.first.iter().chain(&self.others).find(|membership| membership.once)?.group;
         self.remove(once);

@@ -1,8 +1,8 @@
-//! Values: no VM, no kernel.
+//! Types that need neither the VM nor the kernel.
 //!
-//! Handles, slots, ready lists, packets, HTTP, rules of admission, queues, counters, times, options, memberships, panics. Each is tested by
-//! itself, in every interleaving by `concurrency/` if schedulers share it, by the fuzzers of `fuzz/` if peers write it. May
-//! use nothing but its neighbours here.
+//! Handles, slots, ready lists, packets, HTTP, admission rules, queues, counters, times, options,
+//! memberships, panics. Each has unit tests. `concurrency/` tests shared structures in every
+//! interleaving, and `fuzz/` tests parsers of what peers send. Modules here use only each other.
 
 pub mod active;
 pub mod admission;

@@ -1,62 +1,63 @@
-//! What a socket was told to be like.
+//! The options of a socket.
 
 use super::active::Active;
 use super::packet::{Limits, Packet};
 
-/// SO_LINGER: what a close does with data that was not sent.
+/// SO_LINGER: what close does with unsent data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linger {
-    /// The kernel sends it in the background.
+    /// The kernel sends it in the background after close.
     Off,
-    /// `{linger, {true, Seconds}}`: close waits for it.
+    /// `{linger, {true, Seconds}}`: close waits until it is sent.
     Wait,
-    /// `{linger, {true, 0}}`: it is thrown away, and the connection is reset.
+    /// `{linger, {true, 0}}`: close discards it and resets the connection.
     Reset,
 }
 
-/// What the user sets, and what an accepted socket inherits from its listener.
+/// Options that the user sets, and that accepted sockets inherit from the listening socket.
 #[derive(Clone, Copy)]
 pub struct Options {
     pub active: Active,
-    /// Data is delivered as a list of bytes instead of a binary.
+    /// Deliver data as a list of bytes instead of a binary.
     pub list: bool,
     pub exit_on_close: bool,
     pub show_econnreset: bool,
     pub send_timeout_close: bool,
     pub linger: Linger,
-    /// Milliseconds; none is infinity.
+    /// In milliseconds; `None` is infinity.
     pub send_timeout: Option<u32>,
     pub packet: Packet,
-    /// The most bytes of a packet's body; zero is no limit.
+    /// Maximum size of a packet's body in bytes; zero for no limit.
     pub packet_size: u32,
     /// The last byte of a line.
     pub line_delimiter: u8,
-    /// Data is delivered as `{Socket, {data, List}}`, as ports do.
+    /// Deliver data as `{Socket, {data, List}}`, like ports.
     pub deliver_port: bool,
-    /// So many bytes of a binary are delivered as a list in front of the rest.
+    /// This many leading bytes are delivered as a list, followed by the rest as a binary.
     pub header: u32,
-    /// The most bytes of one message or one `recv(S, 0)`. It grows with `recbuf` unless it was set.
+    /// Maximum bytes of one message, or of one `recv(S, 0)`. Grows with `recbuf` unless it was
+    /// set.
     pub buffer: u32,
     pub buffer_set: bool,
     pub high_watermark: u32,
     pub low_watermark: u32,
-    /// Limits of a port's message queue: kept for getopts alone, as there is no such queue.
+    /// Watermarks of a port's message queue. There is no such queue; they are kept for getopts.
     pub high_msgq_watermark: u32,
     pub low_msgq_watermark: u32,
-    /// What is sent is left to the next poll, and goes out together with what comes until then.
+    /// Data is sent at the next poll, together with other data until then.
     pub delay_send: bool,
-    /// The family is that of unix sockets. Nobody sets it.
+    /// It is a unix socket. Users do not set this.
     pub local: bool,
     /// Kept for getopts; there is no debug output.
     pub debug: bool,
-    /// Kept for getopts: what is read ahead of a packet is never lost.
+    /// Kept for getopts. Data that is read ahead is never lost.
     pub read_ahead: bool,
 }
 
-/// `buffer` where nobody sets it: large reads for busy connections; an idle one holds no buffer at all.
+/// Default of `buffer`: large enough for busy connections. Idle ones have no buffer.
 const DEFAULT_BUFFER: u32 = 64 * 1024;
 
-/// The watermarks of the inet driver, for the send queue and for the message queue of a port.
+/// Watermarks of the inet driver, for the send queue and for a port's message queue.
 const DEFAULT_HIGH_WATERMARK: u32 = 8 * 1024;
 
 const DEFAULT_LOW_WATERMARK: u32 = 4 * 1024;
@@ -91,7 +92,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What bounds a packet.
+    /// The limits of a packet.
     pub fn limits(&self) -> Limits {
         Limits { packet_size: self.packet_size as usize, buffer: self.buffer as usize, delimiter: self.line_delimiter }
     }

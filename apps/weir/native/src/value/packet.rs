@@ -1,15 +1,16 @@
-//! Packet types: where a packet ends in a stream of bytes, as `{packet, Type}` of `inet:setopts/2` documents it.
+//! Packet types: finds the end of a packet in a byte stream, for `{packet, Type}` of
+//! `inet:setopts/2`.
 //!
-//! The rules are those of OTP's `packet_parser.c`, which `erlang:decode_packet/3` uses too.
+//! The rules are those of OTP's `packet_parser.c`, which `erlang:decode_packet/3` uses, too.
 
 use memchr::memchr;
 
 /// A packet type of the inet driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// What was read is a packet.
+    /// Each read is a packet.
     Raw,
-    /// A length of one, two or four bytes in front, big-endian.
+    /// A big-endian length of one, two or four bytes in front.
     One,
     Two,
     Four,
@@ -23,9 +24,10 @@ pub enum Packet {
     Fcgi,
     /// ISO transport over TCP (RFC 1006).
     Tpkt,
-    /// A line with its delimiter.
+    /// A line, including its delimiter.
     Line,
-    /// Lines of an HTTP message, strings as lists or as binaries; `Httph` knows header fields only.
+    /// Lines of an HTTP message, with strings as lists or as binaries; `Httph` parses header
+    /// fields only.
     Http,
     Httph,
     HttpBin,
@@ -33,12 +35,12 @@ pub enum Packet {
 }
 
 impl Packet {
-    /// Whether packets are lines of HTTP, which are delivered parsed.
+    /// Whether packets are HTTP lines, which are delivered parsed.
     pub fn is_http(self) -> bool {
         matches!(self, Packet::Http | Packet::Httph | Packet::HttpBin | Packet::HttphBin)
     }
 
-    /// How many bytes of length stand in front of what is sent.
+    /// Size of the length that is added in front of sent data.
     pub fn header_size(self) -> usize {
         match self {
             Packet::One => 1,
@@ -49,25 +51,26 @@ impl Packet {
     }
 }
 
-/// What bounds a packet.
+/// The limits of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most bytes of its body, without a length in front; zero is no limit.
+    /// Maximum size of the body in bytes, without a length in front; zero for no limit.
     pub packet_size: usize,
-    /// The most bytes that are kept while its length is not known; lines that are longer come in pieces.
+    /// Maximum bytes kept while the length is unknown. Longer lines are delivered in pieces.
     pub buffer: usize,
     /// The last byte of a line.
     pub delimiter: u8,
 }
 
-/// What stands at the front of the bytes that were read.
+/// What the received bytes begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
-    /// A packet of so many bytes, header included. More than there are: the rest has not come yet.
+    /// A packet of this size, header included. If it exceeds the bytes, the rest has not arrived
+    /// yet.
     Packet(usize),
-    /// The start of a packet whose length is not known yet.
+    /// The start of a packet of unknown length.
     Incomplete,
-    /// No packet, or one that is too long: `emsgsize`.
+    /// Not a packet, or too long: `emsgsize`.
     Invalid,
 }
 
@@ -75,8 +78,8 @@ const CDR_HEADER: usize = 12;
 const FCGI_HEADER: usize = 8;
 const TPKT_HEADER: usize = 4;
 
-/// Finds the end of the first packet in `bytes`. `in_headers` says that the request or status line of an HTTP message
-/// has been taken; the types that know header fields only set it.
+/// Finds the end of the first packet in `bytes`. `in_headers` says whether the request or status
+/// line of an HTTP message has been taken; the types that parse header fields only set it.
 pub fn front(packet: Packet, bytes: &[u8], limits: Limits, in_headers: &mut bool) -> Front {
     let front = match packet {
         Packet::Raw if bytes.is_empty() => Front::Incomplete,
@@ -97,7 +100,8 @@ pub fn front(packet: Packet, bytes: &[u8], limits: Limits, in_headers: &mut bool
         Packet::Fcgi if bytes.len() >= FCGI_HEADER && bytes[0] != 1 => Front::Invalid,
         Packet::Fcgi => after(bytes, FCGI_HEADER, limits, |header| big_endian(&header[4..6]) + u64::from(header[6])),
         Packet::Tpkt if bytes.len() >= TPKT_HEADER && bytes[0] != 3 => Front::Invalid,
-        // The length counts its own header; one that is less is found by the check for lengths that wrap around.
+        // The length includes its header. If it is smaller, it wraps around, and `sized` rejects
+        // it.
         Packet::Tpkt => after(bytes, TPKT_HEADER, limits, |header| {
             u64::from((big_endian(&header[2..]) as u32).wrapping_sub(TPKT_HEADER as u32))
         }),
@@ -109,7 +113,7 @@ pub fn front(packet: Packet, bytes: &[u8], limits: Limits, in_headers: &mut bool
         }
     };
     match front {
-        // Nothing that is bounded by `buffer` or `packet_size` gets past them without a length.
+        // Without a known length, `buffer` and `packet_size` still bound a packet.
         Front::Incomplete if bytes.len() >= limits.buffer.max(limits.packet_size) => Front::Invalid,
         front => front,
     }
@@ -119,13 +123,13 @@ pub fn front(packet: Packet, bytes: &[u8], limits: Limits, in_headers: &mut bool
 pub fn body(packet: Packet, bytes: &[u8]) -> &[u8] {
     match packet {
         Packet::One | Packet::Two | Packet::Four => &bytes[packet.header_size()..],
-        // The padding is left out, the header is not.
+        // The padding is removed, the header is kept.
         Packet::Fcgi => &bytes[..bytes.len() - usize::from(bytes[6])],
         _ => bytes,
     }
 }
 
-/// The length in front of what is sent; nothing if it does not fit.
+/// The length to send in front of a packet, and its size; `None` if the length does not fit.
 pub fn header(packet: Packet, length: usize) -> Option<([u8; 4], usize)> {
     let size = packet.header_size();
     let length = u32::try_from(length).ok()?;
@@ -141,7 +145,7 @@ fn big_endian(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
-/// A packet whose body's length is in a header of `size` bytes.
+/// A packet with the length of its body in a header of `size` bytes.
 fn after(bytes: &[u8], size: usize, limits: Limits, length: impl FnOnce(&[u8]) -> u64) -> Front {
     match bytes.get(..size) {
         Some(header) => sized(size, length(header), limits),
@@ -151,7 +155,7 @@ fn after(bytes: &[u8], size: usize, limits: Limits, length: impl FnOnce(&[u8]) -
 
 fn sized(header: usize, body: u64, limits: Limits) -> Front {
     let total = header as u64 + body;
-    // Longer ones are negative to the inet driver, which has 32 bits for them.
+    // The inet driver has 32-bit signed lengths, for which longer ones are negative.
     if total > i32::MAX as u64 || (limits.packet_size != 0 && body > limits.packet_size as u64) {
         return Front::Invalid;
     }
@@ -164,7 +168,7 @@ fn asn1(bytes: &[u8], limits: Limits) -> Front {
     }
     let mut at = 1;
     if bytes[0] & 0x1f == 0x1f {
-        // A tag of several bytes: all but the last have the high bit.
+        // A tag of several bytes: all but the last have the high bit set.
         while bytes.get(at).is_some_and(|byte| byte & 0x80 != 0) {
             at += 1;
         }
@@ -198,8 +202,8 @@ fn line(bytes: &[u8], Limits { packet_size, buffer, delimiter }: Limits) -> Fron
     }
 }
 
-/// A line of HTTP; a header field goes on in the lines after it that begin with a blank (RFC 9112, 5.2), so its end is
-/// known when the next line has begun.
+/// A line of HTTP. A header field continues in lines that begin with a blank (RFC 9112, 5.2), so
+/// its end is known only when the next line has begun.
 fn http(bytes: &[u8], limits: Limits, in_headers: bool) -> Front {
     if bytes == b"\n" || bytes == b"\r\n" {
         return Front::Packet(bytes.len());

@@ -1,4 +1,5 @@
-//! Panics of the library. None is expected; one costs what was being served, is counted, and is told of in the log.
+//! Panics of the library. None is expected. A panic loses the operation in progress, is counted,
+//! and is logged.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::shared::Shared;
 use super::sync::{self, Mutex};
 
-/// Those of the process.
+/// The panics of this process.
 pub struct Panics {
     count: AtomicU64,
     last: Mutex<String>,
@@ -15,7 +16,7 @@ pub struct Panics {
 
 pub static PANICS: Shared<Panics> = Shared::new(Panics { count: AtomicU64::new(0), last: Mutex::new(String::new()) });
 
-/// Has the panics of this library counted from now on. They are still told of on standard error.
+/// Starts counting panics of this library. They are still reported on standard error.
 pub fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
@@ -30,13 +31,14 @@ pub fn watch() {
     });
 }
 
-/// How many there were, and what the last one has said.
+/// The number of panics, and the message of the last one.
 pub fn so_far() -> (u64, String) {
     (PANICS.count.load(Relaxed), sync::lock(&PANICS.last, || {}).clone())
 }
 
-/// Does some work to its end. After a panic it is called again, and goes on behind what it was at: it has to take a thing off
-/// its list before it is at it. Returns whether there was a panic.
+/// Calls `work` until it returns without a panic. `work` must take each item off its list before
+/// it works on it, so that it continues behind an item that panicked. Returns whether there was a
+/// panic.
 pub fn survive(mut work: impl FnMut()) -> bool {
     let mut panicked = false;
     while catch_unwind(AssertUnwindSafe(&mut work)).is_err() {

@@ -1,27 +1,29 @@
-//! How many connections of a listener may be there at once, and how many have come and left.
+//! The connection limit of a listener, and its counts of connections.
 //!
-//! A place that is given back is kept where that happens, for the next that comes there: so connections that come and go on one scheduler
-//! write to words of that scheduler only. When no place is left in common, one that is kept elsewhere is taken.
+//! A freed place is kept on the scheduler that freed it, for its next connection. So connections
+//! that come and go on one scheduler write only to memory of that scheduler. When no common place
+//! is left, a place that another scheduler keeps is taken.
 //!
-//! Twice somebody writes one word and then reads another, while somebody else does so the other way around: one of them sees what the other
-//! has written. That is what the fences are for.
+//! Two pairs of operations rely on the fences: each side writes one word and then reads the
+//! other's. At least one of them sees the other's write.
 
 use super::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst, fence};
 
-/// Places that are kept for one scheduler at most.
+/// Maximum number of places that are kept for one scheduler.
 const KEPT: u64 = 32;
 
 /// The places of a listener.
 pub struct Places {
     max: AtomicU64,
-    /// Those of connections, and those that are kept.
+    /// Places of connections, and places that are kept.
     taken: AtomicU64,
-    /// Somebody waits for a place: who gives one back says so.
+    /// Someone waits for a place; whoever frees one has to notify them.
     wanted: AtomicBool,
     shares: Box<[Share]>,
 }
 
-/// What those on one scheduler write to: two lines of the cache, which processors fetch together.
+/// The words that one scheduler writes to, in two cache lines of its own, since processors fetch
+/// them in pairs.
 #[repr(align(128))]
 struct Share {
     kept: AtomicU64,
@@ -29,13 +31,13 @@ struct Share {
     left: AtomicU64,
 }
 
-/// Subtracts one, unless there is none.
+/// Subtracts one, unless the count is zero.
 fn take_one(count: &AtomicU64) -> bool {
     count.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1)).is_ok()
 }
 
 impl Places {
-    /// `max` places, for callers on so many schedulers. Others share with these.
+    /// `max` places, for callers on this many schedulers. Other threads share with these.
     pub fn new(max: u64, schedulers: usize) -> Places {
         let share = |_| Share { kept: AtomicU64::new(0), came: AtomicU64::new(0), left: AtomicU64::new(0) };
         Places {
@@ -50,12 +52,12 @@ impl Places {
         &self.shares[here % self.shares.len()]
     }
 
-    /// How many connections may be there.
+    /// Maximum number of connections.
     pub fn max(&self) -> u64 {
         self.max.load(SeqCst)
     }
 
-    /// Has another number be there from now on. Those who wait have to try again.
+    /// Changes the maximum. Waiting callers have to try again.
     pub fn set_max(&self, max: u64) {
         self.max.store(max, SeqCst);
         fence(SeqCst);
@@ -65,7 +67,7 @@ impl Places {
         }
     }
 
-    /// Takes a place for a caller on scheduler `here`; false if there is none.
+    /// Takes a place for a caller on scheduler `here`. False if there is none.
     pub fn take(&self, here: usize) -> bool {
         let within = || self.taken.load(SeqCst) <= self.max();
         if within() && take_one(&self.share(here).kept) {
@@ -76,22 +78,24 @@ impl Places {
             || within() && self.shares.iter().any(|share| take_one(&share.kept))
     }
 
-    /// The same; if there is none, who gives one back is told that somebody waits.
+    /// Like `take`, but if there is none, the next [`give`](Self::give) reports that someone
+    /// waits.
     pub fn take_or_wait(&self, here: usize) -> bool {
-        // One that is given back after this finds the mark; for one that was given back before there is a second try.
+        // A place that is freed later finds the mark; the second try finds one that was freed
+        // before.
         self.wanted.store(true, SeqCst);
         fence(SeqCst);
         self.take(here)
     }
 
-    /// Gives a place back. Whether somebody waits for it, and has to be told.
+    /// Frees a place. Returns whether someone waits for it and must be notified.
     #[must_use]
     pub fn give(&self, here: usize) -> bool {
         let (share, within) = (self.share(here), || self.taken.load(SeqCst) <= self.max());
         if within() && share.kept.load(SeqCst) < KEPT {
             share.kept.fetch_add(1, SeqCst);
             fence(SeqCst);
-            // There may be fewer places since, and who said so may have looked here before.
+            // The maximum may have been lowered, and `set_max` may have looked here before.
             if !within() && take_one(&share.kept) {
                 self.taken.fetch_sub(1, SeqCst);
             }
@@ -102,24 +106,24 @@ impl Places {
         self.wanted.load(SeqCst) && self.wanted.swap(false, SeqCst)
     }
 
-    /// A connection has come, on scheduler `here`.
+    /// Counts a new connection on scheduler `here`.
     pub fn count_arrival(&self, here: usize) {
         self.share(here).came.fetch_add(1, SeqCst);
     }
 
-    /// A connection has left, on scheduler `here`.
+    /// Counts a closed connection on scheduler `here`.
     pub fn count_departure(&self, here: usize) {
         self.share(here).left.fetch_add(1, SeqCst);
     }
 
-    /// How many connections have come.
+    /// Number of connections that have come.
     pub fn arrivals(&self) -> u64 {
         self.shares.iter().map(|share| share.came.load(SeqCst)).sum()
     }
 
-    /// How many connections are there.
+    /// Number of open connections.
     pub fn present(&self) -> u64 {
-        // In this order: a connection that has left has come in before.
+        // In this order, since a connection arrives before it leaves.
         let left: u64 = self.shares.iter().map(|share| share.left.load(SeqCst)).sum();
         self.arrivals() - left
     }
@@ -134,7 +138,7 @@ mod tests {
         let places = Places::new(3, 2);
         assert_eq!([0, 1, 0, 1].map(|here| places.take(here)), [true, true, true, false]);
         assert!(!places.give(0));
-        // It is kept for scheduler 0, and still the other's.
+        // It is kept for scheduler 0, but the other may take it.
         assert_eq!([1, 0].map(|here| places.take(here)), [true, false]);
     }
 

@@ -1,8 +1,9 @@
-//! So many of something in each second, for what helps if it is rare and costs if it is not.
+//! A quota per second, for work that pays off if it is rare.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What is left of this second's share. Threads that begin a second at the same time may take a few more.
+/// The state of the current second. Threads that start a second at the same time may take a few
+/// more.
 pub struct Quota {
     most: u64,
     second: AtomicU64,
@@ -10,18 +11,19 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// `most` in each second.
+    /// A quota of `most` per second.
     pub fn new(most: u64) -> Quota {
         Quota { most, second: AtomicU64::new(0), taken: AtomicU64::new(0) }
     }
 
-    /// Takes one of those of this second, of any clock that counts seconds; false if there is none left.
+    /// Takes one from the quota of this second, which may come from any clock. False if none is
+    /// left.
     pub fn take(&self, second: u64) -> bool {
         if self.second.load(Relaxed) != second {
             self.second.store(second, Relaxed);
             self.taken.store(0, Relaxed);
         }
-        // Most of the time there is nothing left, and nothing to write.
+        // Usually none is left, and nothing is written.
         self.taken.load(Relaxed) < self.most && self.taken.fetch_add(1, Relaxed) < self.most
     }
 }

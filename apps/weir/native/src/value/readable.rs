@@ -1,7 +1,7 @@
-//! Whether a descriptor may have something to read, as far as events and reads have told. It is watched edge-triggered: an event says
-//! once that something has come since the last one.
+//! Whether a descriptor may have input, according to its events and reads. It is edge-triggered:
+//! an event is reported once for what has arrived since the last one.
 
-/// What is known of the input of a descriptor.
+/// What is known about the input of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readable {
     ready: bool,
@@ -10,7 +10,8 @@ pub struct Readable {
 }
 
 impl Readable {
-    /// Nothing is known to have come. On a `local` descriptor, a unix socket, a read stops behind each message with descriptors.
+    /// No input is known. For a `local` descriptor (a unix socket), a read stops after each
+    /// message with descriptors.
     pub fn new(local: bool) -> Readable {
         Readable { ready: false, stops_early: local, urgent: false }
     }
@@ -20,18 +21,18 @@ impl Readable {
         self.ready
     }
 
-    /// There may be something: to read is to know.
+    /// Notes that there may be input, so that a read tries it.
     pub fn try_again(&mut self) {
         self.ready = true;
     }
 
-    /// There is nothing, as EAGAIN or the end of input says.
+    /// Notes that there is no input, after EAGAIN or the end of input.
     pub fn end(&mut self) {
         self.ready = false;
     }
 
-    /// The kernel says that something has come. If the peer has hung up, a read of its last bytes says nothing of the end behind them. If it has
-    /// sent urgent data, a read stops at its mark.
+    /// Notes an event. After a hang-up, a read of the last bytes does not report the end behind
+    /// them. With urgent data, a read stops at its mark.
     pub fn has_come(&mut self, hung_up: bool, urgent: bool) {
         self.ready = true;
         self.stops_early |= hung_up || urgent;
@@ -43,8 +44,8 @@ impl Readable {
         self.urgent
     }
 
-    /// A read has given `n` bytes of `limit`. Less than it asked for means that nothing is left, unless reads stop early: what comes later is
-    /// another event.
+    /// Notes a read of `n` bytes out of `limit`. A short read means that nothing is left, unless
+    /// reads stop early; later input gives another event.
     pub fn has_read(&mut self, n: usize, limit: usize) {
         self.ready = n >= limit || self.stops_early;
     }

@@ -1,4 +1,4 @@
-//! What a pollset visits without an event of the kernel, who serves it, and who has to be woken for that.
+//! The ready list of a pollset: who serves it, and who has to be woken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -7,76 +7,77 @@ use std::time::{Duration, Instant};
 use super::handle::Target;
 use super::sync::{self, Mutex, MutexGuard};
 
-/// A poller that has not polled for so long although it is awake, or was woken, is not running: its scheduler is offline or
-/// has much else to do, or it was killed. The thread serves until it is back.
+/// A poller that is awake or was woken, and has not polled for this long, is not running: its
+/// scheduler is offline or busy, or it was killed. The thread serves until it is back.
 pub const STALL: Duration = Duration::from_millis(20);
 
-/// After so long the thread has the poller look at how things are.
+/// After this time the thread wakes the poller to reconsider.
 const TERM: Duration = Duration::from_millis(250);
 
-/// A stream whose poller has gone to sleep is given so long to move more before the poller is woken for it: a wake-up
-/// and a read for each 200 KiB instead of each 60 take half of the CPU and let the sender go on undisturbed.
+/// How long the thread waits for more data of a stream before it wakes its sleeping poller. A
+/// wake-up and a read per 200 KiB instead of 60 halve the CPU time, and do not disturb the sender.
 const GATHER: Duration = Duration::from_micros(50);
 
-/// The ready list of a pollset, and who serves the pollset: its poller, or its thread in the poller's place. A pollset of a
-/// process that polls for itself has no thread of its own.
+/// The ready list of a pollset, and who serves the pollset: its poller, or the thread in the
+/// poller's place. A private pollset has no thread of its own.
 ///
-/// What is on the list is never forgotten: either the poller finds it before it sleeps, or the thread that put it there finds
-/// the poller asleep and wakes it, or the thread that serves meanwhile. One lock over the list and the sleep sees to that.
+/// No entry is ever lost: the poller finds it before it sleeps, or the thread that adds it finds
+/// the poller asleep and wakes it, or the serving thread finds it. One lock over the list and the
+/// sleep state ensures this.
 ///
-/// `P` is how a poller is reached: a process of the VM in the engine, a channel in the models.
+/// `P` identifies a poller: a process of the VM in the engine, a channel in the models.
 pub struct Ready<P> {
     state: Mutex<State<P>>,
-    /// How often somebody else had the lock that was wanted.
+    /// Number of lock waits.
     contended: AtomicU64,
-    /// The poller sleeps and was not woken: for those who want to know without the lock.
+    /// The poller sleeps and was not woken; readable without the lock.
     rests: AtomicBool,
 }
 
 struct State<P> {
     list: VecDeque<Target>,
-    /// What only the poller may serve.
+    /// Targets that only the poller may serve.
     kept: VecDeque<Target>,
     poller: Option<P>,
-    /// The poller's proof that it is still the one: a successor has the next.
+    /// Identifies the current poller; each successor gets another.
     token: u32,
-    /// The poller sleeps since then, and has to be woken.
+    /// When the poller went to sleep; `None` if it is awake.
     asleep: Option<Instant>,
-    /// It was sent the message that wakes it.
+    /// When it was sent the message that wakes it.
     summoned: Option<Instant>,
-    /// The thread serves while the poller sleeps: nothing comes but bulk streams, which send no messages, and there is no
-    /// need to wake a scheduler for each part.
+    /// The thread serves while the poller sleeps: there are only bulk streams, which send no
+    /// messages, so no scheduler has to wake up for each part.
     bulk: bool,
     /// The thread was woken for the list, and has not looked at it yet.
     woken: bool,
     /// When the last poll ended.
     polled: Instant,
-    /// It has served nothing but streams, and the thread has not waited for more of them since.
+    /// The last poll served only streams, and the thread has not waited for more of them since.
     streams: bool,
 }
 
-/// What a poll begins with.
+/// What a poll starts with.
 pub struct Taken {
-    /// All that was on the list.
+    /// All targets of the list.
     pub list: VecDeque<Target>,
     /// How long the poller slept, if it did.
     pub slept: Option<Duration>,
-    /// The time since the end of the poll before.
+    /// The time since the end of the last poll.
     pub round: Duration,
 }
 
-/// How going to sleep went.
+/// Result of going to sleep.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// The poller gets the message `weir_wake` when there is something to do.
+    /// The poller gets the message `weir_wake` when there is work.
     Asleep,
-    /// There is something to do.
+    /// There is work.
     Busy,
-    /// The caller is not the poller any more.
+    /// The caller is no longer the poller.
     Stale,
 }
 
-/// Who has to be woken.
+/// Who must be woken.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wake<P> {
     Nobody,
@@ -87,20 +88,20 @@ pub enum Wake<P> {
 /// What the thread does next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Duty<P> {
-    /// Wait; for so long at most, if that is said.
+    /// Wait, for at most this long if given.
     Rest(Option<Duration>),
-    /// Wait for the kernel's events in the poller's place, for so long at most.
+    /// Wait for events of the kernel in the poller's place, for at most this long.
     Watch(Duration),
-    /// Wait so long, whatever comes, and ask again.
+    /// Wait exactly this long, and ask again.
     Gather(Duration),
     /// Wake the poller.
     Summon(P),
-    /// Serve these, and what the kernel names.
+    /// Serve these, and the events of the kernel.
     Serve(VecDeque<Target>),
 }
 
 impl<P: Copy> Ready<P> {
-    /// An empty list that nobody polls.
+    /// An empty list without a poller.
     pub fn new() -> Ready<P> {
         let state = Mutex::new(State {
             list: VecDeque::new(),
@@ -123,28 +124,28 @@ impl<P: Copy> Ready<P> {
         })
     }
 
-    /// How often somebody has waited for the lock.
+    /// Number of lock waits.
     pub fn contended(&self) -> u64 {
         self.contended.load(Relaxed)
     }
 
-    /// Whether the poller sleeps, and nobody has woken it. A hint: it may have changed by now.
+    /// Whether the poller sleeps and has not been woken. A hint: it may be outdated.
     pub fn rests(&self) -> bool {
         self.rests.load(Relaxed)
     }
 
-    /// Begins to count anew, for another poller that has nothing to do with those before.
+    /// Resets the counts for a new, unrelated poller.
     pub fn begin_anew(&self) {
         self.contended.store(0, Relaxed);
         self.lock().polled = Instant::now();
     }
 
-    /// Makes `poller` the one that polls, and returns its token. The one before it polls no longer.
+    /// Makes `poller` the poller, and returns its token. The previous token becomes invalid.
     pub fn claim(&self, poller: P) -> u32 {
         self.lock().succeed(Some(poller))
     }
 
-    /// Whether this is the one that polls.
+    /// Whether this is the poller.
     pub fn is_polled_by(&self, poller: P) -> bool
     where
         P: PartialEq,
@@ -157,7 +158,7 @@ impl<P: Copy> Ready<P> {
         self.lock().poller
     }
 
-    /// Makes the token of the poller stale, and forgets what is on the list.
+    /// Invalidates the poller's token, and clears the list.
     pub fn abandon(&self) {
         let mut state = self.lock();
         state.succeed(None);
@@ -165,7 +166,7 @@ impl<P: Copy> Ready<P> {
         state.kept.clear();
     }
 
-    /// Puts a target on the list. Returns who has to be woken: once for each sleep, however many are put there.
+    /// Adds a target. Returns who must be woken: once per sleep, however many targets are added.
     pub fn push(&self, target: Target) -> Wake<P> {
         let mut state = self.lock();
         state.list.push_back(target);
@@ -178,19 +179,20 @@ impl<P: Copy> Ready<P> {
         self.summoned(state.summon(Instant::now())).map_or(Wake::Nobody, Wake::Poller)
     }
 
-    /// Puts a target on the list that only the poller may serve. The thread does, and has the poller woken then.
+    /// Adds a target that only the poller may serve. The serving thread calls this, and then wakes
+    /// the poller.
     pub fn keep(&self, target: Target) {
         self.lock().kept.push_back(target);
     }
 
-    /// Puts what there was no time for in front of the list, for the next to serve.
+    /// Puts unserved targets back in front of the list.
     pub fn put_back(&self, mut rest: VecDeque<Target>) {
         let mut state = self.lock();
         rest.append(&mut state.list);
         state.list = rest;
     }
 
-    /// Takes the list for a poll that begins `now`. Nothing if the token is not the poller's any more.
+    /// Takes the list for a poll that begins at `now`. `None` if the token is no longer valid.
     pub fn take(&self, token: u32, now: Instant) -> Option<Taken> {
         let mut state = self.lock();
         if state.token != token {
@@ -209,15 +211,16 @@ impl<P: Copy> Ready<P> {
         Some(Taken { list, slept, round: now - state.polled })
     }
 
-    /// Notes when a poll ended, and whether it has served nothing but streams that may wait.
+    /// Notes when a poll ended, and whether it served only streams that may be gathered.
     pub fn polled(&self, end: Instant, streams: bool) {
         let mut state = self.lock();
         state.polled = end;
         state.streams = streams;
     }
 
-    /// Lets the poller sleep, if nothing is on the list. The thread serves meanwhile if there are but bulk streams. `arm`
-    /// sees to it that somebody hears of the kernel's events; where it fails, the poller has to look itself.
+    /// Lets the poller sleep, if the list is empty. With only bulk streams, the thread serves in
+    /// the meantime. `arm` arranges that events of the kernel are reported; if it fails, the
+    /// poller has to keep polling.
     pub fn sleep(&self, token: u32, bulk: bool, arm: impl FnOnce() -> bool) -> Sleep {
         let mut state = self.lock();
         if state.token != token {
@@ -234,7 +237,7 @@ impl<P: Copy> Ready<P> {
         Sleep::Asleep
     }
 
-    /// Has the poller woken, if it sleeps and nobody has done so.
+    /// Returns the poller to wake, if it sleeps and was not woken yet.
     pub fn summon(&self) -> Option<P> {
         let poller = self.lock().summon(Instant::now());
         self.summoned(poller)
@@ -247,19 +250,21 @@ impl<P: Copy> Ready<P> {
         poller
     }
 
-    /// Ends the thread's service for bulk streams, as something else has come. Returns whom to wake.
+    /// Ends the thread's service for bulk streams, because there is other work. Returns the poller
+    /// to wake.
     pub fn resign(&self) -> Option<P> {
         let mut state = self.lock();
         state.bulk = false;
         self.summoned(state.summon(Instant::now()))
     }
 
-    /// What the thread does at the time `now`. `named`: the kernel has named something.
+    /// What the thread should do at the time `now`. `named` says whether the kernel has reported
+    /// something.
     pub fn duty(&self, named: bool, now: Instant) -> Duty<P> {
         let mut state = self.lock();
         state.woken = false;
         let Some(asleep) = state.asleep else {
-            // It polls, or should.
+            // It is polling, or should be.
             return match state.poller {
                 Some(_) => {
                     let polled = state.polled;
@@ -318,6 +323,6 @@ impl<P: Copy> State<P> {
 }
 
 #[cfg(test)]
-// The models include this file by its path, from where `tests` alone would not be found.
+// The models in `concurrency/` include this file by its path, so `tests` needs one, too.
 #[path = "ready/tests.rs"]
 mod tests;

@@ -1,20 +1,22 @@
-//! What schedules cost, as histograms for each scheduler: how long its processes run, and how long it takes from the end of one turn
-//! to the beginning of the next; and how often processes come from another scheduler. What is measured for a while begins from zero.
+//! Scheduling times, as histograms for each scheduler: how long processes run, and how long it
+//! takes from the end of one turn to the start of the next. Also counts migrations between
+//! schedulers. Each measurement starts from zero.
 
 use std::array::from_fn;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// Bucket `i` counts times of 2^i to 2^(i+1)-1 nanoseconds; the last those of nine minutes or more.
+/// Bucket `i` counts times of 2^i to 2^(i+1)-1 nanoseconds; the last one counts nine minutes or
+/// more.
 pub const BUCKETS: usize = 40;
 
-/// The VM has as many schedulers at most, numbered from one.
+/// Size for the VM's schedulers, at most 1024, numbered from 1.
 const SCHEDULERS: usize = 1025;
 
-/// Bits of such a number.
+/// Bits of a scheduler number.
 const SCHEDULER_BITS: u32 = 11;
 
-/// So many processes are followed at a time. Of two that share a place, each is new when its turn comes.
+/// Number of processes that are tracked at a time. If two share an entry, each replaces the other.
 const PLACES: usize = 1 << 14;
 
 /// Times by powers of two.
@@ -25,13 +27,13 @@ impl Histogram {
         Histogram([const { AtomicU64::new(0) }; BUCKETS])
     }
 
-    /// Counts a time. Only one thread does.
+    /// Counts a time. Only one thread may call this.
     pub fn count(&self, nanoseconds: u64) {
         let bucket = &self.0[((nanoseconds | 1).ilog2() as usize).min(BUCKETS - 1)];
         bucket.store(bucket.load(Relaxed) + 1, Relaxed);
     }
 
-    /// The counts, from the shortest times on.
+    /// The counts, shortest times first.
     pub fn counts(&self) -> [u64; BUCKETS] {
         from_fn(|bucket| self.0[bucket].load(Relaxed))
     }
@@ -41,31 +43,31 @@ impl Histogram {
     }
 }
 
-/// What is measured of a scheduler.
+/// Measurements of a scheduler.
 pub struct Turns {
-    /// From the end of a turn to the beginning of the next, of any process.
+    /// Time from the end of a turn to the start of the next, of any process.
     pub between: Histogram,
-    /// From the beginning of a turn to its end.
+    /// Time from the start of a turn to its end.
     pub running: Histogram,
     migrations: AtomicU64,
 }
 
 impl Turns {
-    /// Turns here of processes whose turn before was on another scheduler.
+    /// Turns here of processes whose last turn was on another scheduler.
     pub fn migrations(&self) -> u64 {
         self.migrations.load(Relaxed)
     }
 }
 
-/// What is measured of all schedulers, for one who wants to know at a time.
+/// Measurements of all schedulers; one measurement runs at a time.
 pub struct Schedules {
-    /// The number of the measurement that goes on, zero if none does.
+    /// The number of the running measurement; zero if there is none.
     current: AtomicU32,
     last: AtomicU32,
-    /// When it ends, even if the process that began it is dead: nanoseconds of the monotonic clock.
+    /// When it ends, even if its process is dead, in nanoseconds of the monotonic clock.
     until: AtomicU64,
     schedulers: [OnceLock<Box<Turns>>; SCHEDULERS],
-    /// Processes, each with the scheduler on which it ran last.
+    /// Processes, each with the scheduler of its last turn.
     places: [AtomicU64; PLACES],
 }
 
@@ -80,13 +82,13 @@ impl Schedules {
         }
     }
 
-    /// Begins a measurement and returns its number. Nothing if there is one whose time is not over.
+    /// Starts a measurement and returns its number. `None` while another one is running.
     pub fn begin(&self, now: u64, until: u64) -> Option<u32> {
         let current = self.current.load(SeqCst);
         if current != 0 && now < self.until.load(SeqCst) {
             return None;
         }
-        // A small integer of Erlang, and no zero.
+        // A small integer in Erlang, and never zero.
         let number = (self.last.fetch_add(1, SeqCst) % (u32::MAX >> 6)) + 1;
         self.current.compare_exchange(current, number, SeqCst, SeqCst).ok()?;
         for turns in self.schedulers.iter().filter_map(OnceLock::get) {
@@ -99,12 +101,12 @@ impl Schedules {
         Some(number)
     }
 
-    /// Whether a measurement goes on.
+    /// Whether this measurement is running.
     pub fn goes_on(&self, number: u32, now: u64) -> bool {
         self.current.load(Relaxed) == number && now < self.until.load(Relaxed)
     }
 
-    /// Where a scheduler's times go, by its number from one.
+    /// The measurements of a scheduler; numbers start at 1.
     pub fn turns(&self, scheduler: usize) -> Option<&Turns> {
         let place = self.schedulers.get(scheduler)?;
         Some(place.get_or_init(|| {
@@ -112,8 +114,8 @@ impl Schedules {
         }))
     }
 
-    /// Notes that a process begins to run on a scheduler, whose `turns` these are. The lowest four bits of the process are the same for all.
-    /// Only the thread of the scheduler does.
+    /// Notes that a process starts to run on a scheduler, with its `turns`. The lowest four bits
+    /// are the same for all processes. Only the thread of the scheduler may call this.
     pub fn runs(&self, process: u64, scheduler: usize, turns: &Turns) {
         let place = &self.places[(process >> 4) as usize % PLACES];
         let before = place.load(Relaxed);
@@ -126,7 +128,8 @@ impl Schedules {
         }
     }
 
-    /// Ends a measurement. Returns the schedulers that took part, with what was measured; nothing if it is another's turn.
+    /// Ends a measurement. Returns the schedulers that took part, with their results; `None` if
+    /// another one is running by now.
     pub fn end(&self, number: u32) -> Option<Vec<(usize, &Turns)>> {
         self.current.compare_exchange(number, 0, SeqCst, SeqCst).ok()?;
         let known = self.schedulers.iter().enumerate();
@@ -160,7 +163,7 @@ mod tests {
             schedules.runs(process, scheduler, turns);
         }
         assert_eq!((first.migrations(), second.migrations()), (0, 1));
-        // Another has taken its place: where it was is not known any more.
+        // Another process has taken its entry, so its last scheduler is unknown.
         schedules.runs(one + 16 * PLACES as u64, 1, first);
         schedules.runs(one, 1, first);
         assert_eq!(first.migrations(), 0);

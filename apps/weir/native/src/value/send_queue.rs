@@ -1,27 +1,27 @@
-//! Bytes that the kernel has not taken yet.
+//! The send queue: bytes that the kernel has not taken yet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io::IoSlice;
 
-/// Pieces below this are copied together instead of being held one by one: a thousand sends of one byte must not cost a
-/// thousand references.
+/// Smaller pieces are copied together instead of being held by reference, so that a thousand
+/// one-byte sends do not cost a thousand references.
 const COALESCE: usize = 1024;
 
-/// A chunk of copied pieces grows up to this.
+/// Maximum size of a chunk of copied pieces.
 const CHUNK: usize = 16 * 1024;
 
-/// A piece of the queue: copied bytes, a reference to somebody's, or so many that are elsewhere.
+/// A piece of the queue: copied bytes, a reference to bytes, or bytes that are elsewhere.
 enum Piece<B, S> {
     Copied(Vec<u8>),
     Held(B),
-    /// One that may be taken back by its tag as long as none of it has been sent.
+    /// A reference that can be removed by its tag while none of it has been sent.
     Droppable(B, u64),
     Elsewhere(S, usize),
 }
 
 impl<B: AsRef<[u8]>, S> Piece<B, S> {
-    /// Those that are in memory.
+    /// The bytes, if they are in memory.
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
@@ -38,18 +38,18 @@ impl<B: AsRef<[u8]>, S> Piece<B, S> {
     }
 }
 
-/// A queue of bytes, held by reference where they are large, taken from the front in any amounts.
+/// A queue of bytes. Large pieces are held by reference; any amount can be taken from the front.
 ///
-/// `B` is a reference to bytes that stay as they are: a binary of the VM in the engine, a vector in tests. `S` says where
-/// bytes are that somebody else has to fetch: in a file.
+/// `B` is a reference to immutable bytes: a binary of the VM in the engine, a vector in tests. `S`
+/// is a source from which the bytes must be fetched, such as a file.
 pub struct SendQueue<B, S = Infallible> {
     pieces: VecDeque<Piece<B, S>>,
-    /// Bytes of the first piece that are gone already.
+    /// Bytes of the first piece that have been taken.
     taken: usize,
     length: usize,
-    /// Bytes of the length that are elsewhere.
+    /// Bytes in other sources.
     elsewhere: usize,
-    /// How many pieces there are with a tag, and their bytes.
+    /// For each tag, the number of pieces and their bytes.
     tagged: BTreeMap<u64, (usize, usize)>,
 }
 
@@ -59,17 +59,17 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         SendQueue { pieces: VecDeque::new(), taken: 0, length: 0, elsewhere: 0, tagged: BTreeMap::new() }
     }
 
-    /// Bytes that wait.
+    /// Number of waiting bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Those of them that are in memory.
+    /// Number of them that are in memory.
     pub fn in_memory(&self) -> usize {
         self.length - self.elsewhere
     }
 
-    /// The same bytes, if all of them are in memory.
+    /// Converts to a queue without other sources; `None` if some bytes are elsewhere.
     pub fn into_memory(self) -> Option<SendQueue<B>> {
         let memory = |piece| match piece {
             Piece::Copied(bytes) => Some(Piece::Copied(bytes)),
@@ -81,13 +81,13 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         Some(SendQueue { pieces, taken: self.taken, length: self.length, elsewhere: 0, tagged: self.tagged })
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Adds `bytes` at the end. `hold` makes a reference to those very bytes, or none if they can only be copied, and is
-    /// called only for large ones.
+    /// Appends `bytes`. `hold` is called for large ones only; it returns a reference to the same
+    /// bytes, or `None` if they must be copied.
     pub fn push(&mut self, bytes: &[u8], hold: impl FnOnce() -> Option<B>) {
         if bytes.is_empty() {
             return;
@@ -99,7 +99,7 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         }
     }
 
-    /// Adds a copy of `bytes` at the end.
+    /// Appends a copy of `bytes`.
     pub fn push_copy(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.length += bytes.len();
@@ -107,8 +107,8 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         }
     }
 
-    /// Adds bytes at the end that are elsewhere. The queue stays below the largest number: nobody sends as much, and a sum that
-    /// wraps around would be an empty queue.
+    /// Appends bytes that are elsewhere. The total is capped below the largest number, because a
+    /// sum that wraps around would look like an empty queue.
     pub fn push_elsewhere(&mut self, source: S, size: usize) {
         let size = size.min((usize::MAX / 2).saturating_sub(self.length));
         if size > 0 {
@@ -118,7 +118,8 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         }
     }
 
-    /// Where the first bytes are if they are elsewhere: of what, how many of it are gone, and how many are left.
+    /// If the first bytes are elsewhere: their source, how many of them are taken, and how many
+    /// are left.
     pub fn source(&self) -> Option<(&S, usize, usize)> {
         match self.pieces.front() {
             Some(Piece::Elsewhere(source, size)) => Some((source, self.taken, size - self.taken)),
@@ -126,18 +127,18 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         }
     }
 
-    /// Whether the bytes that are in front are followed by some that are elsewhere.
+    /// Whether the bytes in front are followed by some that are elsewhere.
     pub fn leads_elsewhere(&self) -> bool {
         self.elsewhere > 0 && matches!(self.pieces.get(1), Some(Piece::Elsewhere(..)))
     }
 
-    /// Adds what is held already at the end.
+    /// Appends a reference.
     pub fn push_held(&mut self, held: B) {
         self.length += held.as_ref().len();
         self.pieces.push_back(Piece::Held(held));
     }
 
-    /// The same for what may be taken back.
+    /// Appends a reference that can be removed by its tag.
     pub fn push_droppable(&mut self, held: B, tag: u64) {
         self.length += held.as_ref().len();
         let (count, bytes) = self.tagged.entry(tag).or_default();
@@ -146,7 +147,7 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         self.pieces.push_back(Piece::Droppable(held, tag));
     }
 
-    /// How many pieces could be taken back by a tag, and their bytes.
+    /// The number of pieces that can be removed by a tag, and their bytes.
     pub fn droppable(&self, tag: u64) -> (usize, usize) {
         let (count, bytes) = self.tagged.get(&tag).copied().unwrap_or_default();
         match self.pieces.front() {
@@ -157,7 +158,7 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         }
     }
 
-    /// Takes back the oldest piece with a tag. False if there is none.
+    /// Removes the oldest piece with a tag. False if there is none.
     pub fn drop_oldest(&mut self, tag: u64) -> bool {
         if self.droppable(tag).0 == 0 {
             return false;
@@ -172,7 +173,7 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         oldest.is_some()
     }
 
-    /// A piece is gone.
+    /// Updates the counts for a removed piece.
     fn count_out(&mut self, piece: &Piece<B, S>) {
         if let Piece::Droppable(held, tag) = piece
             && let Some((count, bytes)) = self.tagged.get_mut(tag)
@@ -195,8 +196,8 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         self.pieces.push_back(Piece::Copied(bytes.to_vec()));
     }
 
-    /// Fills `slices` with the front of the queue, at most `limit` bytes (but always something), and returns how many
-    /// slices and bytes that are. None of them are elsewhere.
+    /// Fills `slices` from the front of the queue, up to `limit` bytes but at least one. Returns
+    /// the number of slices and bytes. Stops at bytes that are elsewhere.
     pub fn front<'a>(&'a self, slices: &mut [IoSlice<'a>], limit: usize) -> (usize, usize) {
         let (mut count, mut total, mut skip) = (0, 0, self.taken);
         for piece in &self.pieces {
@@ -213,7 +214,8 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         (count, total)
     }
 
-    /// Takes `n` bytes off the front: of those that [`front`](Self::front) or [`source`](Self::source) has told of.
+    /// Removes `n` bytes from the front, of those that [`front`](Self::front) or
+    /// [`source`](Self::source) returned.
     pub fn advance(&mut self, n: usize) {
         debug_assert!(n <= self.length);
         if self.source().is_some() {
@@ -231,7 +233,7 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
                 self.count_out(&piece);
             }
         }
-        // Empty: an idle connection keeps no memory of a busy past.
+        // Empty: an idle connection keeps no memory.
         self.pieces = VecDeque::new();
     }
 }
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn gives_back_what_was_pushed_in_any_amounts() {
-        // A small deterministic generator: the law holds for every sequence, and a failure can be repeated.
+        // A deterministic generator, so that a failure can be repeated.
         let mut seed = 1u64;
         let mut random = move |below: usize| {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -1,22 +1,23 @@
-//! Statics that outlive the version of the library in which they were made.
+//! Statics that survive an upgrade of the library.
 //!
-//! The VM may load a newer library beside the one that runs. What the old one has built up, sockets above all, is then
-//! given to the new one: both use the very same values, and the old library stays mapped. So every static that holds
-//! more than a cache is a [`Shared`], and stands in the list of the boundary that hands them over.
+//! The VM may load a newer library beside the running one. The newer one then takes over the state
+//! of the old one, in particular all sockets: both use the same values, and the old library stays
+//! mapped. So every static that is more than a cache is a [`Shared`], and is in the list of the
+//! boundary.
 
 use std::ops::Deref;
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A static of this library, or that of an earlier one in its place.
+/// A static of this library, or that of an earlier one.
 pub struct Shared<T: 'static> {
-    /// The earlier library's, once there is one.
+    /// The static of the earlier library, if there is one.
     earlier: AtomicPtr<T>,
     own: T,
 }
 
 impl<T: Sync> Shared<T> {
-    /// One that is this library's own.
+    /// Creates a static of this library.
     pub const fn new(own: T) -> Shared<T> {
         Shared { earlier: AtomicPtr::new(null_mut()), own }
     }
@@ -33,21 +34,21 @@ impl<T: Sync> Deref for Shared<T> {
     }
 }
 
-/// A [`Shared`] of any type, as the list of all of them has it.
+/// A [`Shared`] of any type, for the list of all of them.
 pub trait Inherited: Sync {
-    /// What has to be the same in two libraries that share the value, as far as the compiler knows it: the type with the
-    /// constants in it, size and alignment.
+    /// What must be equal in two libraries that share the value, as far as the compiler knows it:
+    /// the name of the type with its constants, its size and its alignment.
     fn layout(&self) -> (&'static str, usize, usize);
 
-    /// Where the value is.
+    /// The address of the value.
     fn address(&'static self) -> *const ();
 
-    /// Uses an earlier library's value from now on.
+    /// Uses the value of an earlier library from now on.
     ///
     /// # Safety
     ///
-    /// The address is that of the same part, of the same layout in all that it leads to, and is never freed. Nobody has
-    /// used this part yet.
+    /// The address is that of the same part; its layout and everything that it refers to are the
+    /// same, and it is never freed. This part has not been used yet.
     unsafe fn take_over(&'static self, address: *const ());
 }
 

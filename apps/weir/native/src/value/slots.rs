@@ -1,4 +1,4 @@
-//! A table whose entries have names that are never given twice: a slot, and the generation of what lives in it.
+//! A table whose handles are never reused: a handle is a slot and the generation of its occupant.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::{Deref, DerefMut};
@@ -8,46 +8,47 @@ use super::handle::Handle;
 use super::sync::{self, Mutex, MutexGuard};
 use super::vacancies::{Common, Vacancies};
 
-/// What can live in a slot.
+/// A type that can live in a slot.
 pub trait Occupant {
-    /// An empty `slot` whose next occupant will have this `generation`.
+    /// A vacant `slot` whose next occupant gets this `generation`.
     fn vacant(slot: u32, generation: u32) -> Self;
-    /// Slot and generation.
+    /// The handle of the occupant.
     fn handle(&self) -> Handle;
-    /// Whether it is to be found: a slot is empty until its occupant says so, and again when it does not say so any more.
+    /// Whether lookups find it. A slot is vacant until this is true, and again when it becomes
+    /// false.
     fn is_open(&self) -> bool;
-    /// A panic has left it half done, and nobody may go on with it as if nothing had happened.
+    /// Called after a panic that may have left it in an inconsistent state.
     fn abandoned(&mut self) {}
-    /// The number of the scheduler on which one comes or goes now, and any number elsewhere.
+    /// The number of the calling scheduler; any number on other threads.
     fn here() -> usize;
 }
 
-/// `CHUNKS` times `CHUNK` slots, each with a lock of its own.
+/// `CHUNKS` times `CHUNK` slots, each with its own lock.
 ///
-/// Slots come in chunks, made when first needed and never freed: a slot can be looked up without a lock, and a handle of
-/// any age may be looked up at any time.
+/// Slots are made in chunks when needed, and never freed. So a slot is found without a lock, and a
+/// handle of any age can be looked up.
 pub struct Slots<T, const CHUNKS: usize, const CHUNK: usize> {
     chunks: [OnceLock<Box<[Mutex<T>]>>; CHUNKS],
     vacancies: Vacancies,
-    /// The generation of the first occupant of a slot. It is a random number, so that the handle of another VM, or of an
-    /// earlier one, does not name what is here.
+    /// The generation of the first occupant of each slot. It is random, so that handles of another
+    /// or an earlier VM are invalid here.
     origin: OnceLock<u32>,
 }
 
-/// What a handle names.
+/// Result of a lookup.
 pub enum Lookup<'a, T: Occupant> {
     /// The occupant, locked.
     Open(Locked<'a, T>),
-    /// It is gone.
+    /// The occupant is gone.
     Gone,
-    /// Nothing ever had this handle.
+    /// No occupant ever had this handle.
     Never,
 }
 
-/// A slot, locked. Where the lock is let go of, a slot whose occupant is not open is emptied and given back.
+/// A locked slot. Unlocking a slot whose occupant is not open makes it vacant.
 ///
-/// So a function that ends an occupant only has it say that it is not open any more. Its callers still have the
-/// occupant, with its handle, and not the slot of another: what they do to it has no effect, and goes with it.
+/// So a function ends an occupant by making it not open. Its callers still hold the ended
+/// occupant, not another one; what they do to it has no effect, and is discarded.
 pub struct Locked<'a, T: Occupant> {
     occupant: MutexGuard<'a, T>,
     vacancies: &'a Vacancies,
@@ -82,7 +83,7 @@ impl<T: Occupant> Drop for Locked<'_, T> {
 }
 
 impl<T: Occupant> Locked<'_, T> {
-    /// From now on the handle names nothing.
+    /// Makes the slot vacant; its handle becomes invalid.
     #[cold]
     fn vacate(&mut self) {
         let handle = self.occupant.handle();
@@ -94,7 +95,8 @@ impl<T: Occupant> Locked<'_, T> {
 impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUNK> {
     const SLOTS: u32 = (CHUNKS * CHUNK) as u32;
 
-    /// An empty table. It is given its lock, because not every lock can be made in a constant.
+    /// Creates an empty table. The caller passes the lock, because not every lock can be created
+    /// in a constant.
     pub const fn new(vacant: Mutex<Common>) -> Self {
         Slots {
             chunks: [const { OnceLock::new() }; CHUNKS],
@@ -107,12 +109,12 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         self.vacancies.lock(mutex)
     }
 
-    /// What is handed out of a slot.
+    /// Wraps a locked slot.
     fn locked<'a>(&'a self, occupant: MutexGuard<'a, T>) -> Locked<'a, T> {
         Locked { occupant, vacancies: &self.vacancies }
     }
 
-    /// How often somebody has waited for a lock of this table.
+    /// Number of waits for locks of this table.
     pub fn contended(&self) -> u64 {
         self.vacancies.contended()
     }
@@ -121,14 +123,14 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         *self.origin.get_or_init(|| RandomState::new().hash_one(0) as u32)
     }
 
-    /// Whether a handle has named something in a slot in which `current` is the next to name something. Generations wrap
-    /// around: they are counted from the first.
+    /// Whether `handle` is older than `current`, the present or next handle of the slot.
+    /// Generations wrap around, so they are counted from the first.
     fn is_gone(&self, handle: Handle, current: Handle) -> bool {
         let age = |handle: Handle| handle.generation().wrapping_sub(self.origin());
         age(handle) < age(current)
     }
 
-    /// Finds what a handle names.
+    /// Looks up a handle.
     pub fn lookup(&self, handle: Handle) -> Lookup<'_, T> {
         let slot = handle.slot() as usize;
         let Some(chunk) = self.chunks.get(slot / CHUNK).and_then(|chunk| chunk.get()) else {
@@ -145,7 +147,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         }
     }
 
-    /// Finds what is open; for those who do not care why there is nothing.
+    /// Finds an open occupant, without the reason if there is none.
     pub fn find(&self, handle: Handle) -> Option<Locked<'_, T>> {
         match self.lookup(handle) {
             Lookup::Open(occupant) => Some(occupant),
@@ -153,8 +155,8 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         }
     }
 
-    /// Finds what two handles name that differ. The lower slot is locked first, so that two who ask for the same pair, in
-    /// any order, do not wait for each other.
+    /// Looks up two different handles. The lower slot is locked first, so that two callers with
+    /// the same pair do not deadlock.
     pub fn lookup_both(&self, one: Handle, other: Handle) -> (Lookup<'_, T>, Lookup<'_, T>) {
         debug_assert!(one != other);
         if one.slot() > other.slot() {
@@ -162,7 +164,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
             return (one, other);
         }
         let first = self.lookup(one);
-        // At most one of two generations lives in a slot, and its lock is taken.
+        // Only one generation can be in the slot, and it is locked already.
         let second = match &first {
             Lookup::Open(_) if one.slot() == other.slot() => match self.is_gone(other, one) {
                 true => Lookup::Gone,
@@ -173,8 +175,8 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         (first, second)
     }
 
-    /// Has the processor fetch what a handle names, for a lookup that comes soon: with thousands of occupants each is a
-    /// miss of the cache, which is over by then.
+    /// Prefetches an occupant for a lookup that follows soon. With thousands of occupants each
+    /// lookup is a cache miss otherwise.
     pub fn prefetch(&self, handle: Handle) {
         let slot = handle.slot() as usize;
         if let Some(chunk) = self.chunks.get(slot / CHUNK).and_then(|chunk| chunk.get()) {
@@ -182,8 +184,9 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         }
     }
 
-    /// A vacant slot, locked; none when all are taken. It counts as vacant for [`lookup`](Self::lookup) until what is put
-    /// there is open, and is vacant again if that is not so when the lock is let go of.
+    /// Returns a vacant slot, locked; `None` when all are taken. [`lookup`](Self::lookup) treats
+    /// it as vacant until its occupant is open. If it is not open when unlocked, it becomes vacant
+    /// again.
     pub fn allocate(&self) -> Option<Locked<'_, T>> {
         let slot = self.vacancies.take(T::here(), Self::SLOTS)?;
         let (number, within) = (slot as usize / CHUNK, slot as usize % CHUNK);
@@ -194,18 +197,18 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         Some(self.locked(self.lock(&chunk[within])))
     }
 
-    /// How many slots have an occupant.
+    /// Number of occupied slots.
     pub fn occupied(&self) -> usize {
         self.vacancies.occupied()
     }
 
-    /// The handles of what is open in the chunk with number `chunk`, or nothing where there is no such chunk: walking the
-    /// table is done in bounded pieces.
+    /// The handles of the open occupants in a chunk; `None` past the last chunk. Chunks bound the
+    /// time of a walk.
     pub fn handles(&self, chunk: usize) -> Option<Vec<Handle>> {
         self.select(chunk, |occupant| Some(occupant.handle()))
     }
 
-    /// What `choose` says of those that are open in a chunk, each under its lock.
+    /// Results of `choose` for the open occupants of a chunk, each under its lock.
     pub fn select<R>(&self, chunk: usize, mut choose: impl FnMut(&mut T) -> Option<R>) -> Option<Vec<R>> {
         let chunk = self.chunks.get(chunk)?.get()?;
         let chosen = chunk.iter().filter_map(|occupant| {
@@ -215,8 +218,8 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         Some(chosen.collect())
     }
 
-    /// Visits those that are open in a chunk and that nobody else has locked. How many somebody else has locked; nothing where there is
-    /// no such chunk.
+    /// Visits the open occupants of a chunk that are not locked elsewhere. Returns the number of
+    /// locked ones; `None` past the last chunk.
     pub fn visit_unlocked(&self, chunk: usize, mut visit: impl FnMut(&mut T)) -> Option<usize> {
         let mut locked = 0;
         for occupant in self.chunks.get(chunk)?.get()? {
@@ -230,7 +233,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     }
 }
 
-/// Asks for the lines of the cache that a value is in. Other processors than these are not asked.
+/// Prefetches the cache lines of a value, on x86-64 only.
 fn fetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..size_of::<T>()).step_by(64) {
@@ -244,6 +247,6 @@ fn fetch<T>(value: &T) {
 }
 
 #[cfg(test)]
-// The models include this file by its path, from where `tests` alone would not be found.
+// The models in `concurrency/` include this file by its path, so `tests` needs one, too.
 #[path = "slots/tests.rs"]
 mod tests;

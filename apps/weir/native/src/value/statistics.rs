@@ -1,6 +1,6 @@
 //! The counters of `inet:getstat/2`.
 
-/// Packets and bytes of one direction, counted as the inet driver does.
+/// Packets and bytes in one direction, counted like the inet driver.
 #[derive(Clone, Copy, Default)]
 pub struct Traffic {
     pub bytes: u64,
@@ -21,18 +21,19 @@ impl Traffic {
         self.deviation += (size as f64 - self.average - self.deviation) / packets;
     }
 
-    /// The running average of the size of a packet, rounded down.
+    /// Running average of packet sizes, rounded down.
     pub fn average(&self) -> u64 {
         self.average as u64
     }
 
-    /// How far packets are from the average, those above it and those below it against each other, rounded down.
+    /// Average signed difference of packet sizes from the running average, without its sign,
+    /// rounded down.
     pub fn deviation(&self) -> u64 {
         self.deviation.abs() as u64
     }
 }
 
-/// Both directions of a socket.
+/// The traffic of a socket in both directions.
 #[derive(Clone, Copy, Default)]
 pub struct Statistics {
     pub received: Traffic,

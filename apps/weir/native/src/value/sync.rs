@@ -1,5 +1,6 @@
-//! The locks and atomics of what several schedulers share. They are the standard library's; [`chaos`](super::chaos) holds threads up at
-//! locks, and `concurrency/` has loom's in their place, so that the modules that it includes are tried in every interleaving.
+//! Locks and atomics for data that schedulers share. They are those of the standard library;
+//! [`chaos`](super::chaos) delays threads at locks, and `concurrency/` replaces them with loom's,
+//! to test the modules that it includes in every interleaving.
 
 pub use std::sync::atomic;
 use std::sync::{PoisonError, TryLockError};
@@ -10,8 +11,8 @@ pub use std::sync::{Mutex, MutexGuard};
 #[cfg(feature = "chaos")]
 pub use self::held_up::{Mutex, MutexGuard};
 
-/// Takes a lock; `waits` is called before if somebody else has it. A panic while it was held has been reported to its caller as
-/// an exception; what it guards is whole enough to go on with, or to be closed.
+/// Takes a lock, and calls `waits` first if it is taken. Ignores poisoning: the panic was reported
+/// to its caller as an exception, and the guarded data is consistent enough to use or to close.
 pub fn lock<T>(mutex: &Mutex<T>, waits: impl FnOnce()) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
         Ok(guard) => guard,
@@ -23,7 +24,7 @@ pub fn lock<T>(mutex: &Mutex<T>, waits: impl FnOnce()) -> MutexGuard<'_, T> {
     }
 }
 
-/// Takes a lock unless somebody has it. After a panic it is taken as by [`lock`].
+/// Takes a lock unless it is taken. Ignores poisoning like [`lock`].
 pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -32,7 +33,7 @@ pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// The standard library's lock, at which threads are held up.
+/// The standard library's lock, with delays.
 #[cfg(feature = "chaos")]
 mod held_up {
     use std::mem::ManuallyDrop;
@@ -93,7 +94,7 @@ mod held_up {
 
     impl<T> Drop for MutexGuard<'_, T> {
         fn drop(&mut self) {
-            // SAFETY: the guard is dropped here and nowhere else, and not used after.
+            // SAFETY: the guard is dropped only here, and not used after.
             unsafe { ManuallyDrop::drop(&mut self.0) };
             chaos::at_lock();
         }

@@ -1,39 +1,39 @@
-//! Which slots of a table have no occupant. Those that come and go on one scheduler find and leave vacant slots in a list of its own,
-//! so that schedulers do not wait for each other, and neighbouring slots, which share lines of the cache, belong to one of them. The
-//! lists are filled from a common one, and emptied into it, a batch at a time.
+//! The vacant slots of a table. Each scheduler has a list of its own, so that schedulers do not
+//! wait for each other, and neighbouring slots, which share cache lines, are used by the same
+//! scheduler. Lists are filled from and emptied into a common list, in batches.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::sync::{self, Mutex, MutexGuard};
 
-/// Lists there are. Schedulers beyond that share them.
+/// Number of lists. More schedulers share them.
 const LISTS: usize = 64;
 
-/// Slots that go from or to the common list at once. A list has twice as many at most.
+/// Slots moved at once from or to the common list. A list holds at most twice as many.
 const BATCH: usize = 32;
 
 /// The slots of one table that have no occupant.
 pub struct Vacancies {
     common: Mutex<Common>,
     lists: OnceLock<Box<[List]>>,
-    /// How often somebody else had the lock that was wanted.
+    /// Number of lock waits.
     contended: AtomicU64,
 }
 
-/// Vacant slots for anybody, and the first that never had an occupant.
+/// Vacant slots for all lists, and the first slot that was never used.
 pub struct Common {
     slots: Vec<u32>,
     fresh: u32,
 }
 
 impl Common {
-    /// No slot has had an occupant yet.
+    /// No slot has been used.
     pub const fn new() -> Common {
         Common { slots: Vec::new(), fresh: 0 }
     }
 
-    /// Takes a batch of the slots below `end`: the one to be used next comes last.
+    /// Takes a batch of slots below `end`; the first to use is last.
     fn take(&mut self, end: u32) -> Vec<u32> {
         if self.slots.is_empty() {
             let first = self.fresh;
@@ -46,24 +46,25 @@ impl Common {
     }
 }
 
-/// Two lines of the cache, which processors fetch together.
+/// Two cache lines of its own, since processors fetch them in pairs.
 #[repr(align(128))]
 struct List(Mutex<Vec<u32>>);
 
 impl Vacancies {
-    /// All slots are vacant. It is given its lock, because not every lock can be made in a constant.
+    /// All slots are vacant. The caller passes the lock, because not every lock can be created in
+    /// a constant.
     pub const fn new(common: Mutex<Common>) -> Vacancies {
         Vacancies { common, lists: OnceLock::new(), contended: AtomicU64::new(0) }
     }
 
-    /// Takes a lock, and counts if somebody else has it.
+    /// Takes a lock, and counts if it has to wait.
     pub fn lock<'a, L>(&self, mutex: &'a Mutex<L>) -> MutexGuard<'a, L> {
         sync::lock(mutex, || {
             self.contended.fetch_add(1, Relaxed);
         })
     }
 
-    /// How often somebody has waited for a lock.
+    /// Number of lock waits.
     pub fn contended(&self) -> u64 {
         self.contended.load(Relaxed)
     }
@@ -72,7 +73,8 @@ impl Vacancies {
         self.lists.get_or_init(|| (0..LISTS).map(|_| List(Mutex::new(Vec::new()))).collect())
     }
 
-    /// Takes a vacant slot below `end` for a caller on scheduler `here`; none when all are taken.
+    /// Takes a vacant slot below `end` for a caller on scheduler `here`; `None` when all are
+    /// taken.
     pub fn take(&self, here: usize, end: u32) -> Option<u32> {
         let lists = self.lists();
         {
@@ -84,11 +86,11 @@ impl Vacancies {
                 return Some(slot);
             }
         }
-        // The last ones may be in the lists of others.
+        // The last vacant slots may be in other lists.
         lists.iter().find_map(|list| self.lock(&list.0).pop())
     }
 
-    /// Gives a slot back that has no occupant any more.
+    /// Returns a slot that has become vacant.
     pub fn give(&self, here: usize, slot: u32) {
         let mut list = self.lock(&self.lists()[here % LISTS].0);
         list.push(slot);
@@ -97,7 +99,7 @@ impl Vacancies {
         }
     }
 
-    /// How many slots have an occupant.
+    /// Number of occupied slots.
     pub fn occupied(&self) -> usize {
         let lists: Vec<_> = self.lists().iter().map(|list| self.lock(&list.0)).collect();
         let common = self.lock(&self.common);

@@ -1,11 +1,11 @@
-//! The bound of one call into native code.
+//! The budget of one call into native code.
 
 use std::time::{Duration, Instant};
 
 use super::counters::Tally;
 
-/// Bytes and time that a call may spend before it leaves the rest on the ready list. A NIF call must stay well under a
-/// millisecond.
+/// Bytes and time that a call may spend before the rest goes to the ready list. A NIF call must
+/// stay well under 1 ms.
 pub struct Work {
     bytes: usize,
     visits: u32,
@@ -13,21 +13,21 @@ pub struct Work {
     until: Option<Instant>,
     over: bool,
     substitute: bool,
-    /// What a poll has read and written; an operation of a process counts on the pollset itself.
+    /// What a poll has read and written. Operations of processes count on the pollset directly.
     pub tally: Option<Tally>,
 }
 
 const BYTES: usize = 1024 * 1024;
 const TIME: Duration = Duration::from_micros(500);
 
-/// As many bytes of a file cost as much as one that is copied.
+/// This many bytes of a file cost as much as one copied byte.
 const FILE: usize = 4;
 
-/// The clock is looked at once in so many steps, because looking is not free.
+/// The clock is read once in this many steps, since reading it costs time.
 const CLOCK_EVERY: u32 = 32;
 
 impl Work {
-    /// The bound of a poll that begins now.
+    /// The budget of a poll that begins now.
     pub fn of_poll(now: Instant) -> Work {
         Work {
             bytes: BYTES,
@@ -40,13 +40,13 @@ impl Work {
         }
     }
 
-    /// The bound of a thread that polls in a poller's place, now. Messages of active sockets are left to the poller: the VM
-    /// keeps those of one sender in order, and a process and a thread are two.
+    /// The budget of a thread that polls in the poller's place. It leaves messages of active
+    /// sockets to the poller: the VM keeps messages in order for one sender only.
     pub fn of_substitute(now: Instant) -> Work {
         Work { substitute: true, ..Work::of_poll(now) }
     }
 
-    /// The bound of the broadcasts of a poll that begins now.
+    /// The budget for broadcasts of a poll that begins now.
     pub fn of_groups(now: Instant) -> Work {
         Work {
             bytes: BYTES,
@@ -59,37 +59,38 @@ impl Work {
         }
     }
 
-    /// The bound of an operation on one socket. Few take as many steps as it takes to look at the clock, from when on there
-    /// is time as for a poll.
+    /// The budget of an operation on one socket. Its time starts at the first clock reading, since
+    /// few operations take that many steps.
     pub fn of_caller() -> Work {
         Work { bytes: BYTES, visits: 0, steps: 0, until: None, over: false, substitute: false, tally: None }
     }
 
-    /// Notes bytes that were moved.
+    /// Charges bytes that were moved.
     pub fn moved(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Notes bytes of a file that were moved: the kernel does not copy them, which costs a quarter. One part can be large,
-    /// so the clock is looked at.
+    /// Charges bytes of a file, at a quarter, since the kernel does not copy them. Reads the
+    /// clock, because a part can be large.
     pub fn moved_of_file(&mut self, bytes: usize) {
         self.moved(bytes / FILE);
         let now = Instant::now();
         self.over |= now >= *self.until.get_or_insert(now + TIME);
     }
 
-    /// How many of so many bytes of a file there is time for.
+    /// Returns how many of `bytes` bytes of a file there is time for.
     pub fn share_of_file(&self, bytes: u64) -> u64 {
         (self.share(BYTES as u64) * FILE as u64).min(bytes)
     }
 
-    /// Notes a socket that was visited.
+    /// Charges a visit of a socket.
     pub fn visited(&mut self) {
         self.visits += 1;
         self.stepped();
     }
 
-    /// Notes a message, a read or another thing that a visit may do many times: a megabyte can be a million of them.
+    /// Charges a message, a read or another repeated step of a visit; a megabyte can be a million
+    /// of them.
     pub fn stepped(&mut self) {
         self.steps += 1;
         if self.steps.is_multiple_of(CLOCK_EVERY) {
@@ -98,8 +99,8 @@ impl Work {
         }
     }
 
-    /// How many visits such as those of the poll that began at `began` there is time for; nothing if there were too few
-    /// of them to tell.
+    /// Estimates how many visits fit in a poll, from those since `began`; `None` if there were too
+    /// few.
     pub fn fits(&self, began: Instant) -> Option<usize> {
         (self.visits >= CLOCK_EVERY).then(|| {
             let each = began.elapsed().as_nanos() / u128::from(self.visits);
@@ -107,19 +108,19 @@ impl Work {
         })
     }
 
-    /// How many more of them there is time for in this poll; nothing if there were too few to tell.
+    /// Estimates how many more visits fit in this poll; `None` if there were too few.
     pub fn room(&self, began: Instant) -> Option<usize> {
         self.fits(began).map(|fits| fits.saturating_sub(self.visits as usize))
     }
 
-    /// How much of so many bytes, which are moved by one step, there is time for: at least a sixteenth, so that one that
-    /// comes last in each call goes on as well.
+    /// Returns how many of `bytes` bytes, moved in one step, there is time for. At least a
+    /// sixteenth, so that a transfer that is last in every call still progresses.
     pub fn share(&self, bytes: u64) -> u64 {
         let left = self.until.map_or(TIME, |until| until.saturating_duration_since(Instant::now()).min(TIME));
         (bytes * left.as_nanos() as u64 / TIME.as_nanos() as u64).min(self.bytes as u64).max(bytes / 16)
     }
 
-    /// Whether the call has done enough.
+    /// Whether the budget is used up.
     pub fn is_over(&self) -> bool {
         self.over || self.bytes == 0
     }
@@ -129,8 +130,8 @@ impl Work {
         self.substitute
     }
 
-    /// The part of a time slice, in percent, that this cost a process that worked for itself. A system call takes about
-    /// a percent of the millisecond that a slice is meant to be, and so does every 32 KiB that the kernel copies.
+    /// The cost in percent of a time slice, for a process that worked for itself. A system call
+    /// takes about 1 % of the 1 ms of a slice, and so does copying 32 KiB.
     pub fn percent(&self) -> i32 {
         1 + ((BYTES - self.bytes) / (32 * 1024)).min(99) as i32
     }
@@ -180,7 +181,7 @@ mod tests {
             assert_eq!(work.fits(began), None);
             work.visited();
         }
-        // They took the whole time and what the test took: no more than they were.
+        // The visits took the whole time, and the test's time on top, so no more fit.
         assert_eq!(work.room(began), Some(0));
         assert!(work.room(Instant::now()).is_some_and(|room| room > 0));
         assert!(work.fits(began).is_some_and(|fits| fits <= CLOCK_EVERY as usize));

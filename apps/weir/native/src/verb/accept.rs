@@ -1,4 +1,4 @@
-//! Listening sockets: from the backlog to the processes in `accept`.
+//! Listening sockets: from the backlog to processes in `accept`.
 
 pub mod for_reactor;
 
@@ -29,10 +29,10 @@ use crate::value::shared::Shared;
 use crate::value::work::Work;
 use crate::verb::kernel_options;
 
-/// Whether descriptors have run out and nothing has been accepted since: the episode is reported once.
+/// Out of descriptors, and nothing has been accepted since. Used to report each episode once.
 pub static EXHAUSTED: Shared<AtomicBool> = Shared::new(AtomicBool::new(false));
 
-/// Accepts a connection for the calling process, onto `pollset`. Nothing if the backlog is empty.
+/// Accepts a connection for the calling process, onto `pollset`. `None` if the backlog is empty.
 pub fn accept(env: Env, socket: &mut Socket, pollset: u16) -> Result<Option<Handle>, Errno> {
     match take(env, socket)? {
         None => Ok(None),
@@ -46,7 +46,7 @@ pub fn await_connection(env: Env, socket: &mut Socket, pollset: u16) -> rustix::
     let operation = socket.next_operation();
     let waiter = Waiter { pid: env.pid(), operation };
     let listening = socket.listening.get_or_insert_default();
-    // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
+    // Entries of processes that were killed while they waited are removed before the list grows.
     if listening.acceptors.len() == listening.acceptors.capacity() {
         listening.acceptors.retain(|acceptor| env.is_process_alive(acceptor.waiter.pid));
     }
@@ -54,21 +54,21 @@ pub fn await_connection(env: Env, socket: &mut Socket, pollset: u16) -> rustix::
     Ok(operation)
 }
 
-/// Whether processes wait for a connection.
+/// Whether processes wait for connections.
 pub fn somebody_waits(socket: &Socket) -> bool {
     socket.listening.as_ref().is_some_and(|listening| !listening.acceptors.is_empty())
 }
 
-/// How many living processes wait for a connection.
+/// Number of living processes that wait for a connection.
 pub fn waiting(env: Env, socket: &Socket) -> usize {
     let acceptors = socket.listening.iter().flat_map(|listening| &listening.acceptors);
     acceptors.filter(|acceptor| env.is_process_alive(acceptor.waiter.pid)).count()
 }
 
-/// Gives waiting connections to waiting processes, first come, first served.
+/// Gives connections to waiting processes, first come, first served.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     if let Some((listener, queue)) = socket.listening.as_ref().and_then(|listening| listening.listener.as_ref()) {
-        // A reactor comes for its connections itself, or has a successor that does.
+        // The reactor, or its successor, accepts connections itself.
         let Some(queue) = *queue else { return };
         let listener = Arc::clone(listener);
         return serve_listener(env, socket, &listener, queue, work);
@@ -86,7 +86,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             Ok(Some(fd)) => {
                 let result = match adopt(env, socket, fd, waiter.pid, pollset) {
                     Ok(handle) => (atoms::ok(), handle.raw()).encode(env),
-                    // It died just now: the next one gets the connection.
+                    // It has just died; the next one gets the connection.
                     Err(Errno::SRCH) => continue,
                     Err(errno) => (atoms::error(), errno::atom(env, errno)).encode(env),
                 };
@@ -100,7 +100,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     }
 }
 
-/// The first process that waits and is alive.
+/// The first living process that waits.
 fn next_acceptor(env: Env, socket: &mut Socket) -> Option<Acceptor> {
     let acceptors = &mut socket.listening.as_mut()?.acceptors;
     loop {
@@ -111,12 +111,12 @@ fn next_acceptor(env: Env, socket: &mut Socket) -> Option<Acceptor> {
     }
 }
 
-/// Puts a process back to the head of those that wait.
+/// Puts a process back at the head of the waiting list.
 fn wait_on(socket: &mut Socket, acceptor: Acceptor) {
     socket.listening.get_or_insert_default().acceptors.push_front(acceptor);
 }
 
-/// Takes a connection off the backlog.
+/// Accepts a connection from the backlog.
 fn take(env: Env, socket: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
     if let Some(orphan) = socket.listening.as_mut().and_then(|listening| listening.orphan.take()) {
         return Ok(Some(orphan));
@@ -138,11 +138,11 @@ fn take(env: Env, socket: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-/// What accepted descriptors are from the beginning.
+/// Flags of accepted descriptors.
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// Takes a connection off the backlog by one of the ways to call accept(2). After an error it stays there without another
-/// edge: `readable` stays, and the next to try may have it.
+/// Accepts a connection with `accept`. After an error the connection stays in the backlog without
+/// another edge, so `readable` stays set for the next attempt.
 fn take_with<T>(
     socket: &mut Socket,
     accept: impl Fn(BorrowedFd) -> rustix::io::Result<T>,
@@ -156,7 +156,7 @@ fn take_with<T>(
                 add(&pollset::counters(socket.pollset).accepts, 1);
                 return Ok(Some(accepted));
             }
-            // The peer gave up while it waited in the backlog; see accept(2) on passing over such errors.
+            // The peer has given up while in the backlog; accept(2) says to ignore such errors.
             Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
             Err(Errno::AGAIN) => {
                 socket.readable.end();
@@ -167,8 +167,8 @@ fn take_with<T>(
     }
 }
 
-/// Makes another listening socket of the calling process around a duplicate of the descriptor: both accept from one
-/// backlog.
+/// Creates another listening socket of the calling process from a duplicate of the descriptor.
+/// Both accept from the same backlog.
 pub fn duplicate(env: Env, socket: &Socket, pollset: u16) -> rustix::io::Result<Handle> {
     let (State::Listening, Some(fd), Some(module)) = (socket.state, &socket.fd, socket.module) else {
         return Err(Errno::INVAL);
@@ -180,11 +180,11 @@ pub fn duplicate(env: Env, socket: &Socket, pollset: u16) -> rustix::io::Result<
         let late_options = late_options(socket).to_vec();
         copy.listening = Some(Box::new(Listening { late_options, ..Listening::default() }));
     }
-    // The calling process is alive: it calls.
+    // The calling process is alive, since it calls.
     handle.map_err(|_| Errno::SRCH)
 }
 
-/// Lets waiting connections in, as long as the listener admits them, and tells of all at once.
+/// Admits connections as long as the listener allows it, and then notifies the acceptors once.
 fn serve_listener(env: Env, socket: &mut Socket, listener: &Arc<Listener>, queue: usize, work: &mut Work) {
     while socket.readable.is_ready() {
         if work.is_over() {
@@ -201,16 +201,16 @@ fn serve_listener(env: Env, socket: &mut Socket, listener: &Arc<Listener>, queue
     listener.announce(env, queue);
 }
 
-/// What a try to let a connection in has come to.
+/// Result of an attempt to admit a connection.
 enum Attempt {
     Admitted(Arrival),
-    /// It is closed or another reactor's, and there may be others.
+    /// The connection was closed, or given to another reactor; there may be more.
     Refused,
-    /// There is none, or none may come in now. What changes that has the socket visited again.
+    /// There is none, or none may be admitted now. The socket is visited again when that changes.
     Nothing,
 }
 
-/// Lets the next connection in, if the listener admits it.
+/// Admits the next connection if the listener allows it.
 fn attempt(env: Env, socket: &mut Socket, listener: &Listener, queue: Option<usize>) -> Attempt {
     let has_place = match listener.decide(env, queue) {
         Decision::Accept => true,
@@ -238,7 +238,7 @@ fn attempt(env: Env, socket: &mut Socket, listener: &Listener, queue: Option<usi
     }
 }
 
-/// Takes a connection off the backlog, with its address if anybody wants to know.
+/// Accepts a connection, with its address if the listener needs it.
 fn take_for_listener(
     socket: &mut Socket,
     listener: &Listener,
@@ -253,10 +253,11 @@ fn take_for_listener(
     })
 }
 
-/// Makes the connection that has waited longest in a queue a socket of `owner`, who begins it with this version of the listener's
-/// options. ESRCH if the process is dead; then the connection waits on.
+/// Makes the oldest connection of a queue a socket of `owner`, which starts with this version of
+/// the listener's options. ESRCH if that process is dead; then the connection stays in the queue.
 ///
-/// The slot is there, and locked, before the connection leaves the queue: who closes the queue and then walks the table misses none.
+/// The slot is allocated and locked before the connection leaves the queue. So closing the queue
+/// and then walking the table finds every connection.
 pub fn take_arrival(
     env: Env,
     listener: &Arc<Listener>,
@@ -297,20 +298,21 @@ pub fn take_arrival(
     }
 }
 
-/// The options that connections of a listening socket get when they are accepted.
+/// Options that are set on connections of a listening socket after accept.
 fn late_options(socket: &Socket) -> &[LateOption] {
     socket.listening.as_ref().map_or(&[], |listening| &listening.late_options)
 }
 
 fn set_late_options(fd: &OwnedFd, options: &[LateOption]) {
     for &(level, name, value) in options {
-        // What the listener took, a connection takes.
+        // An option that the listening socket accepted does not fail here.
         let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
     }
 }
 
-/// Makes an accepted descriptor a socket of `owner`. Kernel options came with it from the listener, ours are copied.
-/// ESRCH if the process is dead: the descriptor stays with the listener for the next.
+/// Makes an accepted descriptor a socket of `owner`. It inherits kernel options from the listening
+/// socket; Weir's options are copied. ESRCH if the process is dead: the descriptor is kept for the
+/// next accept.
 fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u16) -> Result<Handle, Errno> {
     let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
         return Err(Errno::MFILE);
@@ -320,7 +322,7 @@ fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {
             if accepted.is_active() {
-                // Its data is read at the next poll, after the answer to accept.
+                // Data is read at the next poll, after the answer to accept.
                 accepted.enqueue(env);
             }
             Ok(handle)

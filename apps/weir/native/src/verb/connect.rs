@@ -1,4 +1,4 @@
-//! Connecting.
+//! Connecting sockets.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use crate::term::errno;
 use crate::verb::open;
 use crate::verb::open::Family;
 
-/// A new descriptor for a connection to an address, without Nagle's algorithm.
+/// Opens a descriptor for a connection to an address, without Nagle's algorithm.
 pub fn open(address: &SocketAddrAny) -> rustix::io::Result<OwnedFd> {
     let family = Family::of(address)?;
     let fd = open::new(family)?;
@@ -24,19 +24,20 @@ pub fn open(address: &SocketAddrAny) -> rustix::io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Has the kernel connect. True if that is done already, as it is on loopback.
+/// Starts to connect. Returns true if it is connected already, as on loopback.
 pub fn attempt(fd: BorrowedFd, address: &SocketAddrAny) -> rustix::io::Result<bool> {
     match rustix::net::connect(fd, address) {
         Ok(()) => Ok(true),
-        // A look saves a registration and a message.
+        // Checking now saves a registration and a message.
         Err(Errno::INPROGRESS) => Ok(stands(fd)),
-        // An interrupted connect goes on by itself; see connect(2).
+        // An interrupted connect continues in the kernel; see connect(2).
         Err(Errno::INTR) => Ok(false),
         Err(errno) => Err(errno),
     }
 }
 
-/// Begins to connect. True if that is done already, false if the calling process waits for the answer.
+/// Starts to connect. Returns true if it is connected already, false if the pollset will report
+/// the result.
 pub fn begin(socket: &mut Socket, address: &SocketAddrAny) -> rustix::io::Result<bool> {
     let Some(fd) = &socket.fd else {
         return Err(Errno::BADF);
@@ -49,7 +50,7 @@ pub fn begin(socket: &mut Socket, address: &SocketAddrAny) -> rustix::io::Result
     Ok(stands)
 }
 
-/// Has the pollset tell how an attempt ends that was begun.
+/// Registers a connection attempt, so that the pollset reports its result.
 pub fn expect(socket: &mut Socket) -> rustix::io::Result<()> {
     socket.state = State::Connecting;
     socket.readable.end();
@@ -57,7 +58,7 @@ pub fn expect(socket: &mut Socket) -> rustix::io::Result<()> {
     socket.register()
 }
 
-/// Whether a connection that was begun stands already. One that has failed is told of in the usual way.
+/// Whether a connection attempt has succeeded. A failure is reported later, by an event.
 fn stands(fd: BorrowedFd) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -71,13 +72,13 @@ pub fn await_connection(env: Env, socket: &mut Socket) -> u32 {
     operation
 }
 
-/// How the attempt to connect has ended; nothing if it has not.
+/// The result of a connection attempt; `None` while it is in progress.
 pub fn outcome(socket: &mut Socket) -> Option<rustix::io::Result<()>> {
     let fd = socket.fd.as_ref()?;
     if !socket.writable && !socket.hung_up {
         return None;
     }
-    // One that has failed is said to have hung up; one that takes output only is connected.
+    // A failed attempt is reported as a hang-up; a connected socket only as writable.
     let outcome = match socket.hung_up {
         true => rustix::net::sockopt::socket_error(fd.as_fd()).and_then(|outcome| outcome),
         false => Ok(()),
@@ -86,7 +87,7 @@ pub fn outcome(socket: &mut Socket) -> Option<rustix::io::Result<()>> {
     Some(outcome)
 }
 
-/// The kernel has news of the connection.
+/// Handles an event of a connecting socket.
 pub fn serve(env: Env, socket: &mut Socket) {
     let Some(outcome) = outcome(socket) else { return };
     let connector = socket.connector.take();

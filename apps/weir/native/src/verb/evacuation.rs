@@ -1,4 +1,5 @@
-//! Sockets leave the pollsets of schedulers that have gone offline: there they would keep pollers busy for nothing.
+//! Moves sockets away from the pollsets of offline schedulers, whose pollers would otherwise stay
+//! busy.
 
 use rustler::Env;
 
@@ -6,11 +7,11 @@ use crate::pollset;
 use crate::socket::Socket;
 use crate::socket::table;
 
-/// Sockets that move in one call, at some microseconds each.
+/// Maximum sockets moved per call, at some microseconds each.
 const MOVED: usize = 64;
 
-/// Moves sockets in the piece of the table with number `piece` to pollsets of schedulers that are online. Returns whether that
-/// piece is done; nothing behind the last.
+/// Moves the sockets in chunk `piece` of the table to pollsets of online schedulers. Returns
+/// whether the chunk is finished; `None` past the last chunk.
 pub fn evacuate(env: Env, piece: usize) -> Option<bool> {
     let mut budget = MOVED;
     for handle in table::handles(piece)? {
@@ -23,7 +24,7 @@ pub fn evacuate(env: Env, piece: usize) -> Option<bool> {
             return Some(false);
         }
         budget -= 1;
-        // The kernel may have no memory for it where it goes, nor where it was.
+        // The kernel may lack memory to register it there, and then here again.
         if socket.move_to(env, to).is_err() && socket.move_to(env, from).is_err() {
             socket.give_up(env);
         }
@@ -31,8 +32,8 @@ pub fn evacuate(env: Env, piece: usize) -> Option<bool> {
     Some(true)
 }
 
-/// Whether a socket belongs to its scheduler: somebody has put it there, or its process is bound to it. The listening sockets of
-/// a listener are moved by the process of that.
+/// Whether a socket stays on its pollset: the user placed it there, or its process is bound to the
+/// scheduler. A listener's process moves its own listening sockets.
 fn stays(socket: &Socket) -> bool {
     let is_bound = socket.permit.as_ref().is_some_and(|permit| permit.bound);
     let is_listeners = socket.listening.as_ref().is_some_and(|listening| listening.listener.is_some());

@@ -1,4 +1,4 @@
-//! The end of the VM: what sockets have taken from their senders goes out first, as ports do it.
+//! Flushes queued output when the VM ends, like ports.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use crate::socket::table;
 use crate::verb::output;
 
-/// How long nothing may move, and how long it takes at most: a peer that does not read should not keep the VM from
-/// ending. The first is what gen_tcp:close/1 waits, too.
+/// How long no progress is accepted, and how long a flush takes at most: a peer that does not read
+/// must not keep the VM from ending. gen_tcp:close/1 also waits for the first.
 const STALL: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Between two looks.
+/// Pause between two passes.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Writes what is queued on all sockets. No process runs any more, and nobody begins to poll: the sockets are looked at in turn. One that
-/// a thread still has locked may have something left, too.
+/// Writes queued output of all sockets. No process runs any more and nothing polls, so it goes
+/// over the sockets in a loop. It tries sockets that a thread has locked again.
 pub fn flush() {
     let begun = Instant::now();
     let mut moved = begun;
@@ -32,7 +32,7 @@ pub fn flush() {
     }
 }
 
-/// What has come of a look at all sockets: bytes that were written, bytes that are left, sockets that could not be looked at.
+/// Result of a pass: bytes written, bytes left, and locked sockets that were skipped.
 #[derive(Default)]
 struct Drained {
     taken: usize,

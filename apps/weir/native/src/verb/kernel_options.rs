@@ -1,4 +1,4 @@
-//! Options that the kernel keeps: which there are, and what is particular about them.
+//! Options kept by the kernel, and their special cases.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,11 +15,12 @@ pub struct KernelOption {
     pub level: c_int,
     pub name: c_int,
     pub boolean: bool,
-    /// Whether setopts tells that the kernel refused it. Of the older ones the inet driver does not.
+    /// Whether setopts reports a refusal by the kernel. The inet driver ignores it for older
+    /// options.
     pub told: bool,
 }
 
-/// The option of a name.
+/// Finds an option by name.
 pub fn find(name: Atom) -> Option<KernelOption> {
     const BOOLEAN: bool = true;
     const INT: bool = false;
@@ -43,7 +44,7 @@ pub fn find(name: Atom) -> Option<KernelOption> {
         (atoms::dontroute(), SOL_SOCKET, libc::SO_DONTROUTE, BOOLEAN, SILENT),
         (atoms::nopush(), IPPROTO_TCP, libc::TCP_CORK, BOOLEAN, SILENT),
         (atoms::reuseport(), SOL_SOCKET, libc::SO_REUSEPORT, BOOLEAN, SILENT),
-        // Linux balances the load of all that share a port.
+        // Linux balances connections over all sockets of a port.
         (atoms::reuseport_lb(), SOL_SOCKET, libc::SO_REUSEPORT, BOOLEAN, SILENT),
         (atoms::keepcnt(), IPPROTO_TCP, libc::TCP_KEEPCNT, INT, SILENT),
         (atoms::keepidle(), IPPROTO_TCP, libc::TCP_KEEPIDLE, INT, SILENT),
@@ -58,7 +59,8 @@ pub fn find(name: Atom) -> Option<KernelOption> {
     })
 }
 
-/// Sets an option to bytes. The kernel derives the priority from the type of service; to the user they are two options.
+/// Sets an option to bytes. Setting the type of service changes the priority in the kernel; for
+/// users they are independent, so the priority is restored.
 pub fn set_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
     if (level, name) != (libc::IPPROTO_IP, libc::IP_TOS) {
         return sockopt::set_bytes(fd, level, name, value);
@@ -66,7 +68,7 @@ pub fn set_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &[u8]) -> Res
     let priority = priority(fd);
     sockopt::set_bytes(fd, level, name, value)?;
     if let Some(priority) = priority {
-        // A priority that we were given may be one that we may not set.
+        // We may not be allowed to set a priority that we inherited.
         let _ = sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
     }
     Ok(())
@@ -77,19 +79,19 @@ pub fn set_int(fd: BorrowedFd, level: c_int, name: c_int, value: c_int) -> Resul
     set_bytes(fd, level, name, &value.to_ne_bytes())
 }
 
-/// The priority that was set, if one was: no accepted socket inherits it from the kernel.
+/// The priority, if the kernel returns it. Accepted sockets do not inherit it.
 pub fn priority(fd: BorrowedFd) -> Option<c_int> {
     sockopt::get(fd, libc::SOL_SOCKET, libc::SO_PRIORITY).ok()
 }
 
-/// Binds to a network device by its name, or to none for an empty one.
+/// Binds to a network device by its name; an empty name unbinds.
 pub fn bind_to_device(fd: BorrowedFd, name: &[u8]) -> Result<()> {
     let mut padded = [0; libc::IFNAMSIZ];
     padded.get_mut(..name.len()).ok_or(Errno::INVAL)?.copy_from_slice(name);
     sockopt::set_bytes(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &padded)
 }
 
-/// The device that the socket is bound to, which is an empty name for none.
+/// The device that the socket is bound to; an empty name for none.
 pub fn bound_device<'a>(env: Env<'a>, fd: BorrowedFd) -> Option<Term<'a>> {
     let mut name = [0; libc::IFNAMSIZ];
     let length = sockopt::get_bytes(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name).ok()?;
@@ -104,8 +106,8 @@ pub fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
     binary.into()
 }
 
-/// What the last packet carried of what recvtos, recvtclass and recvttl ask for, as `[{tos, _} | {tclass, _} |
-/// {ttl, _}]`. Badarg for a family that has none.
+/// The values that the last packet carried for recvtos, recvtclass and recvttl, as `[{tos, _} |
+/// {tclass, _} | {ttl, _}]`. Badarg for unix sockets.
 pub fn packet_options<'a>(env: Env<'a>, fd: BorrowedFd) -> NifResult<Option<Term<'a>>> {
     /// `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` of linux/in.h and linux/in6.h.
     const IP_PKTOPTIONS: c_int = 9;
@@ -134,7 +136,8 @@ pub fn packet_options<'a>(env: Env<'a>, fd: BorrowedFd) -> NifResult<Option<Term
     Ok(Some((atoms::pktoptions(), options).encode(env)))
 }
 
-/// The first control message as level, type and number, and what follows it; see cmsg(3).
+/// Parses the first control message: its level, type and number, and the remaining bytes; see
+/// cmsg(3).
 fn control_message(bytes: &[u8]) -> Option<(c_int, c_int, c_int, &[u8])> {
     const INT: usize = size_of::<c_int>();
     const LENGTH: usize = size_of::<usize>();
@@ -152,7 +155,7 @@ fn control_message(bytes: &[u8]) -> Option<(c_int, c_int, c_int, &[u8])> {
     Some((level, kind, value, next))
 }
 
-/// The numbers of `{raw, Level, Option, _}` or `{raw, {Level, Option, _}}`, and what is third.
+/// Decodes `{raw, Level, Option, Value}` or `{raw, {Level, Option, Value}}`.
 pub fn decode_raw<'a>(term: Term<'a>) -> Option<NifResult<(c_int, c_int, Term<'a>)>> {
     let (tag, level, option, value) = term
         .decode::<(Atom, c_int, c_int, Term)>()
@@ -161,11 +164,11 @@ pub fn decode_raw<'a>(term: Term<'a>) -> Option<NifResult<(c_int, c_int, Term<'a
     Some(if tag == atoms::raw() { Ok((level, option, value)) } else { Err(Error::BadArg) })
 }
 
-/// The largest value of a raw option that getopts returns: the inet driver's answer, which is a byte, and 13 before each
-/// raw value, fits into 64 KiB.
+/// Maximum size of a raw option that getopts returns. The inet driver's answer has at most 64 KiB:
+/// one byte, and 13 bytes in front of each raw value.
 const RAW_MAX: usize = 64 * 1024 - 14;
 
-/// A raw option: `space` is its size in bytes, or a binary that the value is to be as large as.
+/// Reads a raw option; `space` is its size in bytes, or a binary of that size.
 pub fn get_raw<'a>(
     env: Env<'a>,
     fd: Option<BorrowedFd>,

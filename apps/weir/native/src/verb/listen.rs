@@ -1,4 +1,4 @@
-//! Listening: from when on a socket takes connections, and until when.
+//! Listening sockets: start, refuse new connections, attach to a listener.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use crate::socket::{Socket, State};
 use crate::value::options::Options;
 use crate::verb::kernel_options;
 
-/// Listens; see listen(2). A listening socket may be told another backlog.
+/// Starts to listen; see listen(2). On a listening socket, changes the backlog.
 pub fn listen(socket: &mut Socket, backlog: i32) -> rustix::io::Result<()> {
     let Socket { fd: Some(fd), state: State::Open | State::Listening, .. } = socket else {
         return Err(Errno::INVAL);
     };
     rustix::net::listen(fd.as_fd(), backlog)?;
-    // The one option that the kernel does not hand on to connections, and gen_tcp does.
+    // The priority is the only option that gen_tcp passes on to connections and the kernel does
+    // not.
     if let Some(priority) = kernel_options::priority(fd.as_fd()).filter(|&priority| priority != 0) {
         socket.listening.get_or_insert_default().set_late(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
     }
@@ -27,21 +28,22 @@ pub fn listen(socket: &mut Socket, backlog: i32) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel take no new connections for a listening socket. Those whose handshake has begun still come, and can be
-/// accepted. A unix socket has no handshake: there one more may come.
+/// Makes a listening socket refuse new connections. Handshakes in progress complete and can be
+/// accepted. A unix socket has no handshake; it may take one more connection.
 pub fn refuse(socket: &mut Socket) -> rustix::io::Result<()> {
     let Socket { fd: Some(fd), state: State::Listening, .. } = socket else {
         return Err(Errno::INVAL);
     };
     match sockopt::get::<libc::c_int>(fd.as_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN)? {
         libc::AF_UNIX => rustix::net::listen(fd.as_fd(), 0),
-        // Where the kernel has no memory for a filter, or does not allow one, one more may come as well.
+        // If the kernel refuses the filter, one more connection may come, too.
         _ => sockopt::drop_new(fd.as_fd()).or_else(|_| rustix::net::listen(fd.as_fd(), 0)),
     }
 }
 
-/// Whether connections wait in the backlog, as poll(2) has it: for every family, also where the kernel does not tell how many.
-/// True if it cannot be known (EINTR, ENOMEM): so nobody is overlooked.
+/// Whether the backlog has connections, according to poll(2). Works for every family, also where
+/// the kernel does not tell their number. True if poll fails (EINTR, ENOMEM), so that none is
+/// overlooked.
 pub fn has_backlog(socket: &Socket) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let Socket { fd: Some(fd), state: State::Listening, .. } = socket else {
@@ -50,7 +52,8 @@ pub fn has_backlog(socket: &Socket) -> bool {
     rustix::event::poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&NOW)) != Ok(0)
 }
 
-/// Has a listening socket accept through a listener, for a queue or for the reactor that has the socket.
+/// Makes a listening socket accept through a listener, for a queue or for the reactor that owns
+/// the socket.
 pub fn attach(env: Env, socket: &mut Socket, listener: Arc<Listener>, queue: Option<usize>) -> rustix::io::Result<()> {
     let (State::Listening, Some(module)) = (socket.state, socket.module) else {
         return Err(Errno::INVAL);

@@ -1,8 +1,9 @@
-//! What happens to sockets, a verb to a module: open, connect, accept, read, write, send a file or a broadcast, set an
-//! option, move, evacuate, close.
+//! Operations on sockets, one verb per module: open, connect, accept, read, write, send a file or
+//! a broadcast, set an option, move, evacuate, close.
 //!
-//! Each takes a socket whose lock the caller has. Verbs use each other in one order, which the list `layers` of this crate
-//! has: how connections end is below what reads and writes, since both may end in it. May use `socket` and what is below.
+//! The caller holds the lock of the socket. Verbs use each other in one order, which the file
+//! `layers` of this crate defines. Closing is below reading and writing, since both may find that
+//! the connection has ended. May use `socket` and what is below.
 
 pub mod accept;
 pub mod connect;

@@ -1,4 +1,5 @@
-//! Descriptors for sockets: new ones, new ones in another network namespace, and those that somebody else opened.
+//! Opens descriptors for sockets: in the default or another network namespace, or from a
+//! descriptor that was opened elsewhere.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +15,7 @@ use crate::kernel::sockopt;
 use crate::socket::State;
 use crate::term::atoms;
 
-/// A family that TCP, or a stream of the same manners, is spoken in.
+/// An address family with stream sockets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Inet,
@@ -23,7 +24,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// That of an address. EAFNOSUPPORT for another.
+    /// The family of an address. EAFNOSUPPORT for any other family.
     pub fn of(address: &SocketAddrAny) -> Result<Family> {
         match address.address_family() {
             AddressFamily::INET => Ok(Family::Inet),
@@ -51,7 +52,7 @@ impl<'a> Decoder<'a> for Family {
     }
 }
 
-/// A new descriptor.
+/// Opens a non-blocking stream socket; see socket(2).
 pub fn new(family: Family) -> Result<OwnedFd> {
     let protocol = match family {
         Family::Inet | Family::Inet6 => Some(ipproto::TCP),
@@ -60,8 +61,8 @@ pub fn new(family: Family) -> Result<OwnedFd> {
     socket_with(family.domain(), SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, protocol)
 }
 
-/// A new descriptor in the network namespace at `path`. A thread that lives no longer than this call goes there, so that
-/// no thread of the VM can be left behind in it.
+/// Opens a socket in the network namespace at `path`. A short-lived thread enters the namespace,
+/// so that no thread of the VM can stay in it.
 pub fn in_namespace(family: Family, path: &[u8]) -> Result<OwnedFd> {
     let path = OsStr::from_bytes(path).to_owned();
     let visit = move || {
@@ -80,14 +81,15 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EINVAL))
 }
 
-/// A descriptor that was opened elsewhere, which becomes non-blocking, and whether it is connected. EINVAL for one that
-/// is not a stream of this family. The caller vouches for the number: it stays open, and nobody else reads it.
+/// Adopts a descriptor that was opened elsewhere, and makes it non-blocking. Returns it with its
+/// state, connected or open. EINVAL if it is not a stream of this family. The caller guarantees
+/// that it stays open and that nothing else reads it.
 pub fn existing(family: Family, number: RawFd) -> Result<(OwnedFd, State)> {
     if number < 0 {
         return Err(Errno::BADF);
     }
     {
-        // SAFETY: not -1; whether it is open is what the first call finds out.
+        // SAFETY: not -1; the first call finds out whether it is open.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         let domain = c_int::from(family.domain().as_raw());
         if sockopt::get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_TYPE)? != libc::SOCK_STREAM
@@ -97,7 +99,7 @@ pub fn existing(family: Family, number: RawFd) -> Result<(OwnedFd, State)> {
         }
         rustix::io::ioctl_fionbio(fd, true)?;
     }
-    // SAFETY: an open socket, as was just seen, that the caller gives away.
+    // SAFETY: an open socket, as checked above, which the caller gives away.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     let connected = rustix::net::getpeername(fd.as_fd()).is_ok_and(|peer| peer.is_some());
     Ok((fd, if connected { State::Connected } else { State::Open }))

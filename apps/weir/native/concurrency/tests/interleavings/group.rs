@@ -1,4 +1,4 @@
-//! The messages of a group: to who joins, leaves or moves, each once and in order.
+//! Members that join, leave or move during broadcasts get each message once, in order.
 
 use loom::model;
 use loom::sync::Arc;
@@ -6,7 +6,7 @@ use loom::thread;
 
 use weir_concurrency::group::Group;
 
-/// A group whose members are the first so many sockets.
+/// A group whose members are the first `members` sockets.
 fn group(members: usize, sockets: usize) -> Arc<Group> {
     let group = Group::new(sockets);
     for member in 0..members {
@@ -37,7 +37,7 @@ fn who_leaves_a_group_costs_nobody_a_message() {
         poller.join().expect("no panic");
         broadcaster.join().expect("no panic");
         group.serve(0);
-        // What has come till then, and nothing after it.
+        // It has a prefix of the messages, and gets none after it has left.
         assert!([1, 2].starts_with(&left_with));
         assert_eq!(got(&group, 0), left_with);
         for member in [1, 2] {

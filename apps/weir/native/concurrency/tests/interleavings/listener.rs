@@ -1,4 +1,4 @@
-//! A listener that ends, or whose options change, while processes take their connections from its queue.
+//! Ending a listener and changing its options, while processes take connections from its queue.
 
 use loom::model;
 use loom::sync::Arc;
@@ -23,7 +23,7 @@ fn no_connection_outlives_its_listener() {
         let (discarded, ended) = listener.end(&table);
         let taken = takers.into_iter().map(|taker| taker.join().expect("no panic"));
         let served = taken.filter(|taken| matches!(taken, Taken::Connection(_))).count();
-        // All that were served were found, whenever they began; and none is left behind.
+        // Every connection with a process was found, and none is left in the queue.
         assert_eq!((ended, discarded), (served, 2 - served));
         assert_eq!(listener.take(&table, 0, true), Taken::Nothing);
     });
@@ -49,14 +49,14 @@ fn a_connection_whose_process_died_is_closed_with_its_listener() {
 fn a_connection_that_comes_after_a_change_begins_with_it() {
     model(|| {
         let (table, listener) = (table(), Arc::new(Listener::default()));
-        // One came before, and a process with the options of that time may take the other one.
+        // The first connection came before the change; a process with the old options may take it.
         listener.push(1);
         let taker = {
             let (table, listener) = (table.clone(), listener.clone());
             thread::spawn(move || {
                 let taken = [listener.take(&table, 0, true), listener.take(&table, 0, true)];
                 let count = taken.iter().filter(|taken| matches!(taken, Taken::Connection(_))).count();
-                // The second connection came when the change was made.
+                // The second connection came after the change.
                 assert!(count <= 1, "{taken:?}");
                 count
             })
@@ -64,7 +64,7 @@ fn a_connection_that_comes_after_a_change_begins_with_it() {
         listener.set_version(1);
         listener.push(2);
         let before = taker.join().expect("no panic");
-        // What nobody has taken is told of as often as is needed.
+        // Untaken connections are announced as often as necessary.
         assert!(listener.tell() >= 2 - before);
         for _ in before..2 {
             assert!(matches!(listener.take(&table, 1, true), Taken::Connection(_)));

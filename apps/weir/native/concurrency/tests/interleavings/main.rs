@@ -1,5 +1,5 @@
-//! Every interleaving of a few threads on the socket table, a ready list and the members of a group. A lost wake-up, a
-//! deadlock and a broken assertion all fail.
+//! Runs a few threads in every interleaving on the socket table, ready lists, groups, listeners
+//! and places. Lost wake-ups, deadlocks and failed assertions are errors.
 #![cfg(loom)]
 
 mod group;
@@ -16,7 +16,7 @@ use weir_concurrency::socket::Socket;
 use weir_concurrency::sync::Mutex;
 use weir_concurrency::vacancies::Common;
 
-/// Two chunks of one slot each: the second chunk is made while others look things up.
+/// Two chunks of one slot each, so that the second chunk is made during lookups.
 type Table = Slots<Socket, 2, 1>;
 
 fn table() -> Arc<Table> {

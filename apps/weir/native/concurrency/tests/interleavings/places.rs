@@ -1,4 +1,5 @@
-//! The places of a listener: those who come, leave and wait on several schedulers, while there are fewer of them.
+//! The places of a listener: callers on several schedulers take, free and wait for places, while
+//! the limit changes.
 
 use loom::model;
 use loom::sync::Arc;

@@ -1,4 +1,5 @@
-//! A poller that sleeps, its successor, and the thread of its pollset: nobody on the ready list is forgotten.
+//! A sleeping poller, its successor, and the thread of its pollset: no entry of the ready list is
+//! lost.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -14,13 +15,13 @@ use weir_concurrency::socket::{find, poll, serve as visit};
 
 use crate::{Table, open, table};
 
-/// Mailboxes of two pollers; a poller's name is its index.
+/// Mailboxes of two pollers, by their index.
 fn mailboxes() -> Arc<[Notify; 2]> {
     Arc::new([Notify::new(), Notify::new()])
 }
 
-/// Polls and sleeps until `visits` sockets were on the list; as a poller does that always finds nothing from the kernel.
-/// Stops early where a successor has taken over.
+/// Polls and sleeps until `visits` sockets were on the list, without any events of the kernel.
+/// Stops early if a successor has taken over.
 fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, mailbox: &Notify, visits: usize) -> usize {
     let mut served = 0;
     while served < visits {
@@ -37,7 +38,7 @@ fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, mailbox: &Notif
     served
 }
 
-/// Wakes a poller by its mailbox.
+/// Wakes a poller through its mailbox.
 fn wake(mailboxes: &[Notify; 2]) -> impl Fn(Wake<usize>) {
     |woken| match woken {
         Wake::Nobody => {}
@@ -83,7 +84,7 @@ fn nobody_is_forgotten_when_a_successor_takes_over() {
         let frozen = {
             let (table, pollset) = (table.clone(), pollset.clone());
             thread::spawn(move || {
-                // One poll and half of another; it never reads its mail.
+                // One poll and half of the next; it never reads its mailbox.
                 let served = poll(&table, &*pollset, 0, old);
                 let _ = pollset[0].sleep(old, false, || true);
                 served.unwrap_or(0)
@@ -97,7 +98,7 @@ fn nobody_is_forgotten_when_a_successor_takes_over() {
             })
         };
         let new = pollset[0].claim(1);
-        // The old one may have been the one that served.
+        // The old poller may have served it.
         if frozen.join().expect("no panic") == 0 {
             assert_eq!(serve(&table, &pollset, new, &mailboxes[1], 1), 1);
         }
@@ -107,8 +108,8 @@ fn nobody_is_forgotten_when_a_successor_takes_over() {
     });
 }
 
-/// The thread of a pollset: `names` are the kernel's, each of which is an edge that it hears of once; so is what wakes it.
-/// No time passes, or the poller would seem not to come.
+/// The thread of a pollset. `names` stands for events of the kernel and of the waker; each is
+/// reported once. Time stands still, so that no poller seems to stall.
 fn attend(
     table: &Table,
     pollset: &[Ready<usize>; 1],
@@ -133,7 +134,7 @@ fn attend(
                 named = true;
                 continue;
             }
-            // It knows of what was named when it has waited.
+            // After the wait it still knows of the event.
             Duty::Gather(_) => continue,
         }
         named = false;
@@ -166,10 +167,10 @@ fn a_poller_that_goes_to_sleep_is_woken(after_streams: bool) {
                 assert_eq!(served, 0);
             })
         };
-        // Other messages may end its sleep as well.
+        // Other messages may end its sleep, too.
         while !woken.load(SeqCst) {
             pollset[0].polled(Instant::now(), after_streams);
-            // What is ready is named as soon as the instance is armed.
+            // A ready socket is reported as soon as the instance is armed.
             assert_eq!(
                 pollset[0].sleep(token, false, || {
                     names.notify();
@@ -234,7 +235,7 @@ fn what_the_thread_keeps_is_the_pollers() {
                 }
             })
         };
-        // It may be woken by something else before.
+        // Something else may wake it before.
         let mut found = pollset[0].take(token, Instant::now()).expect("ours").list.len();
         while found == 0 {
             if pollset[0].sleep(token, false, || true) == Sleep::Asleep {

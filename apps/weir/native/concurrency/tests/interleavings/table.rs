@@ -1,4 +1,5 @@
-//! The table of sockets: a slot that is closed, given out again, moved or joined while others have its handle.
+//! The table of sockets: slots are closed, reused, moved or joined while other threads have their
+//! handles.
 
 use loom::model;
 use loom::sync::Arc;
@@ -23,7 +24,7 @@ fn a_late_call_finds_nothing_of_the_next_socket() {
         };
         let late = {
             let table = table.clone();
-            // A call, an event or the death of an owner: all that they know is the handle.
+            // A call, an event or the death of an owner knows only the handle.
             thread::spawn(move || {
                 if let Some(mut socket) = find(&table, first) {
                     socket.visits += 1;
@@ -53,7 +54,7 @@ fn two_that_close_close_once() {
         };
         close(&table, handle);
         owner_died.join().expect("no panic");
-        // Given back twice, the slot would be given out twice.
+        // A slot that is freed twice would be given out twice.
         let opened: Vec<Handle> = std::iter::from_fn(|| open(&table)).collect();
         assert_eq!(opened.len(), 2);
         assert_ne!(opened[0].slot(), opened[1].slot());
@@ -96,7 +97,7 @@ fn what_one_scheduler_leaves_vacant_another_finds() {
                 open(&table)
             })
         });
-        // One that has closed a socket has room, whoever took its own slot.
+        // A thread that has closed a socket finds a slot, even if its own is taken.
         run_on(2);
         let third = open(&table);
         let opened: Vec<Handle> =
@@ -134,7 +135,8 @@ fn a_close_meets_a_poll_and_a_call_and_the_slot_is_used_again() {
         };
         poller.join().expect("no panic");
         caller.join().expect("no panic");
-        // A socket that believes to be on the list is there, whatever stood there for the one before.
+        // A socket with the mark `queued` is on the list, whatever happened to the previous socket
+        // in its slot.
         let queued = find(&table, next).expect("it is open").is_queued();
         let visits = find(&table, next).expect("it is open").visits;
         assert_eq!(visits, usize::from(!queued));
@@ -156,7 +158,8 @@ fn an_accept_that_holds_its_listener_waits_for_no_cycle() {
             thread::spawn(move || {
                 let mut socket = find(&table, connection).expect("nobody else closes it");
                 socket.close();
-                // Who called what has closed it goes on: that is nothing to the next socket in the slot.
+                // The closing code's caller continues, which must not affect the next socket in
+                // the slot.
                 socket.enqueue(&*pollset, |_| {});
                 socket.visits += 1;
             })
@@ -167,7 +170,8 @@ fn an_accept_that_holds_its_listener_waits_for_no_cycle() {
         };
         {
             let mut accepting = find(&table, listener).expect("nobody closes it");
-            // Full, or the connection's slot, whose last socket is just being closed.
+            // `None` if the table is full; or the slot of the connection, which is just being
+            // closed.
             if let Some(mut accepted) = table.allocate() {
                 accepted.open();
                 accepted.enqueue(&*pollset, |_| {});
@@ -203,7 +207,8 @@ fn a_socket_that_moves_is_visited_at_its_new_pollset() {
         find(&table, handle).expect("nobody closes").enqueue(&*pollsets, |_| {});
         mover.join().expect("no panic");
         old.join().expect("no panic");
-        // The old list may still name it: that visit must not be the one that the new list is for.
+        // The old list may still name it, but a visit from there must not clear the mark for the
+        // new list.
         poll(&table, &*pollsets, 0, tokens[0]);
         assert!(find(&table, handle).expect("nobody closes").is_queued());
         let before = find(&table, handle).expect("nobody closes").visits;

@@ -62,7 +62,7 @@ fn streams_have_time_to_move_more_before_the_poller_is_woken() {
     assert_eq!(ready.duty(false, Instant::now()), Duty::Rest(None));
     assert_eq!(ready.duty(true, Instant::now()), Duty::Gather(GATHER));
     assert_eq!(ready.duty(true, Instant::now()), Duty::Summon('a'));
-    // What is pushed meanwhile does not wait.
+    // A pushed target does not wait.
     ready.polled(Instant::now(), true);
     assert!(ready.take(token, Instant::now()).is_some());
     assert_eq!(ready.sleep(token, false, || true), Sleep::Asleep);
@@ -100,7 +100,7 @@ fn the_thread_serves_for_a_poller_that_does_not_come() {
     assert!(ready.take(token, Instant::now()).expect("ours").list.is_empty());
     ready.polled(late, false);
     assert_eq!(ready.duty(true, late), Duty::Rest(Some(STALL)));
-    // One that is awake may stop as well.
+    // An awake poller may stop, too.
     assert_eq!(ready.duty(false, late + STALL), Duty::Watch(STALL));
 }
 

@@ -42,7 +42,7 @@ fn close(house: &House, handle: Handle) {
     guest.open = false;
 }
 
-/// The next that lives in the slot.
+/// The handle of the slot's next occupant.
 fn after(handle: Handle) -> Handle {
     Handle::new(handle.slot(), handle.generation().wrapping_add(1))
 }
@@ -118,7 +118,7 @@ fn who_has_the_lock_has_the_one_that_ended_and_no_other() {
     let mut guest = house.find(handle).expect("open");
     guest.open = false;
     assert_eq!(guest.handle(), handle);
-    // What is done to it now is nobody's.
+    // Changes to it no longer have an effect.
     guest.abandoned = true;
     assert_eq!(house.occupied(), 1);
     drop(guest);
@@ -149,7 +149,7 @@ fn a_panic_leaves_an_occupant_that_knows_it() {
     assert!(house.find(handles[0]).expect("open").abandoned);
     assert!(house.find(handles[1]).is_none());
     assert!(!house.find(handles[2]).expect("open").abandoned);
-    // Also for those who do not wait for a lock.
+    // Also for a visit that does not wait for locks.
     let mut seen = Vec::new();
     assert_eq!(house.visit_unlocked(0, |guest| seen.push(guest.handle())), Some(0));
     assert_eq!(seen, [handles[0]]);

@@ -1,4 +1,4 @@
-//! From the backlog to a reactor, which takes its connections itself.
+//! From the backlog to a reactor, which accepts its connections itself.
 
 use std::sync::Arc;
 
@@ -14,16 +14,17 @@ use crate::value::chaos;
 use crate::value::handle::Handle;
 use crate::value::options::Options;
 
-/// What there was for a reactor.
+/// Result of an attempt to take a connection for a reactor.
 pub enum Taken {
     Connection(Handle),
-    /// One that the listener has closed, or that another reactor gets: there may be others.
+    /// The listener has closed it, or another reactor gets it; there may be more.
     NotHere,
     Nothing,
 }
 
-/// Takes a connection off the backlog for the reactor that calls, or for another of the listener that has clearly fewer. Nothing if there
-/// is none, if the listener admits none now, or if the sockets are another reactor's.
+/// Accepts a connection for the calling reactor, or for another reactor of the listener with
+/// clearly fewer sockets. `Nothing` if there is none, if the listener admits none now, or if the
+/// listening socket belongs to another reactor.
 pub fn take_connection(env: Env, socket: &mut Socket) -> Result<Taken, Errno> {
     let own = env.pid();
     if socket.listening.as_ref().and_then(|listening| listening.reactor) != Some(own) {
@@ -65,14 +66,15 @@ pub fn take_connection(env: Env, socket: &mut Socket) -> Result<Taken, Errno> {
     Ok(Taken::Connection(handle))
 }
 
-/// The reactor that gets a connection, and its pollset.
+/// The reactor that gets the connection, and its pollset.
 fn taker(listener: &Listener, own: (u16, LocalPid)) -> (u16, LocalPid) {
     let other = listener.reactor_with_fewer(own.0).and_then(|pollset| Some((pollset, pollset::poller(pollset)?)));
     other.unwrap_or(own)
 }
 
-/// Has the other reactor hear of its connection at its next poll. If it died before this look, nobody closes what is on its pollset: those
-/// who do may have walked past the slot. If it dies after, they wait for the lock of the slot, and find the connection.
+/// Gives a connection to another reactor, which learns of it at its next poll. If that reactor is
+/// already dead, the connection is closed here, because the reaper may have passed its slot. If it
+/// dies later, the reaper waits for the lock of the slot and finds the connection.
 fn give(env: Env, accepted: &mut Socket) -> Result<Taken, Errno> {
     chaos::between();
     if accepted.owner.is_some_and(|owner| pollset::is_polled_by(accepted.pollset, owner)) {

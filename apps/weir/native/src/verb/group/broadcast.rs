@@ -1,4 +1,4 @@
-//! A message on its way to the members of a group, and what has become of it.
+//! A message to the members of a group, and its results.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,24 +12,25 @@ use crate::term::message::Message;
 use crate::value::handle::{Handle, Target};
 use crate::value::sync::Mutex;
 
-/// The most bytes of a message: a call that puts a length in front of them stays well under a millisecond.
+/// Maximum size of a message in bytes. A call that copies it behind its length takes well under 1
+/// ms.
 pub const MESSAGE: usize = 1024 * 1024;
 
-/// What has become of messages, one for each member.
+/// Counts of results, one for each member and message.
 #[derive(Clone, Copy, Default)]
 pub struct Outcomes {
     /// The kernel has taken it.
     pub sent: u64,
-    /// It waits for the member.
+    /// It waits in the member's queue.
     pub queued: u64,
-    /// It was thrown away, now or after it had waited.
+    /// It was dropped, at once or after waiting.
     pub dropped: u64,
-    /// Members that were closed for it.
+    /// Members that were closed because of it.
     pub disconnected: u64,
 }
 
 impl Outcomes {
-    /// Adds those of other members.
+    /// Adds the counts of other members.
     pub fn add(&mut self, other: &Outcomes) {
         self.sent += other.sent;
         self.queued += other.queued;
@@ -48,37 +49,37 @@ impl Outcomes {
     }
 }
 
-/// A message on its way.
+/// A pending message.
 pub struct Broadcast {
     pub message: Arc<Message>,
     pub sequence: u64,
     /// A member that does not get it.
     pub except: Option<Handle>,
-    /// What the caller knows it by.
+    /// The caller's number for it.
     pub mark: u64,
     notice: Option<Mutex<Notice>>,
 }
 
-/// Who wants to know when a broadcast has been through.
+/// The process that is notified when all members have been served, and the counts so far.
 struct Notice {
     pid: LocalPid,
     environment: OwnedEnv,
     reference: SavedTerm,
-    /// Divisions that it has still to go through.
+    /// Divisions that are not finished yet.
     divisions: usize,
     outcomes: Outcomes,
 }
 
-/// What a broadcast is refused for.
+/// Why a broadcast is refused.
 pub enum Refused {
-    /// As many as may be are on their way already.
+    /// The backlog of a division is full.
     Busy,
     TooLarge,
     Closed,
 }
 
-/// Sends a message to all members but `except`. Returns how many those are. `reference` is told to the calling process
-/// when it has been through.
+/// Sends a message to all members but `except`. Returns their number. If there is a `reference`,
+/// the calling process gets it in a message when all members have been served.
 pub fn send(
     env: Env,
     handle: Handle,
@@ -125,22 +126,24 @@ pub fn send(
 }
 
 impl Broadcast {
-    /// Adds what has become of it for some members.
+    /// Adds the counts of some members.
     pub fn count(&self, outcomes: &Outcomes) {
         if let Some(notice) = &self.notice {
             notice.lock().unwrap_or_else(PoisonError::into_inner).outcomes.add(outcomes);
         }
     }
 
-    /// One more is to be through with it before anybody is told: a member that moves, and is in no division that has not been.
-    /// The group is locked, and the broadcast is still on its way there. [`tell`] ends that.
+    /// Delays the notice by one more division, for a member that moves and is in no unfinished
+    /// division. The caller holds the lock of the group, and the broadcast is still pending there.
+    /// [`tell`] ends the delay.
     pub fn hold(&self) {
         if let Some(notice) = &self.notice {
             notice.lock().unwrap_or_else(PoisonError::into_inner).divisions += 1;
         }
     }
 
-    /// A division is through with it: `{weir_group, Group, Reference, Outcomes}` to the process that asked, after the last one.
+    /// Notes that a division is finished. After the last one, sends `{weir_group, Group,
+    /// Reference, Outcomes}` to the process that asked.
     fn tell(&self, env: Env, handle: Handle) {
         let Some(notice) = &self.notice else { return };
         let mut notice = notice.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,14 +152,14 @@ impl Broadcast {
             let reference = notice.environment.run(|own| notice.reference.load(own).in_env(env));
             let group = (atoms::weir_group(), handle.raw());
             if let Ok(outcomes) = Term::map_from_pairs(env, &notice.outcomes.pairs()) {
-                // A process that died meanwhile does not want to know any more.
+                // If that process has died, it needs no notice.
                 let _ = env.send(&notice.pid, (atoms::weir_group(), group, reference, outcomes));
             }
         }
     }
 }
 
-/// Tells those who want to know that messages have been through.
+/// Notes that messages are finished in a division, and notifies the processes that asked.
 pub fn tell(env: Env, handle: Handle, finished: impl IntoIterator<Item = Arc<Broadcast>>) {
     for broadcast in finished {
         broadcast.tell(env, handle);

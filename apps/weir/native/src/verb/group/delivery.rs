@@ -1,4 +1,4 @@
-//! Writing a message to the members on a pollset, and what becomes of it where it is not taken.
+//! Writes messages to the members on a pollset, and handles members that do not take them.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::value::panics;
 use crate::value::work::Work;
 use crate::verb::output;
 
-/// Members, and bytes to them, that are written before the group is looked at again: some tens of microseconds.
+/// Maximum members and bytes to write before the group is locked again; some tens of microseconds.
 const SLICE: usize = 32;
 const SLICE_BYTES: usize = 256 * 1024;
 
-/// Writes to the members on a pollset, slice by slice, until all is done or the call has done enough: then there is more,
-/// and the group wants another turn.
+/// Writes to the members on a pollset, slice by slice, until everything is delivered or the budget
+/// is used up. Returns whether there is more to do.
 pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut Tally) -> bool {
     let _turn = Turn { index, handle };
     let (mut slice, mut finished) = (Vec::with_capacity(SLICE), Vec::new());
@@ -73,7 +73,8 @@ pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut 
     }
 }
 
-/// A poller's turn. One that ends in a panic is nobody's any more, and the next broadcast begins another.
+/// A poller's turn. If it ends in a panic, its marks are cleared, so that the next broadcast
+/// starts another.
 struct Turn {
     index: u16,
     handle: Handle,
@@ -91,12 +92,13 @@ impl Drop for Turn {
     }
 }
 
-/// How many members a message is written to in a row.
+/// Number of members in a slice of a message.
 fn slice_of(message: &Message) -> usize {
     (SLICE_BYTES / message.len().max(1)).clamp(1, SLICE)
 }
 
-/// Gives a message to a member, if it is one still and has not had it. It is written here and now, if that may be.
+/// Gives a message to a socket, if it is still a member and has not had it. Writes it at once if
+/// `at_once`.
 pub fn give(
     env: Env,
     socket: &mut Socket,
@@ -128,8 +130,9 @@ pub fn give(
     }
 }
 
-/// Makes a connected socket a member, `once` for one message. It gets `first`, and then what is broadcast from now on: the
-/// caller holds its lock, so nothing comes between. Nothing happens if it is a member. It is none if it cannot get `first`.
+/// Makes a connected socket a member, for one message if `once`. It gets `first`, and then all
+/// later broadcasts; the caller holds its lock, so nothing comes in between. Does nothing if it is
+/// already a member. Fails, and it is no member, if it cannot get `first`.
 pub fn join(env: Env, socket: &mut Socket, group: Handle, once: bool, first: &Binary) -> Result<(), Reason> {
     let Some(settings) = super::join(socket, group, once)?.filter(|_| !first.is_empty()) else { return Ok(()) };
     let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
@@ -147,7 +150,7 @@ pub fn join(env: Env, socket: &mut Socket, group: Handle, once: bool, first: &Bi
     })
 }
 
-/// Adds what has become of messages to what the group has done.
+/// Adds results to the counters of the group.
 fn count(group: Handle, outcomes: &Outcomes) {
     if let Some(mut group) = find(group)
         && let Some(live) = &mut group.live
@@ -156,17 +159,17 @@ fn count(group: Handle, outcomes: &Outcomes) {
     }
 }
 
-/// Why a socket has not taken a message.
+/// Why a socket did not take a message.
 enum Untaken {
-    /// As much waits for it as may.
+    /// Its queue is full.
     Full,
-    /// Its packets are not that long.
+    /// Too long for its packet type.
     TooLong,
-    /// It is closed, or nothing more is sent on it.
+    /// It is closed, or its output is shut down.
     Ended,
 }
 
-/// Writes a message to a socket, or has it wait. That may be the end of it.
+/// Writes a message to a socket, or queues it. This may end the connection.
 fn put(
     env: Env,
     socket: &mut Socket,
@@ -223,7 +226,7 @@ fn put(
     Ok(())
 }
 
-/// Sees to it that a message of so many bytes may wait for a member.
+/// Makes room for a message of `bytes` bytes in a member's queue.
 fn make_room(
     env: Env,
     socket: &mut Socket,
@@ -237,13 +240,13 @@ fn make_room(
     let is_full = |(messages, waiting): (usize, usize)| {
         messages > 0 && (messages >= settings.max_messages || waiting + bytes > settings.max_bytes)
     };
-    // What stands before a file that is being sent is counted there.
+    // A file transfer relies on the number of bytes ahead of it.
     let fixed = output.transfer.as_ref().is_some_and(|transfer| transfer.ahead > 0);
     match settings.policy {
         Policy::Conflate | Policy::DropOldest if !fixed => {
             let conflate = settings.policy == Policy::Conflate;
             while (conflate || is_full(output.queue.droppable(tag))) && output.queue.drop_oldest(tag) {
-                // It was counted as queued, and is not any more.
+                // It was counted as queued before.
                 outcomes.dropped += 1;
             }
             Ok(())
@@ -262,10 +265,11 @@ fn make_room(
     }
 }
 
-/// Takes a socket's memberships from one pollset to another, where it is by now. It gets at once what was still on its
-/// way on the old one: on the new one that may have been through.
+/// Moves a socket's memberships from one pollset to its present one. It gets the pending messages
+/// of the old one at once, because the new one may have delivered them already.
 pub fn moved(env: Env, socket: &mut Socket, from: u16) {
-    // All of them before the first write, which may end the socket: that takes it out of those in which it is.
+    // All memberships move before the first write, which may end the socket: that removes it from
+    // its present pollset.
     let moves: Vec<Move> = socket.groups.groups().filter_map(|group| Move::new(socket, group, from)).collect();
     let mut work = Work::of_caller();
     for Move { group, settings, pending, finished } in moves {
@@ -273,7 +277,7 @@ pub fn moved(env: Env, socket: &mut Socket, from: u16) {
         let mut left = pending.iter();
         let panicked = panics::survive(|| {
             for broadcast in left.by_ref() {
-                // What the call has no time for waits for the poller, like what the kernel does not take.
+                // If the call has used its time, the rest is queued for the poller.
                 work.stepped();
                 let at_once = !work.is_over();
                 let mut outcomes = Outcomes::default();
@@ -291,18 +295,18 @@ pub fn moved(env: Env, socket: &mut Socket, from: u16) {
     }
 }
 
-/// A membership that has gone from one pollset to another.
+/// A membership that has moved to another pollset.
 struct Move {
     group: Handle,
     settings: GroupSettings,
-    /// What was on its way on the old one. It is not through before the member has it.
+    /// Pending messages of the old pollset. They stay unfinished until the member has them.
     pending: Vec<Arc<Broadcast>>,
-    /// What nobody waits for any more there.
+    /// Messages that no member on the old pollset waits for.
     finished: Vec<Arc<Broadcast>>,
 }
 
 impl Move {
-    /// Nothing if there is no such group any more.
+    /// Moves the membership; `None` if the group is gone.
     fn new(socket: &Socket, handle: Handle, from: u16) -> Option<Move> {
         let mut group = find(handle)?;
         let live = group.live.as_mut()?;

@@ -1,8 +1,9 @@
-//! Groups: one message to many sockets, each written to by its own pollset.
+//! Groups: one message to many sockets; each pollset writes to its own.
 //!
-//! A group knows its members by pollset (`value::division`), a member its groups. What decides is the member: whether it is
-//! one, and which message it had last. So a slice of members may be out of date when it is served, and nobody gets a
-//! message twice or one from before he came. Locks are taken in the order socket, group, ready list of a pollset.
+//! A group knows its members by pollset (`value::division`), and a member knows its groups. The
+//! member's state decides: whether it is a member, and which message it had last. So a slice of
+//! members may be outdated when it is served, and still no member gets a message twice, or one
+//! from before it joined. Lock order: socket, group, ready list of a pollset.
 
 pub mod broadcast;
 pub mod delivery;
@@ -26,7 +27,7 @@ use crate::value::slots::{Locked, Lookup, Occupant, Slots};
 use crate::value::sync::Mutex;
 use crate::value::vacancies::Common;
 
-/// Groups that there can be.
+/// Maximum number of groups.
 const GROUPS: usize = 65_536;
 const CHUNK: usize = 256;
 
@@ -41,28 +42,28 @@ fn find(handle: Handle) -> Option<Locked<'static, Group>> {
     ALL.find(handle)
 }
 
-/// What happens to a message for a member whose queue is full.
+/// What happens to a message for a member with a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Those that have waited longest make room.
+    /// The oldest messages are dropped to make room.
     DropOldest,
     DropNewest,
-    /// Only the latest waits, always.
+    /// Only the latest message waits, always.
     Conflate,
     /// The connection is closed.
     Disconnect,
-    /// The member leaves the group, and its owner is told which message was the first that it has not had.
+    /// The member leaves the group; its owner is told the first message that it missed.
     Leave,
 }
 
-/// What a group is made with.
+/// The settings of a group.
 #[derive(Clone, Copy)]
 pub struct GroupSettings {
     pub policy: Policy,
-    /// Messages of the group, and their bytes, that may wait for one member.
+    /// Limits of the group's messages that may wait for one member, and of their bytes.
     pub max_messages: usize,
     pub max_bytes: usize,
-    /// Messages that may be on their way to the members of one pollset.
+    /// Maximum number of pending messages per pollset.
     pub backlog: usize,
 }
 
@@ -76,11 +77,11 @@ pub struct Group {
 struct Live {
     settings: GroupSettings,
     divisions: Vec<(u16, Division<Arc<Broadcast>>)>,
-    /// Of the last broadcast.
+    /// The number of the last broadcast.
     sequence: u64,
     outcomes: Outcomes,
     owner: LocalPid,
-    /// The monitor of the owner ends with this.
+    /// Dropping it ends the monitor of the owner.
     _watch: ResourceArc<DeathWatch>,
 }
 
@@ -102,7 +103,7 @@ impl Occupant for Group {
     }
 }
 
-/// Makes a group of the calling process. Nothing when there are as many as there can be.
+/// Creates a group of the calling process. `None` if there are too many.
 pub fn new(env: Env, settings: GroupSettings) -> Option<Handle> {
     let mut group = ALL.allocate()?;
     let handle = group.handle();
@@ -117,11 +118,12 @@ pub fn new(env: Env, settings: GroupSettings) -> Option<Handle> {
     Some(handle)
 }
 
-/// Deletes a group. Its members stay what they are; what waits for them still goes out, what is on its way does not.
+/// Deletes a group. The members' sockets stay open; output in their queues is still sent, pending
+/// messages are dropped.
 pub fn delete(env: Env, handle: Handle) {
     let mut finished = Vec::new();
     let live = find(handle).and_then(|mut group| group.live.take());
-    // Without the lock: what watches the owner must not be dropped under it.
+    // Without the lock, under which the monitor of the owner must not be dropped.
     let Some(mut live) = live else { return };
     for (_, division) in &mut live.divisions {
         finished.extend(division.clear());
@@ -129,8 +131,8 @@ pub fn delete(env: Env, handle: Handle) {
     tell(env, handle, finished);
 }
 
-/// Makes a connected socket a member, `once` for one message, and returns how the group is set. It gets what is broadcast from
-/// now on. Nothing happens, and nothing is returned, if it is a member.
+/// Makes a connected socket a member, for one message if `once`, and returns the group's settings.
+/// It gets all later broadcasts. Returns `None` and does nothing if it is already a member.
 fn join(socket: &mut Socket, handle: Handle, once: bool) -> Result<Option<GroupSettings>, Reason> {
     if socket.state != State::Connected {
         return Err(atoms::enotconn());
@@ -150,13 +152,14 @@ fn join(socket: &mut Socket, handle: Handle, once: bool) -> Result<Option<GroupS
     Ok(Some(settings))
 }
 
-/// Ends a membership. What waits for the member still goes out. False if there is none, or it has ended with the group, which the
-/// member does not know of.
+/// Ends a membership. Messages in the socket's queue are still sent. False if there is none, or if
+/// the group is gone, of which the member was not told.
 pub fn leave(env: Env, socket: &mut Socket, handle: Handle) -> bool {
     socket.groups.remove(handle) && take_out(env, handle, socket.pollset, socket.handle())
 }
 
-/// Ends all memberships of a socket that are for one message. False if it has had that, and its owner is not told yet.
+/// Ends all single-message memberships of a socket. False if it has had its message and its owner
+/// has not been told.
 pub fn withdraw(env: Env, socket: &mut Socket) -> bool {
     while let Some(group) = socket.groups.remove_once() {
         take_out(env, group, socket.pollset, socket.handle());
@@ -164,7 +167,7 @@ pub fn withdraw(env: Env, socket: &mut Socket) -> bool {
     !socket.served
 }
 
-/// A member has had its one message: that was its membership, and its owner is told.
+/// Ends the memberships of a member that has had its one message, and tells its owner.
 fn served(env: Env, socket: &mut Socket) {
     withdraw(env, socket);
     if socket.reactor {
@@ -175,7 +178,7 @@ fn served(env: Env, socket: &mut Socket) {
     }
 }
 
-/// A member whose queue was full is a member no more. What waits for it still goes out.
+/// Ends the membership of a member whose queue was full. Messages in the queue are still sent.
 fn left(env: Env, socket: &mut Socket, handle: Handle, mark: u64) {
     if socket.groups.remove(handle) {
         take_out(env, handle, socket.pollset, socket.handle());
@@ -183,7 +186,7 @@ fn left(env: Env, socket: &mut Socket, handle: Handle, mark: u64) {
     }
 }
 
-/// Ends all memberships of a socket that is no connection any more.
+/// Ends all memberships of a socket that is no longer connected.
 pub fn leave_all(env: Env, socket: &mut Socket) {
     if socket.groups.is_empty() {
         return;
@@ -193,7 +196,7 @@ pub fn leave_all(env: Env, socket: &mut Socket) {
     }
 }
 
-/// False if the group is gone.
+/// Removes a member from the group. False if the group is gone.
 fn take_out(env: Env, handle: Handle, pollset: u16, member: Handle) -> bool {
     let mut finished = Vec::new();
     let is_there = match find(handle) {
@@ -217,11 +220,12 @@ impl Live {
         &mut self.divisions[at].1
     }
 
-    /// Takes a member out. Messages that nobody on its pollset waits for any more go to `finished`.
+    /// Removes a member. If its pollset has no members left, the pending messages go to
+    /// `finished`.
     fn take_out(&mut self, pollset: u16, member: Handle, finished: &mut Vec<Arc<Broadcast>>) {
         let division = self.division(pollset);
         division.leave(member);
-        // A poller that is at it finishes them itself, when it has counted what became of them.
+        // If a poller is delivering, it finishes them itself, after it has counted their results.
         if division.len() == 0 && !division.serving {
             finished.extend(division.clear());
             self.divisions.retain(|(index, _)| *index != pollset);
@@ -230,12 +234,12 @@ impl Live {
 }
 
 impl Group {
-    /// How many members there are; nothing if it was deleted.
+    /// Number of members; zero if the group was deleted.
     pub fn size(&self) -> usize {
         self.live.iter().flat_map(|live| &live.divisions).map(|(_, division)| division.len()).sum()
     }
 
-    /// What it is set to and what it has done, as a map.
+    /// The group's owner, state and counters as a map.
     pub fn describe<'a>(&self, env: Env<'a>) -> Option<Term<'a>> {
         let live = self.live.as_ref()?;
         let pending = live.divisions.iter().map(|(_, division)| division.pending().count()).max().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! From the kernel to the owner: reading, taking packets off what was read, delivering.
+//! From the kernel to the owner: reading, splitting into packets, delivering.
 //!
-//! `reading` is about one read and one packet; here they are repeated for the receiver: the process in `recv`, the owner of
-//! an active socket, a reactor.
+//! `reading` has single reads and packets. This module repeats them for the receiver: a process in
+//! `recv`, the owner of an active socket, or a reactor.
 
 mod reading;
 
@@ -17,18 +17,19 @@ use crate::term::atoms;
 use crate::term::sender;
 use crate::value::work::Work;
 
-/// What an attempt to receive gave.
+/// Result of an attempt to receive.
 pub enum Received<'a> {
     Data(Term<'a>),
-    /// Nothing, or not enough, is there: the pollset goes on when more comes.
+    /// Not enough data yet; the pollset continues when more arrives.
     NotYet,
     Failed(Reason),
 }
 
-/// Takes what is ready to the receiver: the process in `recv` or the owner of the active socket.
+/// Delivers available data to the receiver: the process in `recv`, or the owner of an active
+/// socket.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     if socket.reactor {
-        // It goes into the next batch.
+        // Its data goes into the next batch.
         return socket.enqueue(env);
     }
     let voice = match socket.is_active() {
@@ -38,11 +39,11 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             voice => voice,
         },
     };
-    // A receiver that was killed while it waited leaves its data to the next.
+    // A receiver that was killed while it waited leaves its data to the next one.
     if let Some(receiver) = socket.receiver.take()
         && env.is_process_alive(receiver.waiter.pid)
     {
-        // The end of input may be the end of the socket.
+        // The end of input may close the socket.
         let handle = socket.handle();
         match receive(env, socket, receiver.length, work) {
             Received::NotYet => {
@@ -54,7 +55,8 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
                 return;
             }
             Received::Data(data) => {
-                // One that dies just now takes its data along, as does one that dies with the answer in its mailbox.
+                // If it has just died, the data is lost, as if it had died with the answer in its
+                // mailbox.
                 message::answer(env, handle, receiver.waiter, (atoms::ok(), data));
             }
         }
@@ -77,7 +79,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             }
             Framed::Missing(missing) => missing,
         };
-        // After the end there is only what was put back.
+        // After the end of input there is only data that was put back.
         if socket.read_closed {
             return;
         }
@@ -103,7 +105,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     }
 }
 
-/// What a reactor's socket has next.
+/// The next input of a reactor's socket.
 pub enum Next<'a> {
     Data(Term<'a>),
     Nothing,
@@ -139,7 +141,8 @@ pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> 
     }
 }
 
-/// Receives `length` bytes, or a packet if that is zero. Data that is there but not enough stays for the next attempt.
+/// Receives `length` bytes, or a packet if `length` is zero. Incomplete data is kept for the next
+/// attempt.
 pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut Work) -> Received<'a> {
     loop {
         let missing = match take(env, socket, length) {
@@ -167,7 +170,7 @@ pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut 
     }
 }
 
-/// Makes `pid` the process that waits for `length` bytes, and makes sure that they are noticed.
+/// Makes `waiter` wait for `length` bytes, and ensures that their arrival is reported.
 pub fn await_data(env: Env, socket: &mut Socket, waiter: Waiter, length: usize) -> rustix::io::Result<()> {
     socket.follow_receiver(env);
     socket.register()?;
@@ -175,12 +178,12 @@ pub fn await_data(env: Env, socket: &mut Socket, waiter: Waiter, length: usize) 
     Ok(())
 }
 
-/// Whether a socket in this state can be read from.
+/// Whether the socket can be read in its state.
 pub fn is_readable(socket: &Socket) -> bool {
     socket.state == State::Connected
 }
 
-/// The result of `recv` as a term: `{ok, Data}` or `{error, Reason}`; nothing where the caller has to wait.
+/// The result of `recv`, `{ok, Data}` or `{error, Reason}`; `None` if the caller has to wait.
 pub fn result<'a>(env: Env<'a>, received: Received<'a>) -> Option<Term<'a>> {
     match received {
         Received::Data(data) => Some((atoms::ok(), data).encode(env)),
@@ -189,24 +192,27 @@ pub fn result<'a>(env: Env<'a>, received: Received<'a>) -> Option<Term<'a>> {
     }
 }
 
-/// What a call that asks for messages has to do after it.
+/// What the caller must do after it has asked for messages.
 pub enum Asked {
     Nothing,
-    /// The caller is the owner. When it has taken the messages up to this number into its queue it may send itself what
-    /// waits, and others what comes.
+    /// The caller is the owner. Once it has moved the messages up to this number into its queue,
+    /// it may send itself the waiting data, and others may send later data.
     Settle(u32),
 }
 
-/// The socket is active, in another way than before if that has changed: what waits goes out.
+/// Delivers waiting data to the owner of an active socket. `changed`: the active mode is of
+/// another kind than before.
 pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) -> Asked {
-    // A process that asks again after the end reads again, as there may be something behind a bad packet.
+    // Asking again after the end of input reads again, since there may be data behind an invalid
+    // packet.
     if socket.state == State::Connected && changed && std::mem::take(&mut socket.read_closed) {
         socket.readable.try_again();
     }
     announce(env, socket, work)
 }
 
-/// Has the owner told what waits, at once if the caller may: the owner itself in its own time, which saves a hop to the poller.
+/// Delivers waiting data, at once if the caller may send messages to the owner. If the caller is
+/// the owner, this saves a hop to the poller.
 pub fn announce(env: Env, socket: &mut Socket, work: &mut Work) -> Asked {
     let follows = socket.owner_asks(env);
     if !something_waits(socket) {
@@ -240,8 +246,8 @@ pub fn announce(env: Env, socket: &mut Socket, work: &mut Work) -> Asked {
     Asked::Nothing
 }
 
-/// Whether there may be something to tell the owner, or to answer a receiver with. What the kernel has is not known before a
-/// read.
+/// Whether there may be something to send to the owner or to a receiver. Only a read tells what
+/// the kernel has.
 fn something_waits(socket: &Socket) -> bool {
     socket.has_untold()
         || match socket.state {
@@ -255,12 +261,12 @@ fn something_waits(socket: &Socket) -> bool {
         }
 }
 
-/// What the owner of a closed socket is told of its end.
+/// The error that the owner of a closed socket is told.
 fn late_error(socket: &mut Socket) -> Option<Errno> {
     std::mem::take(&mut socket.late_econnreset).then_some(Errno::CONNRESET)
 }
 
-/// Sends the owner what waits, if the caller may; otherwise the poller does.
+/// Sends waiting data to the owner if the caller may; otherwise leaves it to the poller.
 pub fn deliver(env: Env, socket: &mut Socket, work: &mut Work) {
     socket.tell_rest(env);
     match socket.state {

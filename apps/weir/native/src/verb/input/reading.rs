@@ -1,4 +1,4 @@
-//! Reading from the kernel, and taking packets off what was read.
+//! Reading from the kernel, and splitting into packets.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -14,23 +14,23 @@ use crate::term::data::{self, Data, LARGE};
 use crate::value::packet::{self, Front, Packet};
 use crate::value::work::Work;
 
-/// From this size on a read is followed by one straight into a binary, which saves a copy; and so is the rest of a packet
-/// that lacks as much.
+/// A read of this size is followed by one straight into a binary, without a copy. So is the rest
+/// of a packet if at least this much is missing.
 const BULK: usize = 16 * 1024;
 
-/// The largest of those, however large `buffer` is: one read is one visit's work at most.
+/// Maximum size of such a read, however large `buffer` is, which bounds the work of a visit.
 const BULK_MAX: usize = 256 * 1024;
 
-/// What an attempt to take a packet off the bytes that were read gave.
+/// Result of an attempt to take a packet.
 pub enum Framed<'a> {
     Data(Data<'a>),
-    /// It is not complete: so many bytes are missing, or nobody knows how many.
+    /// The packet is incomplete; this many bytes are missing, if known.
     Missing(Option<usize>),
-    /// It is none, or too long.
+    /// Not a packet, or too long.
     Invalid,
 }
 
-/// What one read of the kernel gave.
+/// Result of one read.
 pub enum Read<T> {
     Some(T),
     WouldBlock,
@@ -38,7 +38,7 @@ pub enum Read<T> {
     End(Option<Errno>),
 }
 
-/// Takes `length` bytes off those that were read before, or a packet if that is zero.
+/// Takes `length` bytes of those read before, or a packet if `length` is zero.
 pub fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Framed<'a> {
     let Some(mut input) = socket.input.take() else {
         return Framed::Missing(if length == 0 { None } else { Some(length) });
@@ -71,7 +71,7 @@ pub fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Framed<'a> 
     Framed::Data(data)
 }
 
-/// Where the first packet of `bytes` ends, or that of `length` bytes which somebody asked for.
+/// The end of the first packet in `bytes`, or of `length` requested bytes.
 fn front(socket: &mut Socket, bytes: &[u8], length: usize) -> Front {
     if length != 0 {
         return Front::Packet(length);
@@ -83,7 +83,7 @@ fn front(socket: &mut Socket, bytes: &[u8], length: usize) -> Front {
     }
 }
 
-/// One read towards a packet, of which so many bytes are `missing`, and the packet if that completes it.
+/// Reads once, for a packet that lacks `missing` bytes. Returns the packet if it is complete.
 pub fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work: &mut Work) -> Read<Framed<'a>> {
     if let Some(missing) = missing
         && missing >= BULK
@@ -104,7 +104,8 @@ pub fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work:
             Read::End(error) => Read::End(error),
         };
     }
-    // Bytes of an unknown length are kept up to `buffer`, or `packet_size` where that is more, and no further.
+    // While the length is unknown, at most `buffer` bytes are kept, or `packet_size` if that is
+    // more.
     let kept = socket.input.as_ref().map_or(0, |input| input.len());
     let limit = match kept {
         0 => limit,
@@ -121,7 +122,7 @@ pub fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work:
     })
 }
 
-/// Takes a packet off `bytes` that were just read, and keeps the rest.
+/// Takes a packet from `bytes` that were just read, and keeps the rest.
 fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Framed<'a> {
     if let Some(input) = &mut socket.input {
         input.push(bytes);
@@ -143,7 +144,7 @@ fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Framed<'a> 
     taken
 }
 
-/// One read of at most `missing` bytes, which are kept.
+/// Reads up to `missing` bytes once, and keeps them.
 pub fn gather<'a>(socket: &mut Socket, missing: usize, work: &mut Work) -> Read<Framed<'a>> {
     let mut input = socket.input.take().unwrap_or_default();
     let read = if missing >= BULK {
@@ -177,7 +178,7 @@ fn recv(fd: BorrowedFd, buffer: &mut [u8]) -> rustix::io::Result<usize> {
     rustix::net::recv(fd, buffer, RecvFlags::empty()).map(|(n, _)| n)
 }
 
-/// recv(2) for `limit` bytes, with what its result says about the next one.
+/// Calls recv(2) for `limit` bytes, and notes whether another read may return more.
 fn receive_into(
     socket: &mut Socket,
     limit: usize,
@@ -214,8 +215,8 @@ fn receive_into(
     }
 }
 
-/// Throws away what comes for a socket that is only there until its queue is sent. Nobody will read it, and the peer may
-/// take the queue only when it has sent all of its own.
+/// Discards input of a lingering socket. Nothing reads it any more, and the peer may read the
+/// queue only after it has sent all its data.
 pub fn discard(env: Env, socket: &mut Socket, work: &mut Work) {
     while socket.readable.is_ready() {
         if work.is_over() {
@@ -226,7 +227,7 @@ pub fn discard(env: Env, socket: &mut Socket, work: &mut Work) {
         match read {
             Read::Some(_) => {}
             Read::WouldBlock => return,
-            // It sends no more, and may read still.
+            // It sends no more, but may still read.
             Read::End(None) => socket.readable.end(),
             Read::End(Some(_)) => return socket.release(env),
         }

@@ -1,4 +1,4 @@
-//! How sockets end: by a call, by the peer, by an error, by the death of their owner.
+//! Closing sockets: by a call, the peer, an error, or the death of the owner.
 
 use std::os::fd::{AsFd, IntoRawFd};
 
@@ -16,21 +16,21 @@ use crate::value::active::Active;
 use crate::value::options::Linger;
 use crate::verb::group;
 
-/// How long a peer may take nothing of what an owner left behind, in milliseconds.
+/// How long a peer may acknowledge nothing while a socket lingers, in milliseconds.
 const LINGER_MS: libc::c_int = 30_000;
 
 impl Socket {
-    /// A monitored process has died.
+    /// Notes that a monitored process has died. If it was the owner, leaves the socket.
     pub fn process_died(&mut self, env: Env, monitor: Monitor) {
         if self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
             self.leave(env);
         }
     }
 
-    /// Closes the socket to all; what is queued is still sent.
+    /// Closes the socket for all processes; queued output is still sent.
     pub fn leave(&mut self, env: Env) {
         self.ended = Ended::Not;
-        // A file that is not through yet ends here, and what is queued with it, as in the inet driver.
+        // An unfinished file ends here, with the output queued behind it, as in the inet driver.
         let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty() && output.transfer.is_none());
         if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
             self.linger(env);
@@ -39,8 +39,8 @@ impl Socket {
         }
     }
 
-    /// Sends what is queued although nobody has the socket any more. The kernel gives up on a peer that takes nothing,
-    /// so this ends.
+    /// Sends queued output although the socket has no owner. This ends, because the kernel gives
+    /// up on a peer that acknowledges nothing.
     fn linger(&mut self, env: Env) {
         if let Some(receiver) = self.receiver.take() {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
@@ -53,7 +53,7 @@ impl Socket {
         self.input = None;
         self.options.active = Active::Passive;
         if std::mem::take(&mut self.reactor) {
-            // Nobody polls a reactor's pollset when the reactor is dead.
+            // A dead reactor's pollset is not polled.
             let home = pollset::private::home(self.pollset);
             if self.relocate(env, home).is_err() {
                 return self.release(env);
@@ -61,26 +61,28 @@ impl Socket {
         }
         if let Some(fd) = &self.fd
             && sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS).is_err()
-            // Of a Unix socket the kernel never gives up. If there is no reaper, the next one looks for those that linger.
+            // Unix sockets have no TCP_USER_TIMEOUT; `weir_reaper` enforces it, and rescans after
+            // a restart.
             && let Some(reaper) = env.whereis_pid(atoms::weir_reaper())
         {
             let _ = env.send(&reaper, (atoms::weir_lingers(), self.handle().raw()));
         }
-        // What has come is thrown away, for a peer that sends before it reads.
+        // Received data is discarded, for a peer that sends before it reads.
         self.enqueue(env);
     }
 
-    /// Bytes of a socket that lingers which its peer has not taken; nothing if it does not linger.
+    /// Bytes of a lingering socket that its peer has not taken; `None` if it does not linger.
     pub fn left_behind(&self) -> Option<usize> {
         let output = self.output.as_ref().filter(|_| self.lingering)?;
         let in_kernel = self.fd.as_ref().map_or(0, |fd| sockopt::unsent(fd.as_fd()).unwrap_or(0));
         Some(output.queue.len() + in_kernel)
     }
 
-    /// The input has ended, by the peer's close or by an error. Active sockets tell their owner; the socket goes as far
-    /// as `exit_on_close` says. Returns the reason for a process in `recv`.
+    /// Handles the end of input, by the peer's close or an error. The owner of an active socket is
+    /// told; `exit_on_close` decides whether the socket closes. Returns the reason for a process
+    /// in `recv`.
     pub fn input_ended(&mut self, env: Env, error: Option<Errno>) -> Reason {
-        // A reset is a close to all who did not ask.
+        // Without `show_econnreset`, a reset counts as a close.
         let error = error.filter(|&e| e != Errno::CONNRESET || self.options.show_econnreset);
         let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
         let blocked =
@@ -100,14 +102,16 @@ impl Socket {
         reason
     }
 
-    /// The kernel refused output. `shutdown` errors come here too. Returns the reason for the process that sent.
+    /// Handles a refusal of output by the kernel, and failed shutdowns. Returns the reason for the
+    /// sending process.
     pub fn output_failed(&mut self, env: Env, errno: Errno, somebody_sends: bool) -> Reason {
         if self.reactor {
             self.fail_senders(env, atoms::closed());
             self.end(env, Ended::Failed(errno));
             return atoms::closed();
         }
-        // A pipe that broke without our shutdown was reset by the peer; see tcp_send_error of the inet driver.
+        // EPIPE without our own shutdown is a reset by the peer; see tcp_send_error of the inet
+        // driver.
         let reset = errno == Errno::CONNRESET || (errno == Errno::PIPE && !self.write_shut);
         let show = reset && self.options.show_econnreset;
         let reason = if show { atoms::econnreset() } else { atoms::closed() };
@@ -124,7 +128,7 @@ impl Socket {
             }
         } else {
             if let Some(receiver) = self.receiver.take() {
-                // Only who sends hears of a reset: see tcp_close_check of the inet driver.
+                // Only senders are told of a reset; see tcp_close_check of the inet driver.
                 self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
             }
             self.close_descriptor(env);
@@ -135,8 +139,8 @@ impl Socket {
         reason
     }
 
-    /// Tells the owner of an active socket that the connection has ended, and ends the socket if it is to. Where the caller may
-    /// not tell, the poller does.
+    /// Tells the owner of an active socket that the connection has ended, and closes it if
+    /// `exit_on_close` is set. If the caller may not send messages to the owner, the poller does.
     pub fn tell_end(&mut self, env: Env, error: Option<Errno>) {
         let Some(voice) = self.voice(env) else {
             if self.options.exit_on_close {
@@ -153,7 +157,7 @@ impl Socket {
         }
     }
 
-    /// Tells the owner what others have left to the poller.
+    /// Tells the owner what other processes have left to the poller.
     pub fn tell_rest(&mut self, env: Env) {
         if !self.has_untold() {
             return;
@@ -171,23 +175,24 @@ impl Socket {
         }
     }
 
-    /// Whether the socket is closed to all but its owner, whom the poller has not told yet.
+    /// Whether the socket is closed, but the poller has not told the owner yet.
     fn is_leaving(&self) -> bool {
         self.ended != Ended::Not && self.options.exit_on_close
     }
 
-    /// The answer to a send on a socket that is not connected: the news of its end first, then `enotconn`.
+    /// The reason for a send on an unconnected socket: first the end of the connection, then
+    /// `enotconn`.
     pub fn send_refused(&mut self) -> Reason {
         match std::mem::take(&mut self.late_send_error) {
             false if self.is_leaving() => atoms::closed(),
             false => atoms::enotconn(),
-            // The next recv says it again.
+            // The next recv returns it, too.
             true if self.late_econnreset => atoms::econnreset(),
             true => atoms::closed(),
         }
     }
 
-    /// The answer to a recv on a socket that is not connected.
+    /// The reason for a recv on an unconnected socket.
     pub fn receive_refused(&mut self) -> Reason {
         match std::mem::take(&mut self.late_recv_error) {
             false if self.is_leaving() => atoms::closed(),
@@ -202,17 +207,18 @@ impl Socket {
         }
     }
 
-    /// Closes a socket that a panic has left half done. Its owner hears of an end like any other.
+    /// Closes a socket that a panic has left in an inconsistent state. Its owner is told like of
+    /// any other end.
     pub fn give_up(&mut self, env: Env) {
         if !self.reactor && self.owner.is_some() && self.state != State::Closed {
-            // Where another one has told it something, the poller comes back when that has arrived.
+            // If another process has sent it messages, the poller returns when those have arrived.
             let Some(voice) = self.voice(env) else { return self.leave_telling(env) };
             message::closed(voice, self);
         }
         self.release(env);
     }
 
-    /// Closes the descriptor and keeps the socket, for the owner to close.
+    /// Closes the descriptor, and keeps the socket for the owner to close.
     pub fn close_descriptor(&mut self, env: Env) {
         if self.state == State::Free {
             return;
@@ -224,15 +230,17 @@ impl Socket {
         self.output = None;
     }
 
-    /// Closes the descriptor without ever waiting: close(2) would block under SO_LINGER even though the socket does not,
-    /// so the waiting is done before, at our own queue, and the kernel sends the rest in the background.
+    /// Closes the descriptor without blocking. With SO_LINGER, close(2) blocks even on a
+    /// non-blocking socket. So the waiting is done before, at our own queue, and the kernel sends
+    /// the rest in the background.
     fn close_fd(&mut self) {
         if self.prebound {
             self.leave_fd();
         }
         if let Some(fd) = self.fd.take() {
             if self.registered && self.state == State::Listening {
-                // Others may share its open file, and then close(2) leaves the entry in the epoll.
+                // Other descriptors may share the open file; then close(2) leaves it in the epoll
+                // instance.
                 let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
             }
             if self.options.linger == Linger::Wait {
@@ -244,8 +252,8 @@ impl Socket {
         self.registered = false;
     }
 
-    /// Lets go of a descriptor that stays open, since the one who opened it closes it: its number may be somebody else's
-    /// after that. It would stay in its epoll as well.
+    /// Releases a descriptor without closing it. The program that opened it closes it, after which
+    /// its number may be reused; and it would stay in the epoll instance.
     fn leave_fd(&mut self) {
         if let Some(fd) = self.fd.take() {
             if std::mem::replace(&mut self.registered, false) {
@@ -255,15 +263,16 @@ impl Socket {
         }
     }
 
-    /// Tells those who watch the socket that it is closed. Dropping what it watches itself takes all monitors back.
+    /// Notifies the processes that monitor the socket. Dropping `watched` removes all monitors.
     fn tell_subscribers(&mut self, env: Env) {
         for subscriber in self.watched.take().into_iter().flat_map(|watched| watched.subscribers) {
             message::down(env, self, subscriber);
         }
     }
 
-    /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead. What
-    /// is left goes with the lock (see `value::slots`), so callers may go on with it.
+    /// Closes the socket: answers all waiting processes, notifies all monitors, and invalidates
+    /// the handle. The rest is dropped with the lock (see `value::slots`), so callers may continue
+    /// to use it.
     pub fn release(&mut self, env: Env) {
         if self.state == State::Free {
             return;

@@ -1,4 +1,4 @@
-//! Sockets that go elsewhere: to a reactor and back, to another pollset, into a relay.
+//! Moves sockets: to a reactor and back, to another pollset, into a relay.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -19,23 +19,23 @@ use crate::value::readable::Readable;
 use crate::value::send_queue::SendQueue;
 use crate::verb::group::delivery;
 
-/// What a socket has given away.
+/// What a socket gives to a relay.
 pub struct Surrendered {
     pub fd: OwnedFd,
-    /// The descriptor was opened by somebody else, who also closes it.
+    /// The descriptor was opened elsewhere, and is closed there.
     pub borrowed: bool,
-    /// What the kernel has said of its input: as of a connection that is not registered yet.
+    /// The state of its input, as for a connection that is not registered yet.
     pub readable: Readable,
-    /// What was read and not taken by anybody.
+    /// Bytes that were read and not delivered.
     pub input: InputBuffer,
-    /// What the kernel has not taken yet.
+    /// Bytes that the kernel has not taken yet.
     pub queued: SendQueue<Held>,
-    /// What the connection gives back to the listener through which it came.
+    /// The permit of the listener through which the connection came.
     pub permit: Option<Permit>,
 }
 
 impl Surrendered {
-    /// A connection that was no socket, and has nothing but its descriptor.
+    /// A connection that was never a socket: only a descriptor.
     pub fn new(fd: OwnedFd, local: bool) -> Surrendered {
         let readable = Readable::new(local);
         Surrendered {
@@ -50,14 +50,15 @@ impl Surrendered {
 }
 
 impl Socket {
-    /// Makes the socket one of the reactor that calls, whose socket it is already, on the reactor's pollset.
+    /// Makes a socket that the calling reactor owns one of its connections, on its pollset.
     pub fn join_reactor(&mut self, env: Env, pollset: u16) -> rustix::io::Result<()> {
         let from = self.pollset;
         let moved = self.relocate(env, pollset);
         if moved.is_ok() {
             self.become_reactors(env);
         }
-        // As a reactor's: where a message that was on its way finds the end of the connection, the reactor hears of it.
+        // The socket belongs to the reactor by now, so an end found while sending pending messages
+        // is reported to it.
         self.follow(env, from);
         moved
     }
@@ -75,7 +76,8 @@ impl Socket {
         self.enqueue(env);
     }
 
-    /// Makes a reactor's socket an ordinary, passive one of `owner` on another pollset. False if that process is dead.
+    /// Makes a reactor's socket an ordinary passive socket of `owner`, on another pollset. False
+    /// if that process is dead.
     pub fn leave_reactor(&mut self, env: Env, owner: LocalPid, pollset: u16) -> rustix::io::Result<bool> {
         if !self.watch(env, &owner) {
             return Ok(false);
@@ -89,14 +91,15 @@ impl Socket {
         }
         self.options.active = Active::Passive;
         if std::mem::replace(&mut self.ended, Ended::Not) != Ended::Not {
-            // The kernel says it again.
+            // The next read finds the end again.
             self.readable.try_again();
         }
         self.move_to(env, pollset)?;
         Ok(true)
     }
 
-    /// Takes the socket to another pollset. What was ready stays ready. What its groups write to it there may be its end.
+    /// Moves the socket to another pollset; it is visited there. Pending messages of its groups
+    /// are written to it, which may end it.
     pub fn move_to(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
         let from = self.pollset;
         let moved = self.relocate(env, target);
@@ -105,14 +108,15 @@ impl Socket {
         moved
     }
 
-    /// Takes the memberships to the pollset where the socket is by now.
+    /// Moves the memberships to the socket's present pollset.
     fn follow(&mut self, env: Env, from: u16) {
         if self.pollset != from && !self.groups.is_empty() {
             delivery::moved(env, self, from);
         }
     }
 
-    /// Whether the socket can become one side of a relay of the calling process; the reason if not.
+    /// Checks whether the socket can join a relay of the calling process; returns the reason if
+    /// not.
     pub fn can_surrender(&self, env: Env) -> Result<(), Reason> {
         if self.lingering {
             return Err(atoms::closed());
@@ -120,7 +124,7 @@ impl Socket {
         if self.owner != Some(env.pid()) {
             return Err(atoms::not_owner());
         }
-        // The reactor keeps a state for it, and would not hear that it is gone.
+        // The reactor has state for it, and would not learn that it is gone.
         if self.reactor {
             return Err(atoms::reactor());
         }
@@ -136,15 +140,17 @@ impl Socket {
         }
     }
 
-    /// Gives the descriptor away that was lent to `pollset`, with what has been read and what is queued, and closes the
-    /// socket to everybody. Nothing is given where there is no descriptor.
+    /// Gives away the descriptor, which was lent to `pollset`, with the bytes that were read and
+    /// those that are queued. Closes the socket for all processes. `None` if there is no
+    /// descriptor.
     pub fn surrender(&mut self, env: Env, pollset: u16) -> Option<Surrendered> {
         let fd = self.fd.take()?;
         if std::mem::replace(&mut self.registered, false) && self.pollset != pollset {
             let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
         }
         if self.options.linger != Linger::Off {
-            // It is for a close by the user, and would have one of ours wait, or throw away what the kernel has.
+            // Linger is for a close by the user. A close by the relay would wait, or discard data
+            // in the kernel.
             let off = libc::linger { l_onoff: 0, l_linger: 0 };
             let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
         }
@@ -153,7 +159,7 @@ impl Socket {
             Some(output) => std::mem::replace(&mut output.queue, SendQueue::new()),
             None => SendQueue::new(),
         };
-        // Where it is not, `can_surrender` has said so.
+        // `can_surrender` has ruled out files in the queue.
         let queued = queued.into_memory().unwrap_or_else(SendQueue::new);
         let (borrowed, permit, readable) = (self.prebound, self.permit.take(), Readable::new(self.options.local));
         self.release(env);

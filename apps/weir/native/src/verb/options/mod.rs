@@ -1,6 +1,7 @@
 //! setopts and getopts.
 //!
-//! `setting` decodes; here settings are applied and told. What follows for data that waits is returned as [`News`].
+//! `setting` decodes options; this module applies and returns them. [`News`] says what the caller
+//! has to do with waiting data.
 
 mod setting;
 
@@ -20,18 +21,18 @@ use crate::value::options::Linger;
 use crate::value::packet::Packet;
 use crate::verb::kernel_options::{self, KernelOption};
 
-/// What follows from new settings for data that waits.
+/// What the caller has to do after a change of options.
 pub enum News {
     Nothing,
-    /// The owner is to be told that the socket is passive.
+    /// Tell the owner that the socket is passive.
     Passive,
-    /// The socket is active, in another way than before if that has changed: the data is to be delivered.
+    /// Deliver data. `changed`: the active mode is of another kind than before.
     Active {
         changed: bool,
     },
 }
 
-/// Applies settings one after the other, up to the first that fails (EINVAL or what setsockopt(2) says).
+/// Applies settings in order, up to the first that fails (EINVAL, or the error of setsockopt(2)).
 pub fn set(socket: &mut Socket, settings: &[Setting]) -> rustix::io::Result<News> {
     let (active, packet) = (socket.options.active, socket.options.packet);
     for setting in settings {
@@ -50,9 +51,9 @@ pub fn set(socket: &mut Socket, settings: &[Setting]) -> rustix::io::Result<News
     }
     let changed = !socket.options.active.is_same_kind(active);
     let news = match socket.state {
-        // A closed socket tells so whenever it is asked.
+        // A closed socket reports its end each time it is activated.
         State::Closed => settings.iter().any(|setting| matches!(setting, Setting::Active(_) | Setting::Count(_))),
-        // What waits may be a packet of the new type.
+        // Waiting data may be a complete packet of the new type.
         _ => changed || socket.options.packet != packet,
     };
     Ok(match news && socket.is_active() {
@@ -64,7 +65,7 @@ pub fn set(socket: &mut Socket, settings: &[Setting]) -> rustix::io::Result<News
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
     let Socket { fd, options, state, listening, netns, .. } = socket;
-    // A socket whose descriptor is closed takes options, as a port without one does.
+    // A socket with a closed descriptor accepts options, like a port without one.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
         Setting::Active(_) | Setting::Count(_) | Setting::Exclusive => {}
@@ -128,7 +129,7 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
         }
         Setting::Raw(level, name, value) => {
             set_kernel(fd, |fd| kernel_options::set_bytes(fd, *level, *name, value));
-            // What close has to know, in whichever way it was set.
+            // close needs the linger option, however it was set.
             if (*level, *name) == (libc::SOL_SOCKET, libc::SO_LINGER)
                 && let Some(Ok(linger)) =
                     fd.map(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER))
@@ -140,15 +141,15 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Sets an option of the kernel. The inet driver passes over what the kernel refuses, and so must we.
+/// Sets a kernel option. Ignores refusals by the kernel, like the inet driver.
 fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io::Result<()>) {
     if let Some(fd) = fd {
         let _ = set(fd);
     }
 }
 
-/// The value of an option as `{Name, Value}` or `{raw, Level, Option, Value}`. Nothing where the kernel gives none, as
-/// in gen_tcp; badarg for an unknown name.
+/// Returns an option as `{Name, Value}` or `{raw, Level, Option, Value}`. `None` if the kernel
+/// returns none, as in gen_tcp; badarg for an unknown name.
 pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Option<Term<'a>>> {
     let fd = socket.fd.as_ref().map(|fd| fd.as_fd());
     if let Some(raw) = kernel_options::decode_raw(name) {

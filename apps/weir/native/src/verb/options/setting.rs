@@ -1,4 +1,4 @@
-//! An option with its value, as setopts gets it.
+//! Decoding of options for setopts.
 
 use libc::c_int;
 use rustler::{Atom, Binary, Error, NifResult, Term};
@@ -31,7 +31,7 @@ pub enum Setting<'a> {
     ShowEconnreset(bool),
     Debug(bool),
     ReadAhead(bool),
-    /// `{exclusiveaddruse, _}`, which is for Windows.
+    /// `{exclusiveaddruse, _}`, a Windows option, which has no effect.
     Exclusive,
     Packet(Packet),
     PacketSize(u32),
@@ -41,7 +41,8 @@ pub enum Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// Decodes `{Name, Value}` or `{raw, Level, Option, Value}`; badarg for what is neither known nor of the right type.
+    /// Decodes `{Name, Value}` or `{raw, Level, Option, Value}`. Badarg for an unknown option or a
+    /// value of the wrong type.
     pub fn decode(term: Term<'a>) -> NifResult<Setting<'a>> {
         if let Some(raw) = kernel_options::decode_raw(term) {
             let (level, option, value) = raw?;
@@ -129,7 +130,7 @@ fn active(value: Term) -> NifResult<Setting> {
     one_of(value, &modes).map(Setting::Active)
 }
 
-/// Packet types by their names; those of a length are numbers.
+/// Packet types by name. Types with a length in front are numbers instead.
 pub fn packet_names() -> [(Atom, Packet); 11] {
     [
         (atoms::raw(), Packet::Raw),
@@ -157,13 +158,13 @@ fn packet(value: Term) -> NifResult<Packet> {
     }
 }
 
-/// A number of bytes; as in the inet driver a negative one is none.
+/// Decodes a number of bytes. Negative numbers become 0, as in the inet driver.
 fn natural(value: Term) -> NifResult<u32> {
     value.decode::<i32>().map(|n| n.max(0) as u32)
 }
 
-/// A watermark of a port's message queue, zero for one that is refused. The inet driver compares the number as an
-/// unsigned one of 64 bits: those below -1 are larger than any other.
+/// Decodes a watermark of a port's message queue; 0 if it is refused. The inet driver compares it
+/// as an unsigned 64-bit number: values below -1 are larger than any other.
 fn msgq_watermark(value: Term) -> NifResult<u32> {
     Ok(match value.decode::<i32>()? {
         -1 => 0,

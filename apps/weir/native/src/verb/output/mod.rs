@@ -1,7 +1,8 @@
 //! From the caller to the kernel: writing and queueing.
 //!
-//! `write` has single writes; here is what is sent, what is queued, and who waits for it. [`sendfile`] sends files for
-//! processes, which the queue waits for; [`queued_file`] those that are in the queues of reactors' sockets.
+//! `write` has single writes; this module decides what is written, what is queued, and who waits.
+//! [`sendfile`] sends files for processes; the queue waits for it. [`queued_file`] sends files
+//! from the queues of reactors' sockets.
 
 pub mod queued_file;
 pub mod sendfile;
@@ -23,19 +24,20 @@ use crate::term::held::Held;
 use crate::value::packet::{self, Packet};
 use crate::value::work::Work;
 
-/// How a send went.
+/// Result of a send.
 pub enum Sent {
-    /// The kernel or the queue has all of it.
+    /// The kernel or the queue has taken everything.
     Done,
-    /// It is queued, and the caller waits for an answer to this operation before it goes on.
+    /// Everything is queued. The caller waits for the answer to this operation before it
+    /// continues.
     Wait(u32),
-    /// Nothing was taken; the caller waits for an answer to this operation and tries again.
+    /// Nothing was taken. The caller waits for the answer to this operation and tries again.
     Full(u32),
     Failed(Reason),
 }
 
-/// Sends `parts` for `pid`, in its own time slice: written at once as far as the kernel takes them, and queued by
-/// reference from there on.
+/// Sends `parts` in the caller's time slice: writes as much as the kernel takes, and queues the
+/// rest by reference.
 pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work) -> Sent {
     if socket.state != State::Connected {
         return Sent::Failed(socket.send_refused());
@@ -81,11 +83,11 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
     }
     enqueue(socket, header, parts, written);
     if socket.writable && !waiting {
-        // The call has done enough, or is asked not to; the poller writes the rest.
+        // The call has used its time, or `delay_send` is set; the poller writes the rest.
         socket.enqueue(env);
     }
     let queued = socket.output.as_ref().map_or(0, |output| output.queue.len());
-    // A send onto an empty queue does not wait, however large it is; the inet driver's does not either.
+    // A send onto an empty queue does not wait, whatever its size; as in the inet driver.
     if socket.reactor {
         return bounded(env, socket, waiting);
     }
@@ -98,8 +100,10 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
     Sent::Done
 }
 
-/// Nobody waits for a reactor's socket: what bounds the queue is its limit, and that requests are not read any more. The
-/// replies to those that were read before that are taken. Bytes of files need no memory.
+/// Limits the queue of a reactor's socket, for which no process waits. Over the high watermark the
+/// socket is throttled: it is no longer read. A throttled socket with more than `max_send_queue`
+/// bytes ends; until then replies to requests that were already read are taken. Bytes of files need
+/// no memory, so they do not count.
 fn bounded(env: Env, socket: &mut Socket, waiting: bool) -> Sent {
     let queued = socket.output.as_ref().map_or(0, |output| output.queue.in_memory());
     if waiting && queued > pollset::private::max_send_queue(socket.pollset) {
@@ -112,8 +116,8 @@ fn bounded(env: Env, socket: &mut Socket, waiting: bool) -> Sent {
     Sent::Done
 }
 
-/// Writes what the kernel takes of `bytes` now, and nothing if something is queued before them. Returns how many it has
-/// taken. EINVAL for a socket of packets, which do not go out in parts.
+/// Writes what the kernel takes of `bytes` now; nothing if output is queued. Returns the number of
+/// bytes taken. EINVAL if the socket has a packet type, since packets are not sent in parts.
 pub fn send_now(env: Env, socket: &mut Socket, bytes: &[u8], work: &mut Work) -> Result<usize, Reason> {
     if socket.state != State::Connected {
         return Err(socket.send_refused());
@@ -135,7 +139,7 @@ pub fn send_now(env: Env, socket: &mut Socket, bytes: &[u8], work: &mut Work) ->
     Ok(taken)
 }
 
-/// Has the calling process told, once, when the kernel takes output and nothing is queued.
+/// Notifies the calling process, once, when the kernel takes output and the queue is empty.
 pub fn notify_writable(env: Env, socket: &mut Socket) -> Result<(), Reason> {
     if socket.state != State::Connected {
         return Err(socket.send_refused());
@@ -151,12 +155,12 @@ pub fn notify_writable(env: Env, socket: &mut Socket) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Makes the calling process wait at the queue. Returns its operation.
+/// Makes the calling process wait for the queue. Returns its operation.
 fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
     let operation = socket.next_operation();
     let waiter = Waiter { pid: env.pid(), operation };
     let output = socket.output.get_or_insert_with(Output::empty);
-    // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
+    // Entries of processes that were killed while they waited are removed before the list grows.
     if output.waiting.len() == output.waiting.capacity() {
         output.waiting.retain(|(waiter, _)| env.is_process_alive(waiter.pid));
     }
@@ -164,13 +168,15 @@ fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
     operation
 }
 
-/// Makes the calling process wait for the last queued byte, to close then. Returns its operation.
+/// Makes the calling process wait for the last queued byte; then it closes the socket. Returns its
+/// operation.
 pub fn await_close(env: Env, socket: &mut Socket) -> u32 {
     socket.output.get_or_insert_with(Output::empty).closer = Some(env.pid());
     await_queue(env, socket, SendWait::Flush)
 }
 
-/// Shuts one or both directions down; writing after the last queued byte and the end of a file that is being sent.
+/// Shuts down one or both directions; writing after the last queued byte and the end of a file in
+/// progress.
 pub fn shutdown(socket: &mut Socket, how: Shutdown) -> rustix::io::Result<()> {
     if how != Shutdown::Read
         && let Some(output) = &mut socket.output
@@ -187,8 +193,8 @@ pub fn shutdown(socket: &mut Socket, how: Shutdown) -> rustix::io::Result<()> {
     result
 }
 
-/// Writes what is queued, as far as the kernel takes it, and lets those go on who waited for that. Nobody waits for
-/// less than a file that is being sent and what is ahead of it.
+/// Writes queued output, as much as the kernel takes, and answers the processes that waited for
+/// it. During a file transfer none is answered.
 pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
     loop {
         let Some(output) = &socket.output else { return };
@@ -218,14 +224,14 @@ pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
     }
 }
 
-/// Writes what is queued, as far as the kernel takes it, and tells nobody: nobody is there any more. Returns how many bytes
-/// it took and how many are left to try again; none of either on a socket that does not bear it.
+/// Writes queued output, as much as the kernel takes, and answers no process. Returns the number
+/// of bytes written, and of those left to retry; zero are left if a write fails.
 pub fn drain(socket: &mut Socket) -> (usize, usize) {
     let mut work = Work::of_poll(Instant::now());
     let mut taken = 0;
     while let Some(output) = &socket.output
         && allowed(output) > 0
-        // A file may have to be waited for.
+        // A file may have to be read from a disk.
         && output.queue.source().is_none()
     {
         let before = output.queue.len();
@@ -241,7 +247,7 @@ pub fn drain(socket: &mut Socket) -> (usize, usize) {
     (taken, 0)
 }
 
-/// Answers those whom the queue has reached, and lets go of an empty queue.
+/// Answers waiting processes according to the length of the queue, and drops an empty queue.
 fn settle(env: Env, socket: &mut Socket) {
     let low = socket.options.low_watermark as usize;
     let Some(mut output) = socket.output.take() else { return };
@@ -269,13 +275,13 @@ fn settle(env: Env, socket: &mut Socket) {
     } else if !empty || output.is_closing(env) {
         socket.output = Some(output);
     } else if let Some(how) = output.shutdown {
-        // The connection is gone already where this fails, and the next operation says so.
+        // If this fails, the connection is gone, and the next operation reports it.
         let _ = shutdown(socket, how);
         socket.write_shut = true;
     }
 }
 
-/// Lets go of an empty queue whose closer was killed before it closed the socket.
+/// Drops an empty queue whose closer was killed before it closed the socket.
 fn shed(env: Env, socket: &mut Socket) {
     if let Some(output) = &socket.output
         && output.closer.is_some()
@@ -287,7 +293,7 @@ fn shed(env: Env, socket: &mut Socket) {
     }
 }
 
-/// Queues `header` and `parts` but for their first `skip` bytes.
+/// Queues `header` and `parts`, without the first `skip` bytes.
 fn enqueue(socket: &mut Socket, header: &[u8], parts: &[impl Part], mut skip: usize) {
     let output = socket.output.get_or_insert_with(Output::empty);
     let skipped = skip.min(header.len());

@@ -1,7 +1,8 @@
-//! Files in the send queue of a reactor's socket: sent in their turn when the queue is flushed.
+//! Files in the send queue of a reactor's socket; a flush of the queue sends them.
 //!
-//! A flush must not wait for a disk. What is not in memory is read by a process of the reader (`weir_reader`), on a
-//! dirty scheduler and without the socket's lock, and the socket is looked at again. Until then the queue waits.
+//! A flush must not wait for a disk. A part that is not in the page cache is read by a process of
+//! `weir_reader`, on a dirty scheduler and without the lock of the socket. Then the socket is
+//! visited again; until then the queue waits.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -20,22 +21,23 @@ use crate::value::work::Work;
 use crate::verb::output::sendfile::MEMORY_PART;
 use crate::verb::output::{Part, Sent, bounded, enqueue, flush};
 
-/// The most bytes of a file that are read at once for a queue. What is read and not sent is read again later.
+/// Maximum bytes read at once for a queue. Pages that are evicted before they are sent are read
+/// again.
 const FETCH: u64 = 1024 * 1024;
 
-/// A piece of what is sent at once.
+/// A piece of a combined send.
 pub enum Piece<P> {
     Bytes(P),
     File { file: Arc<File>, offset: u64, length: u64 },
 }
 
-/// Sends bytes and parts of files in their order. Nobody waits for a reactor's socket, and only such a one has files in its
-/// queue.
+/// Sends bytes and parts of files in order. Only reactors' sockets, for which no process waits,
+/// have files in their queue.
 pub fn send(env: Env, socket: &mut Socket, pieces: Vec<Piece<impl Part>>, work: &mut Work) -> Sent {
     if socket.state != State::Connected {
         return Sent::Failed(socket.send_refused());
     }
-    // Packets have their length in front, and are sent whole.
+    // A packet has its length in front and is sent as a whole.
     if socket.options.packet != Packet::Raw {
         return Sent::Failed(atoms::einval());
     }
@@ -64,7 +66,8 @@ pub fn send(env: Env, socket: &mut Socket, pieces: Vec<Piece<impl Part>>, work: 
     bounded(env, socket, waiting)
 }
 
-/// Sends what the kernel takes of the file in front of the queue. False if the file has to be read first.
+/// Sends what the kernel takes of the file in front of the queue. False if the file must be read
+/// first.
 pub fn write(env: Env, socket: &mut Socket, work: &mut Work) -> rustix::io::Result<bool> {
     let (handle, counters) = (socket.handle(), pollset::counters(socket.pollset));
     let (Some(fd), Some(output)) = (&socket.fd, &mut socket.output) else {
@@ -80,7 +83,7 @@ pub fn write(env: Env, socket: &mut Socket, work: &mut Work) -> rustix::io::Resu
     if limit == 0 {
         output.fetched = Fetched::Asked;
         add(&counters.file_waits, 1);
-        // Where there is none, the next reader looks for those that wait.
+        // If it is not running, it looks for waiting sockets when it starts.
         if let Some(reader) = env.whereis_pid(atoms::weir_reader()) {
             let _ = env.send(&reader, (atoms::weir_read(), handle.raw()));
         }
@@ -103,7 +106,8 @@ pub fn write(env: Env, socket: &mut Socket, work: &mut Work) -> rustix::io::Resu
             socket.writable = false;
             Ok(true)
         }
-        // Its length was said before it: the peer sees by the end of the connection that bytes are missing.
+        // The length was announced before. The peer notices missing bytes by the end of the
+        // connection.
         Stop::EndOfFile => {
             add(&counters.files_cut, 1);
             Err(Errno::NODATA)
@@ -112,14 +116,15 @@ pub fn write(env: Env, socket: &mut Socket, work: &mut Work) -> rustix::io::Resu
     }
 }
 
-/// What is to be read for a socket whose queue waits for it: of which file, from where on, and how many bytes.
+/// The part that must be read for the queue of a socket: the file, the offset and the number of
+/// bytes.
 pub fn wanted(socket: &Socket) -> Option<(Arc<File>, u64, u64)> {
     let output = socket.output.as_ref().filter(|output| output.fetched == Fetched::Asked)?;
     let (Queued { file, offset }, taken, left) = output.queue.source()?;
     Some((file.clone(), offset + taken as u64, FETCH.min(left as u64)))
 }
 
-/// Reads a part of a file, so that it is in memory. May wait for a disk. What cannot be read is found out when it is sent.
+/// Reads a part of a file into the page cache. May wait for a disk. Errors show when it is sent.
 pub fn read(file: &File, offset: u64, length: u64) {
     scratch::BUFFER.with_borrow_mut(|buffer| {
         let mut done = 0;
@@ -133,7 +138,7 @@ pub fn read(file: &File, offset: u64, length: u64) {
     });
 }
 
-/// A part that was wanted is there. The next visit of the socket sends it.
+/// Notes that a requested part is in memory. The next visit of the socket sends it.
 pub fn note(socket: &mut Socket, file: &Arc<File>, offset: u64, length: u64) {
     let still = wanted(socket).is_some_and(|(wanted, from, _)| Arc::ptr_eq(&wanted, file) && from == offset);
     if let Some(output) = socket.output.as_mut().filter(|_| still) {

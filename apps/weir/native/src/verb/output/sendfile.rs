@@ -1,13 +1,14 @@
-//! From a file to the kernel, without a copy.
+//! sendfile: from a file to the kernel, without a copy.
 //!
-//! The process that sends the file drives the transfer: [`begin`] once, then one part after the other. A part that is in
-//! memory goes at once; one that is not goes on a dirty scheduler and without the socket's lock, because the kernel has to
-//! wait for a disk. Where it takes no more the process waits, as for any operation, until the poller hears that there is
-//! room.
+//! The sending process drives the transfer: [`begin`] once, then one part after another. A part in
+//! the page cache is sent at once. Any other part is sent on a dirty scheduler, without the lock
+//! of the socket, because the kernel waits for a disk. If the socket takes no more, the process
+//! waits, as for any operation, until the poller reports room.
 //!
-//! A call on a dirty scheduler sends no message: the VM drops what a process sends that is being killed, and it takes the
-//! lock of the process for it, under which that process's death asks for the socket. So such a call only notes how far its
-//! part came ([`note`]), and the next call on an ordinary scheduler does what follows from that.
+//! A call on a dirty scheduler must not send messages: the VM drops messages of a process that is
+//! being killed, and takes that process's lock for them, under which the death of the process asks
+//! for the socket. So such a call only records how far its part came ([`note`]). The next call on
+//! an ordinary scheduler acts on it.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,12 +29,12 @@ use crate::value::counters::add;
 use crate::value::work::Work;
 use crate::verb::output;
 
-/// The most bytes of one part that comes from a disk. It bounds how long the connection may outlive a close of the
-/// socket meanwhile.
+/// Maximum bytes per part from a disk. Bounds how long the connection may outlive a close of the
+/// socket.
 pub const DISK_PART: u64 = 4 * 1024 * 1024;
 
-/// The most bytes of one that is in memory, which is sent in the caller's time slice: as many as a poll moves. Smaller
-/// parts have the peer woken more often, which costs more than it is worth (a fifth, at 256 KiB).
+/// Maximum bytes per part in memory, which is sent in the caller's time slice: as much as a poll
+/// moves. Smaller parts wake the peer more often, which costs more (20 % at 256 KiB).
 pub const MEMORY_PART: u64 = 1024 * 1024;
 
 /// A part of a file, to be sent without the socket's lock.
@@ -43,17 +44,17 @@ pub struct FilePart {
     limit: u64,
 }
 
-/// What the process does next.
+/// The next step of the sending process.
 pub enum Step {
     Send(FilePart),
     Wait(u32),
-    /// The transfer is over, by something that happened to the socket.
+    /// The transfer was ended, by an event of the socket.
     Closed,
 }
 
-/// How a transfer stands after a part.
+/// State of a transfer after a part.
 pub enum Progress {
-    /// All is sent: so many bytes.
+    /// All is sent: the number of bytes.
     Done(u64),
     More,
     /// The kernel takes no more for now.
@@ -61,8 +62,8 @@ pub enum Progress {
     Failed(Reason),
 }
 
-/// Begins to send `length` bytes of a file from `offset` on, or those up to its end, behind what is queued. What others
-/// send from now on comes after it.
+/// Starts to send `length` bytes of a file at `offset`, or up to its end, behind the queued
+/// output. Later sends go after it.
 pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, length: u64) -> Result<(), Reason> {
     if socket.owner != Some(env.pid()) {
         return Err(atoms::not_owner());
@@ -83,7 +84,7 @@ pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, lengt
         file: rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(reason)?,
         socket: rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 0).map_err(reason)?,
     };
-    // Files that take no advice are read without.
+    // Files that take no advice are read without it.
     let _ = rustix::fs::fadvise(&ends.file, offset, NonZeroU64::new(length), Advice::Sequential);
     socket.register().map_err(reason)?;
     let output = socket.output.get_or_insert_with(Output::empty);
@@ -100,7 +101,7 @@ pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, lengt
     Ok(())
 }
 
-/// The next part of the calling process's transfer, of so many bytes at most.
+/// Returns the next part of the caller's transfer, of at most `limit` bytes.
 pub fn next(env: Env, socket: &mut Socket, limit: u64) -> Step {
     if transfer_of(env, socket).is_none() {
         return Step::Closed;
@@ -114,19 +115,20 @@ pub fn next(env: Env, socket: &mut Socket, limit: u64) -> Step {
         return await_room(env, socket).map_or(Step::Closed, Step::Wait);
     }
     let part = transfer.part(limit);
-    // Before the part and not after it: an edge that comes meanwhile must not be forgotten.
+    // Before the part, not after it, so that an edge in the meantime is not lost.
     socket.writable = false;
     Step::Send(part)
 }
 
 impl FilePart {
-    /// Sends as much as the kernel takes of what is in memory. Nothing if the first byte is not.
+    /// Sends what the kernel takes of the bytes in memory. `None` if the first byte is not in
+    /// memory.
     pub fn send_from_memory(self) -> Option<PartSent> {
         let limit = file::in_memory(self.ends.file.as_fd(), self.offset, self.limit);
         (limit > 0).then(|| FilePart { limit, ..self }.send())
     }
 
-    /// Sends as much as the kernel takes; may wait for the file's disk.
+    /// Sends what the kernel takes; may wait for the disk.
     pub fn send(&self) -> PartSent {
         file::send(self.ends.file.as_fd(), self.ends.socket.as_fd(), self.offset, self.limit)
     }
@@ -137,27 +139,27 @@ pub fn put_off(socket: &mut Socket) {
     socket.writable = true;
 }
 
-/// The part of the calling process's transfer that [`next`] has put off, for a call on a dirty scheduler. Nothing if the
-/// transfer is over.
+/// The part that was put off in the caller's transfer, for a call on a dirty scheduler. `None` if
+/// the transfer is over.
 pub fn disk_part(env: Env, socket: &mut Socket) -> Option<FilePart> {
     let part = transfer_of(env, socket).filter(|transfer| transfer.noted.is_none())?.part(DISK_PART);
     socket.writable = false;
     Some(part)
 }
 
-/// Notes how far such a part came, for [`take_noted`].
+/// Records the result of such a part, for [`take_noted`].
 pub fn note(socket: &mut Socket, part: &FilePart, sent: PartSent) {
     if let Some(transfer) = transfer::of(socket).filter(|transfer| Arc::ptr_eq(&transfer.ends, &part.ends)) {
         transfer.noted = Some(sent);
     }
 }
 
-/// How far the part of the calling process's transfer came that was sent on a dirty scheduler, for [`advance`].
+/// Takes the recorded result of a part that was sent on a dirty scheduler, for [`advance`].
 pub fn take_noted(env: Env, socket: &mut Socket) -> Option<PartSent> {
     transfer_of(env, socket)?.noted.take()
 }
 
-/// Goes on behind a part that has come so far. Behind the last one, what waited for it goes out.
+/// Continues the transfer after a part. After the last one, output that waited for it is sent.
 pub fn advance(env: Env, socket: &mut Socket, sent: PartSent) -> Progress {
     let Some(transfer) = transfer::of(socket) else {
         return Progress::Failed(atoms::closed());
@@ -179,7 +181,7 @@ pub fn advance(env: Env, socket: &mut Socket, sent: PartSent) -> Progress {
         }
         Stop::Full => {
             add(&counters.short_writes, 1);
-            // An edge that came meanwhile is noted.
+            // An edge in the meantime has set `writable`.
             return if socket.writable { Progress::More } else { Progress::Full };
         }
         Stop::Limit if remaining > 0 => {
@@ -196,10 +198,10 @@ pub fn advance(env: Env, socket: &mut Socket, sent: PartSent) -> Progress {
     Progress::Done(total)
 }
 
-/// Goes on with a transfer whose process waits. What is in memory goes out here and now, which saves that process a round
-/// for each part; it is told of the end, and of what has to come from a disk.
+/// Continues a transfer whose process waits. Sends parts in memory here, which saves the process a
+/// round trip each. The process is answered at the end, or if a part must come from a disk.
 pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
-    // The end of the transfer may be the end of the socket.
+    // The end of the transfer may close the socket.
     let handle = socket.handle();
     while socket.writable
         && let Some(transfer) = transfer::of(socket)
@@ -236,7 +238,7 @@ pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
 }
 
 impl Transfer {
-    /// What comes next, of so many bytes at most.
+    /// The next part, of at most `limit` bytes.
     fn part(&self, limit: u64) -> FilePart {
         FilePart { ends: self.ends.clone(), offset: self.offset, limit: self.remaining.min(limit) }
     }
@@ -246,7 +248,7 @@ fn transfer_of<'a>(env: Env, socket: &'a mut Socket) -> Option<&'a mut Transfer>
     transfer::of(socket).filter(|transfer| transfer.pid == env.pid())
 }
 
-/// Makes the calling process wait for room. Returns its operation; nothing if its transfer is over.
+/// Makes the calling process wait for room. Returns its operation; `None` if its transfer is over.
 pub fn await_room(env: Env, socket: &mut Socket) -> Option<u32> {
     let operation = socket.next_operation();
     let transfer = transfer_of(env, socket)?;

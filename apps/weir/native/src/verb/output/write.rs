@@ -1,4 +1,4 @@
-//! Single writes: of what a caller sends, of the queue, of a message.
+//! Single writes: of a caller's data, of the queue, of a message.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,16 +13,17 @@ use crate::term::held::HeldBinary;
 use crate::value::counters::Tally;
 use crate::value::work::Work;
 
-/// Slices and bytes of one write, and parts of one send. The bytes bound how long the kernel copies.
+/// Maximum slices per write and parts per send; the maximum bytes per write bound the time of the
+/// kernel's copy.
 pub const SLICES: usize = 64;
 
 const WRITE: usize = 256 * 1024;
 
-/// Bytes of a send, and how they are kept if the kernel does not take them.
+/// Bytes to send, and how to keep those that the kernel does not take.
 pub trait Part {
     fn bytes(&self) -> &[u8];
 
-    /// A reference to the bytes from `skip` on; nothing if they have to be copied.
+    /// A reference to the bytes from `skip` on; `None` if they must be copied.
     fn hold(&self, skip: usize) -> Option<HeldBinary>;
 }
 
@@ -37,7 +38,7 @@ impl Part for Binary<'_> {
     }
 }
 
-/// Bytes that are there for the call only.
+/// Bytes that live only during the call.
 pub struct Flat<'a>(pub &'a [u8]);
 
 impl Part for Flat<'_> {
@@ -50,7 +51,7 @@ impl Part for Flat<'_> {
     }
 }
 
-/// One write of `header` and `parts` but for their first `skip` bytes.
+/// Writes `header` and `parts` once, without the first `skip` bytes.
 pub fn write_parts(
     socket: &mut Socket,
     header: &[u8],
@@ -90,14 +91,15 @@ pub fn write_parts(
     written(socket, result, total, work)
 }
 
-/// One write of the front of the queue.
+/// Writes the front of the queue once.
 pub fn write_queue(socket: &mut Socket, work: &mut Work) -> rustix::io::Result<()> {
     let (Some(fd), Some(output)) = (&socket.fd, &socket.output) else {
         return Err(Errno::NOTCONN);
     };
     let mut slices = [IoSlice::new(&[]); SLICES];
     let (count, total) = output.queue.front(&mut slices, WRITE.min(allowed(output)));
-    // A file that follows at once goes into the same packets: its head alone would wake the peer twice.
+    // The head goes into the same packets as the file that follows; sent alone, it would wake the
+    // peer twice.
     let more = if output.queue.leads_elsewhere() { SendFlags::MORE } else { SendFlags::empty() };
     let result = write_slices(fd, &slices[..count], more);
     let n = written(socket, result, total, work)?;
@@ -117,7 +119,7 @@ fn write_slices(fd: &OwnedFd, slices: &[IoSlice], flags: SendFlags) -> rustix::i
     })
 }
 
-/// One write of bytes that are nobody's queue: how many the kernel has taken.
+/// Writes bytes that are not queued, once. Returns how many the kernel has taken.
 pub fn write_once(socket: &mut Socket, bytes: &[u8], work: &mut Work, tally: &mut Tally) -> rustix::io::Result<usize> {
     let Some(fd) = &socket.fd else {
         return Err(Errno::NOTCONN);
@@ -135,8 +137,8 @@ pub fn write_once(socket: &mut Socket, bytes: &[u8], work: &mut Work, tally: &mu
     Ok(n)
 }
 
-/// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows
-/// when it is not.
+/// Handles the result of a write. After a short one the kernel's buffer is full, and an edge
+/// reports when it is not.
 fn written(
     socket: &mut Socket,
     result: rustix::io::Result<usize>,
@@ -162,7 +164,7 @@ fn written(
     Ok(n)
 }
 
-/// Queued bytes that may go out now: not those behind a file.
+/// Queued bytes that may be written now, which excludes those behind a file.
 pub fn allowed(output: &Output) -> usize {
     output.transfer.as_ref().map_or(output.queue.len(), |transfer| transfer.ahead)
 }
