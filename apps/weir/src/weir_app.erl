@@ -1,5 +1,5 @@
 %% @private
-%% @doc The application: listeners. What sockets need is the {@link weir_engine}, which outlives it.
+%% @doc The application: listeners. The processes that sockets need are in the {@link weir_engine}, which outlives it.
 -module(weir_app).
 -behaviour(application).
 
@@ -20,12 +20,12 @@ start(_Type, _Args) ->
             Error
     end.
 
-%% Listeners in a tree of the user's own come back with Weir; ours are stopped after this.
+%% Listeners in users' own supervisors return when Weir is started again; Weir's own listeners are stopped after this.
 -spec prep_stop(term()) -> stopping.
 prep_stop(_State) ->
     stopping.
 
-%% Not asked to stop, the supervisor has given up.
+%% Without prep_stop/1 the supervisor has given up.
 -spec stop(term()) -> ok.
 stop(State) ->
     case weir_ending:vm_stops() of

@@ -1,6 +1,6 @@
-%% @doc What Weir counts, in one table: exporters and documents are made from it (`docs/counters.md' is).
+%% @doc All counters of Weir, in one table. Exporters and `docs/counters.md' are made from it.
 %%
-%% A counter only grows, from zero at the beginning of what it belongs to. A gauge goes up and down.
+%% A counter only grows, from 0 at the creation of its subject. A gauge goes up and down.
 -module(weir_counters).
 
 -export([table/0]).
@@ -10,8 +10,8 @@
 -export_type([subject/0, row/0]).
 
 -type subject() :: pollset | listener | reactor | group | relay.
-%% What is counted of: {@link weir:pollsets/0}, {@link weir:info/1}, {@link weir_reactor:info/1}, {@link weir_group:info/1}
-%% and {@link weir:relay_info/1}.
+%% What is counted: {@link weir:pollsets/0}, {@link weir:info/1}, {@link weir_reactor:info/1}, {@link
+%% weir_group:info/1} and {@link weir:relay_info/1}.
 
 -type row() :: #{
     subject := subject(),
@@ -21,12 +21,12 @@
     help := string()
 }.
 
-%% @doc All counters.
+%% @doc Returns all counters.
 -spec table() -> [row(), ...].
 table() ->
     [Row || Subject <- [pollset, listener, reactor, group, relay], Row <- table(Subject)].
 
-%% @doc The counters of one subject.
+%% @doc Returns the counters of one subject.
 -spec table(subject()) -> [row(), ...].
 table(Subject) ->
     [
@@ -34,8 +34,8 @@ table(Subject) ->
      || {Name, Kind, Unit, Help} <- rows(Subject)
     ].
 
-%% @doc The values of a subject's counters, out of the map that describes it, in the order of the table. What the map does
-%% not have, or has as `undefined' or `infinity', is left out.
+%% @doc Returns the values of a subject's counters from the map that describes it, in the order of the table. Values
+%% that are missing, `undefined' or `infinity' are left out.
 -spec values(subject(), map()) -> [{Name :: atom(), number()}].
 values(Subject, Info) ->
     [{Name, Value} || {Name, _, _, _} <- rows(Subject), Value <- [value(Name, Info)], is_number(Value)].
