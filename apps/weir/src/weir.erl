@@ -1,7 +1,7 @@
 %% @doc Weir: fast TCP for stock Erlang/OTP.
 %%
-%% Start the application `weir' and give `{tcp_module, weir_tcp}' to `gen_tcp:listen/2' or `gen_tcp:connect/3,4'. This module
-%% has the rest: listeners, relays and inspection.
+%% Start the application `weir' and pass `{tcp_module, weir_tcp}' to `gen_tcp:listen/2' or `gen_tcp:connect/3,4'. This
+%% module has the rest: listeners, relays and inspection.
 -module(weir).
 
 -include("weir_socket.hrl").

@@ -33,7 +33,7 @@
 -type name() :: term().
 
 -type handler() :: fun((connection(), Args :: term()) -> term()) | module().
-%% What serves connections:
+%% The handler of connections:
 %% <ul>
 %% <li>a fun, called with the socket and the listener's arguments in a process for each connection, which owns the
 %% socket. When it returns, the connection is closed;</li>
@@ -115,7 +115,7 @@
 %% </dl>
 
 -type changes() :: map().
-%% What {@link weir:set_options/2} changes: options of {@link options()}, and `handler' and `args'.
+%% The argument of {@link weir:set_options/2}: options of {@link options()}, and `handler' and `args'.
 
 -type info() :: #{
     name := name(),
