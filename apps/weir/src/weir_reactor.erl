@@ -34,8 +34,9 @@
 %% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2} and {@link
 %% weir_group:join/3}.</li>
 %% <li>`handle_tick(Socket, State)': every `tick' milliseconds, for each connection. Besides the results below it may
-%% return `{sleep, Ticks, State}': it is not called for this connection in the next ticks, unless {@link tick_soon/1}
-%% is called. So thousands of idle connections cost nothing. A sleep lasts 63 ticks at most, and may end early.</li>
+%% return `{sleep, Ticks, State}': it is not called for this connection until this many ticks have passed, or {@link
+%% tick_soon/1} is called. So thousands of idle connections cost nothing. A sleep lasts 63 ticks at most, and may end
+%% early.</li>
 %% <li>`begin_tick(Args)': once per tick, before `handle_tick/2' is called for connections. `due': for those that do
 %% not sleep. `all': for all, which ends all sleeps.</li>
 %% <li>`terminate(Reason, State)': the last call for a connection, exactly one for each `init/2' that returned a
@@ -76,7 +77,7 @@
 %% <h2>PROXY headers</h2>
 %% With `proxy_protocol' a connection begins with a PROXY header, of version 1 or 2. `init/2' is called after it, and
 %% gets it by {@link weir:proxy_header/0}; the bytes after the header are framed by the options of the connection. A
-%% connection without a header, or not within `handshake_timeout', is closed without a callback.
+%% connection without a valid header within `handshake_timeout' is closed without a callback.
 %%
 %% <h2>Slow readers</h2>
 %% While more than `high_watermark' bytes are queued for a peer, its requests are not read. At `low_watermark' reading
