@@ -191,7 +191,7 @@ start_protocol(Module, Args, State = #state{terms = Terms}) ->
 
 not_started(Module, Why, State = #state{terms = Terms, listener = Listener, queue = Queue}) ->
     ok = weir_reports:log(error, Why#{
-        what => "start_link/3 of a listener's module failed, and a connection is closed",
+        what => "start_link/3 of a listener's module failed; the connection is closed",
         listener => weir_connection:listener(Terms),
         module => Module
     }),

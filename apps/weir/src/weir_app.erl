@@ -14,7 +14,7 @@ start(_Type, _Args) ->
         ok ->
             weir_sup:start_link();
         {error, no_native_part} ->
-            weir_reports:log(warning, #{what => "no native part, sockets are OTP's own", reason => weir_native:load_error()}),
+            weir_reports:log(warning, #{what => "no native part; sockets are OTP's", reason => weir_native:load_error()}),
             weir_sup:start_link();
         {error, _} = Error ->
             Error
@@ -35,7 +35,7 @@ stop(State) ->
             Sockets = weir_ending:all(),
             _ = State =:= stopping orelse
                 weir_reports:log(error, #{
-                    what => "the listeners have died again and again; the application stops and closes what is open",
+                    what => "the listeners restarted too often; the application stops and closes all sockets",
                     sockets => Sockets
                 }),
             ok

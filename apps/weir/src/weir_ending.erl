@@ -46,8 +46,8 @@ terminate(_Reason, _State) ->
             Sockets = all(),
             weir_reports:log(error, #{
                 what =>
-                    "its processes have died again and again and are not restarted; what is open was closed,"
-                    " and the next socket starts them anew",
+                    "the engine's processes restarted too often and are not restarted; all sockets were closed,"
+                    " and the next socket starts the engine again",
                 sockets => Sockets
             })
     end.

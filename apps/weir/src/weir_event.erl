@@ -132,7 +132,7 @@ call({Id, Function, Config}, Event, Measurements, Metadata) ->
         Class:Reason:Stack ->
             _ = detach(Id),
             weir_reports:log(error, #{
-                what => "a handler of an event raised, and is detached",
+                what => "an event handler raised and was detached",
                 handler => Id,
                 event => Event,
                 reason => {Class, Reason},

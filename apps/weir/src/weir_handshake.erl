@@ -61,8 +61,8 @@ failed(Kind, Peer, Reason, #handshakes{name = Name, failed = Failed, limit = Lim
         end,
     What =
         case Kind of
-            tls -> "a TLS handshake failed, and its connection is closed";
-            proxy -> "a connection did not begin with a PROXY header, and is closed"
+            tls -> "a TLS handshake failed; its connection is closed";
+            proxy -> "a connection without a valid PROXY header is closed"
         end,
     ok = weir_reports:log(Level, #{what => What, listener => Name, peer => Peer, reason => Reason}, Limit),
     Reason.

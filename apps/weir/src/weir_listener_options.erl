@@ -162,13 +162,13 @@ may_become(Old, New) ->
     Different = [Name || {Name, Value} <- maps:to_list(New), maps:get(Name, Old) =/= Value],
     Kinds = [element(1, maps:get(handler, Options)) || Options <- [Old, New]],
     case [Name || Name <- Different, lists:member(Name, ?FIXED)] of
-        [Fixed | _] -> bad(Fixed, maps:get(Fixed, New), "what it was: a listener that runs stays where it is");
+        [Fixed | _] -> bad(Fixed, maps:get(Fixed, New), "its old value: a running listener cannot change it");
         [] -> ok
     end,
     case lists:member(reactor, Kinds) andalso Different -- ?CHANGES_FOR_REACTORS of
         false -> ok;
         [] -> ok;
-        [Other | _] -> bad(Other, maps:get(Other, New), "what it was: reactors that run do not change it")
+        [Other | _] -> bad(Other, maps:get(Other, New), "its old value: running reactors cannot change it")
     end.
 
 -spec bad(term(), term(), string()) -> no_return().
@@ -197,7 +197,7 @@ value(socket_opts, Options) ->
     is_proper(Options) orelse bad(socket_opts, Options, "a list of options of gen_tcp:listen/2"),
     case [Option || Option <- Options, is_reserved(Option) orelse weir_options:listen([Option]) =:= {error, badarg}] of
         [] -> Options;
-        [Option | _] -> bad(socket_opts, Option, "options of gen_tcp:listen/2 but ip, port, fd and tcp_module")
+        [Option | _] -> bad(socket_opts, Option, "options of gen_tcp:listen/2 except ip, port, fd and tcp_module")
     end;
 value(tls, undefined) -> undefined;
 value(tls, Options) ->
@@ -285,7 +285,7 @@ prefix(Name, {IP, Bits} = Prefix) ->
         end,
     case is_integer(Bits) andalso Bits >= 0 andalso Bits =< Most of
         true -> Prefix;
-        false -> bad(Name, Prefix, "{Address, Bits}, with at most as many bits as the address has")
+        false -> bad(Name, Prefix, "{Address, Bits}, with at most 32 bits for IPv4 and 128 for IPv6")
     end;
 prefix(Name, IP) when tuple_size(IP) =:= 4 -> prefix(Name, {IP, 32});
 prefix(Name, IP) when tuple_size(IP) =:= 8 -> prefix(Name, {IP, 128});
@@ -324,28 +324,28 @@ together(Options = #{handler := {reactor, _}}) ->
     for_reactor(Options),
     apart(Options);
 together(#{reactor := Reactor}) when map_size(Reactor) > 0 ->
-    bad(reactor, Reactor, "nothing, unless the handler is a reactor");
+    bad(reactor, Reactor, "only for a handler that is a reactor");
 together(Options = #{proxy_protocol := Proxy, tls := Tls, socket_opts := Socket}) when Proxy; Tls =/= undefined ->
     case [Option || {Name, Value} = Option <- Socket, Name =:= active orelse Name =:= packet, Value =/= false] of
         [] -> apart(Options);
-        [Option | _] -> bad(socket_opts, Option, "nothing of the kind before a PROXY header or a handshake: set it after")
+        [Option | _] -> bad(socket_opts, Option, "only after the PROXY header or the handshake: call setopts then")
     end;
 together(Options) ->
     apart(Options).
 
 %% Options that a reactor would ignore are refused.
 for_reactor(#{tls := Tls}) when Tls =/= undefined ->
-    bad(tls, Tls, "nothing for a reactor: a handshake needs a process for each connection");
+    bad(tls, Tls, "undefined for reactors: a handshake needs a process for each connection");
 for_reactor(#{placement := least_loaded}) ->
     bad(placement, least_loaded, "local for reactors: each takes the connections of its own listening socket");
 for_reactor(#{balance := Balance}) when Balance =/= off ->
-    bad(balance, Balance, "off for reactors: a connection's state may hold timers and monitors, and cannot leave its process");
+    bad(balance, Balance, "off for reactors: a connection's state may hold timers and monitors of its process");
 for_reactor(#{affinity := bound}) ->
-    bad(affinity, bound, "soft; reactors are bound by reactor => #{affinity => bound}");
+    bad(affinity, bound, "soft; to bind reactors set reactor => #{affinity => bound}");
 for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := Socket}) ->
     case maps:to_list(maps:with([module, args, listen, scheduler, name, proxy_protocol, handshake_timeout, measure], Reactor)) of
         [] -> ok;
-        [Ours | _] -> bad(reactor, Ours, "nothing: the listener decides it")
+        [Ours | _] -> bad(reactor, Ours, "no such option: the listener sets it")
     end,
     case weir_reactor_options:new(Reactor#{module => Module}) of
         {ok, _} -> ok;
@@ -359,13 +359,13 @@ for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := S
 apart(#{affinity := bound, handler := {Kind, _}}) when Kind =/= function ->
     bad(affinity, bound, "soft: a module starts its processes itself; only those of a fun can be bound");
 apart(#{fd := Fd, ip := IP}) when Fd =/= undefined, IP =/= any ->
-    bad(ip, IP, "nothing beside fd: a descriptor is bound already");
+    bad(ip, IP, "not with fd: a descriptor is bound already");
 apart(#{fd := Fd, port := Port}) when Fd =/= undefined, Port =/= 0 ->
-    bad(port, Port, "nothing beside fd: a descriptor is bound already");
+    bad(port, Port, "not with fd: a descriptor is bound already");
 apart(#{ip := {local, _}, port := Port}) when Port =/= 0 ->
-    bad(port, Port, "nothing beside {local, Path}");
+    bad(port, Port, "not with {local, Path}");
 apart(#{ip := IP, mode := Mode}) ->
-    Mode =:= undefined orelse is_path(IP) orelse bad(mode, Mode, "nothing, unless ip is {local, Path}"),
+    Mode =:= undefined orelse is_path(IP) orelse bad(mode, Mode, "only with ip => {local, Path}"),
     ok.
 
 %% Abstract names, and names that the kernel chooses, have no file.

@@ -301,14 +301,14 @@ follow_again(ok, _State) ->
 follow_again({error, Reason}, #state{name = Name}) ->
     _ = erlang:send_after(?FOLLOW_AGAIN_MS, self(), pollers_moved),
     weir_reports:log(warning, #{
-        what => "a listener cannot use all schedulers that are online, trying again", listener => Name, reason => Reason
+        what => "a listener cannot use all online schedulers; it will try again", listener => Name, reason => Reason
     }).
 
 exhausted(_Reason, State = #state{exhausted = true}) ->
     State;
 exhausted(Reason, State = #state{name = Name}) ->
     ok = weir_reports:log(warning, #{
-        what => "a listener cannot accept, and connections wait in the backlog", listener => Name, reason => Reason
+        what => "a listener cannot accept connections; they wait in the backlog", listener => Name, reason => Reason
     }),
     weir_event:execute([weir, listener, exhausted], #{count => 1}, #{name => Name, reason => Reason}),
     State#state{exhausted = true}.

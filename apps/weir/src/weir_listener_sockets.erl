@@ -93,7 +93,7 @@ listen(Port, Options, Bound) ->
     try
         weir_open:listen(any, Port, Options, Bound)
     catch
-        exit:badarg -> {error, {bad_option, socket_opts, Options, "options of gen_tcp:listen/2 that go together"}}
+        exit:badarg -> {error, {bad_option, socket_opts, Options, "compatible options of gen_tcp:listen/2"}}
     end.
 
 duplicated({ok, First}, Count) -> first(First, fun duplicate/2, Count);
@@ -244,7 +244,7 @@ change_each([Option | Options], Sockets) ->
     end.
 
 refused(Reason) ->
-    lists:flatten(io_lib:format("what can be set while it listens (~p)", [Reason])).
+    lists:flatten(io_lib:format("an option that a listening socket accepts (~p)", [Reason])).
 
 change_one({backlog, Backlog}, Handle) ->
     weir_nif:listen(Handle, Backlog);

@@ -39,7 +39,7 @@ wrong(Option, Allowed) -> throw({wrong, Option, Allowed}).
 values(Options) ->
     try (weir_ssl:ssl()):listen(0, [{cb_info, {?MODULE, tcp, tcp_closed, tcp_error, tcp_passive}} | Options]) of
         {error, {?MODULE, OfTransport}} -> foreign(Options, OfTransport);
-        {error, {options, Reason}} -> wrong(culprit(Reason, Options), "options of ssl:handshake/3 that go together");
+        {error, {options, Reason}} -> wrong(culprit(Reason, Options), "compatible options of ssl:handshake/3");
         {error, Reason} -> wrong(Reason, "options of ssl:handshake/3")
     catch
         error:_ -> wrong(Options, "a list of options of ssl:handshake/3")
@@ -82,7 +82,7 @@ certificates(Options) ->
     ChosenLater = [Option || Option = {Name, _} <- Pairs, lists:member(Name, ?CHOSEN_LATER)],
     case ChosenLater =/= [] orelse lists:any(fun has_certificate/1, Sets) of
         true -> lists:foreach(fun certificate_and_key/1, [Set || Set <- Sets, has_certificate(Set)]);
-        false -> wrong(Options, "certfile and keyfile, cert and key, certs_keys, or sni_fun: there is no certificate")
+        false -> wrong(Options, "a certificate: certfile and keyfile, cert and key, certs_keys, or sni_fun")
     end.
 
 is_list_of_maps([Set | Others]) when is_map(Set) -> is_list_of_maps(Others);
@@ -114,7 +114,7 @@ key(#{key := Key = {Type, Der}}) -> {{key, Key}, fun() -> (weir_ssl:public_key()
 key(#{key := Key}) -> {{key, Key}, fun() -> Key end};
 key(Set = #{keyfile := File}) -> key(keyfile, File, Set);
 key(Set = #{certfile := File}) -> key(certfile, File, Set);
-key(#{cert := Certificate}) -> wrong({cert, Certificate}, "a key beside it: key or keyfile").
+key(#{cert := Certificate}) -> wrong({cert, Certificate}, "together with key or keyfile").
 
 key(Name, File, Set) ->
     case [Entry || Entry = {Type, _, _} <- entries(Name, File), is_key(Type)] of
@@ -134,7 +134,7 @@ opened(Entry, Set, Option) ->
     try (weir_ssl:public_key()):pem_entry_decode(Entry, password(Set)) of
         Key -> {Option, fun() -> Key end}
     catch
-        error:_ -> wrong(Option, "a private key that is whole, and opens with the password")
+        error:_ -> wrong(Option, "an intact private key that the password decrypts")
     end.
 
 %% Signs with the key and verifies with the certificate. Keys and certificates that cannot be tested here, such as
@@ -188,5 +188,5 @@ entries(Name, File) ->
                 error:_ -> wrong({Name, File}, "a PEM file")
             end;
         {error, Reason} ->
-            wrong({Name, File}, "a file that can be read (" ++ atom_to_list(Reason) ++ ")")
+            wrong({Name, File}, "a readable file (" ++ atom_to_list(Reason) ++ ")")
     end.

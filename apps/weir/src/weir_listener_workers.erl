@@ -100,7 +100,7 @@ new_worker(Pollset, Home, Sockets, Workers = #workers{running = Running, terms =
             Workers#workers{running = Running#{Pollset => #worker{pid = Pid, home = Home, born = Born}}};
         {error, Reason} ->
             ok = weir_reports:log(warning, #{
-                what => "a worker of a listener did not start, trying again",
+                what => "a worker of a listener did not start; it will be tried again",
                 listener => weir_connection:listener(Terms),
                 pollset => Pollset,
                 reason => Reason
@@ -163,7 +163,7 @@ died(Pid, Reason, Workers = #workers{terms = Terms, running = Running, retired =
     case [Entry || Entry = {_, #worker{pid = P}} <- maps:to_list(Running), P =:= Pid] of
         [{Pollset, #worker{born = Born}}] ->
             ok = weir_reports:log(warning, #{
-                what => "a worker of a listener died, starting another",
+                what => "a worker of a listener died; another is started",
                 listener => weir_connection:listener(Terms),
                 pollset => Pollset,
                 reason => Reason

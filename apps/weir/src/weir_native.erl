@@ -43,9 +43,9 @@ renamed(File, Loads) ->
 %% The numbers are defined in `native/src/nif/library.rs'.
 explained({What, Text}) when What =:= upgrade; What =:= load ->
     Reasons = [
-        {"(1)", "the VM refused its resource types"},
-        {"(2)", "the sockets that are open have another layout than this library knows: restart the node to use it"},
-        {"(3)", "it cannot be kept in memory"}
+        {"(1)", "the VM refused the library's resource types"},
+        {"(2)", "open sockets have a different layout than in this library: restart the node to use it"},
+        {"(3)", "the library cannot be kept loaded"}
     ],
     case [Reason || {Number, Reason} <- Reasons, string:find(Text, Number) =/= nomatch] of
         [Reason] -> {What, Reason};

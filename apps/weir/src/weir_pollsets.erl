@@ -163,7 +163,7 @@ handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of
         [{Pollset, #poller{born = Born}}] ->
             ok = weir_reports:log(warning, #{
-                what => "a poller died, and another is started", pollset => Pollset, poller => Pid, reason => Reason
+                what => "a poller died; another is started", pollset => Pollset, poller => Pid, reason => Reason
             }),
             Lived = erlang:monotonic_time(millisecond) - Born,
             ok = weir_event:execute(
@@ -190,7 +190,7 @@ handle_info({weir_descriptors, exhausted, Reason}, State = #state{exhausted = La
             {noreply, State};
         _ ->
             ok = weir_reports:log(warning, #{
-                what => "connections cannot be accepted, and wait in the backlog", reason => Reason
+                what => "connections cannot be accepted; they wait in the backlog", reason => Reason
             }),
             {noreply, State#state{exhausted = {told, Now}}}
     end;
@@ -208,7 +208,7 @@ tell_of_panics(State = #state{panics = Told}) ->
             State;
         {Count, Last} ->
             ok = weir_reports:log(error, #{
-                what => "Weir's native part has failed, and has closed what it was serving: please report this fault",
+                what => "a bug in Weir's native part; the sockets that it was serving are closed. Please report it",
                 count => Count - Told,
                 last => Last
             }),
@@ -307,5 +307,5 @@ probe_binding() ->
 -dialyzer({nowarn_function, probe_binding/0}).
 
 say_unbound() ->
-    ok = weir_reports:log(notice, #{what => "this VM binds no processes to schedulers: pollers run unbound, slower"}),
+    ok = weir_reports:log(notice, #{what => "this VM cannot bind processes to schedulers; unbound pollers are slower"}),
     false.

@@ -163,7 +163,7 @@ other_listener(Name) ->
 
 refuse(Reason, #state{name = Name}) ->
     ok = weir_reports:log(warning, #{
-        what => "a listener is not known to ranch: functions of ranch that take its name do not work",
+        what => "a listener cannot be registered with ranch; ranch's functions do not know its name",
         listener => Name,
         reason => Reason
     }),
@@ -265,7 +265,7 @@ change(Changes, State = #state{name = Name, options = Options}) ->
             State#state{options = maps:merge(Options, maps:without([socket_opts], New))};
         {error, Reason} ->
             ok = weir_reports:log(warning, #{
-                what => "ranch set options that its listener does not take", listener => Name, reason => Reason
+                what => "ranch set options that the listener refuses", listener => Name, reason => Reason
             }),
             %% Restores ranch's options to those of the listener.
             _ = [set(Name, What, Value) || {What, Value} <- as_of_ranch(Options), What =/= set_protocol_options],

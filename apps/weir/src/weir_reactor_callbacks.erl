@@ -169,4 +169,4 @@ report({Class, Reason, Stack}, Callback, Handle, State, #callbacks{module = Modu
     end).
 
 what(begin_tick) -> "a callback of a reactor failed";
-what(_Callback) -> "a callback of a reactor failed, and its connection is closed".
+what(_Callback) -> "a callback of a reactor failed; its connection is closed".

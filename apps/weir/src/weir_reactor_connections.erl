@@ -173,7 +173,7 @@ event({exhausted, Handle, Reason}, Events, Writes, Connections) ->
     _ = erlang:send_after(?PAUSE_MS, self(), {'$weir_reactor', {resume, Handle}}),
     ok = weir_reports:say(fun() ->
         weir_reports:log(warning, #{
-            what => "connections cannot be accepted, and wait in the backlog", reason => Reason, reactor => self()
+            what => "connections cannot be accepted; they wait in the backlog", reason => Reason, reactor => self()
         })
     end),
     {Events, Writes, Connections}.

@@ -295,7 +295,7 @@ unexpected({weir_relay, _Relay, _What, _About}, Writes, Reactor) ->
 unexpected(Message, Writes, Reactor = #reactor{module = Module}) ->
     ok = weir_reports:say(fun() ->
         weir_reports:log(error, #{
-            what => "a reactor received a message that is for no connection",
+            what => "a reactor received an unexpected message, for none of its connections",
             reactor => self(),
             module => Module,
             message => Message

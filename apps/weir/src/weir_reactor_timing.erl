@@ -79,7 +79,7 @@ handle_data(Timing = #timing{module = Module}) ->
 %% @doc Handles the time of a batch.
 -spec batch(integer(), [weir_reactor_process:event()], timing()) -> timing().
 batch(Took, Events, Timing = #timing{long = Long, left = Left}) when Took >= Long ->
-    Left =:= 0 andalso warn(io_lib:format("one or some of ~b callbacks", [length(Events)]), Took, Timing),
+    Left =:= 0 andalso warn(io_lib:format("one or more of ~b callbacks", [length(Events)]), Took, Timing),
     next(Timing#timing{left = ?TIMED_BATCHES});
 batch(_Took, _Events, Timing = #timing{left = Left}) ->
     next(Timing#timing{left = max(0, Left - 1)}).
@@ -111,7 +111,7 @@ took(Callback, Socket, Took, Timing) -> warn(io_lib:format("~s for ~0p", [Callba
 warn(What, Took, #timing{module = Module}) ->
     weir_reports:say(fun() ->
         weir_reports:log(warning, #{
-            what => lists:flatten([What, " took long, and all connections of the reactor have waited"]),
+            what => lists:flatten([What, " took too long and delayed all connections of the reactor"]),
             reactor => self(),
             module => Module,
             took_ms => erlang:convert_time_unit(Took, native, millisecond)

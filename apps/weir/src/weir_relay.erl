@@ -222,7 +222,7 @@ check_ends(?SOCKET(A), {connect, Server, Timeout}) when is_integer(A) ->
         {false, _} -> {error, {bad_option, connect, Server, "{Address, Port} or {local, Path}"}}
     end;
 check_ends(?SOCKET(Handle) = Socket, ?SOCKET(Handle)) ->
-    {error, {bad_socket, Socket, "two different sockets are needed"}};
+    {error, {bad_socket, Socket, "a different socket is needed"}};
 check_ends(?SOCKET(A), ?SOCKET(B)) when is_integer(A), is_integer(B) -> ok;
 check_ends(?SOCKET(A), B) when is_integer(A) -> {error, {bad_socket, B, needed_socket()}};
 check_ends(A, _B) -> {error, {bad_socket, A, needed_socket()}}.
@@ -231,7 +231,7 @@ is_server({local, _}) -> true;
 is_server({Address, Port}) when is_tuple(Address), is_integer(Port), Port >= 0, Port =< 65535 -> weir_address:is_valid(Address);
 is_server(_) -> false.
 
-needed_latency() -> "what weir_relay:new_latency/0 has returned".
+needed_latency() -> "a result of weir_relay:new_latency/0".
 
 needed_owner() -> "a process of this node".
 

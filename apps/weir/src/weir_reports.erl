@@ -117,7 +117,7 @@ say(Say) ->
             _ = put(?LIMIT, {Since, Said + 1}),
             ok;
         {_, Said} when Said > ?REPORTS ->
-            ok = log(warning, #{what => "more reports were left out", left_out => Said - ?REPORTS}),
+            ok = log(warning, #{what => "reports were left out", left_out => Said - ?REPORTS}),
             said(Now, 1, Say);
         _ ->
             said(Now, 1, Say)

@@ -110,7 +110,7 @@ start([Which]) ->
         Other ->
             ok = weir_reports:log(warning, #{
                 what =>
-                    "an inetrc of this VM's own is in force, so sockets that are open already are not Weir's. Add {tcp,"
+                    "this VM has an inetrc of its own, so sockets opened before now are not Weir's. Add {tcp,"
                     " weir_tcp}. to that file",
                 tcp_module => Other
             }),
@@ -120,7 +120,7 @@ start([Which]) ->
     lists:foreach(
         fun({Application, Module}) ->
             ok = weir_reports:log(warning, #{
-                what => Application ++ " will not work in this VM: it takes sockets for ports. Run it without Weir",
+                what => Application ++ " will not work in this VM: it treats sockets as ports. Run it without Weir",
                 module => Module
             })
         end,
@@ -135,5 +135,5 @@ families(families) ->
         ok ->
             ok;
         {error, Reason} ->
-            weir_reports:log(warning, #{what => "sockets opened with a bare family are OTP's", reason => Reason})
+            weir_reports:log(warning, #{what => "sockets of a bare inet, inet6 or local are OTP's", reason => Reason})
     end.
