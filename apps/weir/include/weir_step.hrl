@@ -1,5 +1,5 @@
-%% `?STEP' stands between two steps of something's life, each whole by itself, where another process may come between. In a build
-%% for tests a process may be held up there, if `weir_test_chaos' has said so; in any other build there is nothing.
+%% `?STEP' marks a place between two atomic steps where another process may interfere. In test builds
+%% `weir_test_chaos' can delay processes there; other builds contain nothing.
 -ifdef(TEST).
 -define(STEP, _ = (persistent_term:get(weir_step, fun() -> ok end))()).
 -else.

@@ -1,12 +1,12 @@
 %% @private
-%% @doc Starts a process for each connection of one pollset, on the scheduler of that.
+%% @doc Starts a process for each connection of one pollset, on the scheduler of that pollset.
 %%
-%% Accepting is done by the pollset. What comes here is one message for a batch of connections, which wait in the queue
-%% of the listener. The process of a fun takes its own from there. That of a module with ranch's `start_link/3' is given it,
-%% and is linked to this process, its parent.
+%% The pollset accepts. This process gets one message per batch; the connections wait in the listener's queue. The
+%% process of a fun takes its connection from there. The process of a module with ranch's `start_link/3' is given its
+%% connection, and is linked to this process, its parent.
 %%
-%% It may be killed at any time, and then has a successor. Connections of funs notice nothing; those of modules end with
-%% their parent.
+%% It may be killed at any time and is replaced. Connections of funs are not affected; those of modules end with their
+%% parent.
 -module(weir_acceptor).
 
 -include("weir_socket.hrl").
@@ -16,18 +16,18 @@
 -export([init/1]).
 -export([loop/2]).
 
-%% As sys wants it.
+%% Callbacks for sys.
 -export([system_continue/3]).
 -export([system_terminate/4]).
 -export([system_code_change/4]).
 
-%% A process may be killed before it has taken its connection. That is looked for when nothing has come for so long.
+%% A process may be killed before it has taken its connection. After this time without a batch the queue is checked.
 -define(LEFT_OVER_MS, 1000).
 
-%% How long one that runs takes to answer.
+%% A running acceptor answers within this time.
 -define(PROMPT_MS, 100).
 
-%% One may be in a start_link/3 that takes longer, and all schedulers are online meanwhile.
+%% An acceptor may be in a longer start_link/3. All schedulers are online while this time passes.
 -define(PATIENCE_MS, 1000).
 
 -record(state, {
@@ -42,7 +42,7 @@
     retired = false :: boolean()
 }).
 
-%% @doc Starts the acceptor of a pollset, on a scheduler or wherever the VM likes.
+%% @doc Starts the acceptor of a pollset, bound to a scheduler or anywhere.
 -spec start_link(
     weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), weir_nif:listener(), weir_nif:pollset(),
     weir_pollsets:home()
@@ -61,8 +61,9 @@ start_link(Terms, Options, Ranch, Listener, Pollset, Home) ->
 
 -dialyzer({nowarn_function, start_link/6}).
 
-%% @doc Has acceptors that were replaced end as soon as they have no connections. Until then they run on any scheduler. Those that
-%% stand still on schedulers that are offline would answer nobody, so all are online for a moment, until they have let go.
+%% @doc Makes replaced acceptors end as soon as they have no connections. Until then they run on any scheduler. An
+%% acceptor that is frozen on an offline scheduler cannot answer, so all schedulers go online until it has unbound
+%% itself.
 -spec retire([pid()]) -> ok.
 retire(Pids) ->
     Requests = [gen_server:send_request(Pid, retire) || Pid <- Pids],
@@ -81,24 +82,24 @@ unanswered(Requests, Time) ->
 bind_options(anywhere) -> [];
 bind_options(Scheduler) -> [{scheduler, Scheduler}].
 
-%% Made once: what a connection costs is a spawn and one native call.
+%% Prepared once, so that a connection costs one spawn and one native call.
 start_of(Terms, Options = #{handler := {function, Handler}, args := Args}, _Ranch, Listener, Queue, Home) ->
     Bind =
         case Options of
             #{affinity := bound} -> bind_options(Home);
             #{affinity := soft} -> []
         end,
-    %% No fun: that would be of this version of the module for ever.
+    %% Not a fun: it would keep this version of the module in use.
     {spawn, [Listener, Queue, Terms, Handler, Args], Bind};
 start_of(_Terms, #{handler := {protocol, Module}, args := Args}, Ranch, _Listener, _Queue, _Home) ->
     {protocol, Module, Args, Ranch}.
 
-%% @doc The first call of an acceptor.
+%% @doc The entry point of an acceptor.
 -spec init(#state{}) -> ok.
 init(State = #state{listener = Listener, queue = Queue}) ->
     process_flag(trap_exit, true),
-    %% They came when nobody was there to be told. Behind one that was killed some are told of twice. What has changed since
-    %% this process was started is in front of them.
+    %% Connections that came while there was no acceptor. After a killed acceptor some are counted twice. Changes made
+    %% since this process was started come first in the mailbox.
     Waiting = weir_nif:listener_set_acceptor(Listener, Queue),
     _ = Waiting > 0 andalso (self() ! {weir_accept, Waiting}),
     ?MODULE:loop(State, infinity).
@@ -106,7 +107,7 @@ init(State = #state{listener = Listener, queue = Queue}) ->
 left_over_timeout(0) -> infinity;
 left_over_timeout(_) -> ?LEFT_OVER_MS.
 
-%% @doc A round. Each begins with the code that is current.
+%% @doc One round, in the current code.
 -spec loop(#state{}, timeout()) -> ok.
 loop(State = #state{parent = Parent, children = Children}, Timeout) ->
     receive
@@ -125,11 +126,11 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
             loop_or_end(State#state{retired = true}, infinity);
         {change, Terms, Options, Ranch} ->
             ?MODULE:loop(change(Terms, Options, Ranch, State), Timeout);
-        %% ranch:remove_connection/1 of a connection's process, see weir_ranch.
+        %% ranch:remove_connection/1 by the process of a connection; see weir_ranch.
         {remove_connection, _Name, Pid} ->
             _ = [weir_nif:listener_exempt(Handle) || #{Pid := Handle} <- [Children], Handle =/= none],
             ?MODULE:loop(State, Timeout);
-        %% As supervisor:which_children/1 asks.
+        %% The request of supervisor:which_children/1.
         {'$gen_call', From, which_children} ->
             gen:reply(From, [{undefined, Pid, worker, []} || Pid <- maps:keys(Children)]),
             ?MODULE:loop(State, Timeout);
@@ -142,7 +143,7 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
         ?MODULE:loop(start(Waiting, State), left_over_timeout(Waiting))
     end.
 
-%% An acceptor that was replaced stays as the parent of its connections.
+%% A replaced acceptor stays as the parent of its connections.
 loop_or_end(#state{retired = true, children = Children}, _Timeout) when map_size(Children) =:= 0 -> ok;
 loop_or_end(State, Timeout) -> ?MODULE:loop(State, Timeout).
 
@@ -154,7 +155,8 @@ let_go(#state{}) ->
 
 -dialyzer({nowarn_function, let_go/1}).
 
-%% Connections that nobody has begun yet begin so. The native listener lets none begin with options of another version.
+%% Applies to connections that have not begun. The native listener refuses to begin one with another version of the
+%% options.
 change(Terms, Options, Ranch, State = #state{listener = Listener, queue = Queue, home = Home}) ->
     Start = start_of(Terms, Options, Ranch, Listener, Queue, Home),
     State#state{terms = Terms, start = Start, shutdown = maps:get(shutdown, Options)}.
@@ -169,7 +171,7 @@ start(Count, State = #state{start = {spawn, Arguments, Options}}) ->
     _ = erlang:spawn_opt(weir_connection, serve, Arguments, Options),
     start(Count - 1, State);
 start(Count, State = #state{start = {protocol, Module, Args, Ranch}, listener = Listener, queue = Queue, terms = Terms}) ->
-    %% Nobody but this process takes it: the arguments are read when the connection that they are for is there.
+    %% Only this process takes connections from the queue. So the arguments are read when the connection is there.
     case weir_nif:listener_waiting(Listener, Queue) of
         0 ->
             State;
@@ -189,7 +191,7 @@ start_protocol(Module, Args, State = #state{terms = Terms}) ->
 
 not_started(Module, Why, State = #state{terms = Terms, listener = Listener, queue = Queue}) ->
     ok = weir_reports:log(error, Why#{
-        what => "start_link/3 of a listener's module failed, and a connection is closed",
+        what => "start_link/3 of a listener's module failed; the connection is closed",
         listener => weir_connection:listener(Terms),
         module => Module
     }),
@@ -201,7 +203,7 @@ give(Child, Pid, State = #state{terms = Terms, listener = Listener, queue = Queu
         {ok, Handle} ->
             Pid ! weir_connection:handshake_message(?SOCKET(Handle), Terms),
             State#state{children = Children#{Child => Handle}};
-        %% This process has a successor, or is told of the connection again behind what has changed.
+        %% This process was replaced, or the options have changed: it will be notified of the connection again.
         None when None =:= empty; None =:= outdated ->
             exit(Child, shutdown),
             State#state{children = Children#{Child => none}};
@@ -210,7 +212,7 @@ give(Child, Pid, State = #state{terms = Terms, listener = Listener, queue = Queu
             State#state{children = Children#{Child => none}}
     end.
 
-%% Those that end as they should are no news; see ranch_conns_sup.
+%% Normal exits are not logged, as in ranch_conns_sup.
 report(_Pid, Reason, _State) when Reason =:= normal; Reason =:= shutdown -> ok;
 report(_Pid, {shutdown, _}, _State) -> ok;
 report(Pid, Reason, #state{terms = Terms}) ->

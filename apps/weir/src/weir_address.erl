@@ -1,5 +1,5 @@
 %% @private
-%% @doc Socket addresses: which there are, of which family, and how the native side takes them.
+%% @doc Socket addresses: validation, family, and conversion for the native side.
 -module(weir_address).
 
 -export([family/1]).
@@ -9,13 +9,13 @@
 -export_type([family/0, address/0, native/0]).
 
 -type family() :: inet | inet6 | local.
-%% What a socket speaks.
+%% The address family of a socket.
 
 -type native() ::
     {inet:ip4_address(), inet:port_number()}
     | {inet:ip6_address(), inet:port_number(), FlowInfo :: 0..16#ffffffff, ScopeId :: 0..16#ffffffff}
     | {local, binary()}.
-%% Where to bind or to connect, as the native part has it.
+%% An address to bind or to connect to, as the native part takes it.
 
 -type address() ::
     undefined
@@ -24,10 +24,10 @@
     | inet:ip_address()
     | inet:local_address()
     | #{family := inet | inet6, addr := any | loopback | inet:ip_address(), port := inet:port_number(), atom() => term()}.
-%% Where a socket is bound or connected to. The maps are those of `socket:sockaddr_in()' and `socket:sockaddr_in6()'
-%% with all their fields.
+%% An address that a socket is bound or connected to. The maps are those of `socket:sockaddr_in()' and
+%% `socket:sockaddr_in6()' with all fields.
 
-%% @doc The family of an address; `undefined' if it suits several.
+%% @doc Returns the family of an address; `undefined' if several fit.
 -spec family(address()) -> family() | undefined.
 family(#{family := Family}) -> Family;
 family({local, _Path}) -> local;
@@ -35,7 +35,7 @@ family(IP) when tuple_size(IP) =:= 4 -> inet;
 family(IP) when tuple_size(IP) =:= 8 -> inet6;
 family(_) -> undefined.
 
-%% @doc Whether this is an address. A local path is looked at when it is bound or connected to, as gen_tcp does.
+%% @doc Whether a term is an address. As in gen_tcp, a local path is only checked by bind and connect.
 -spec is_valid(term()) -> boolean().
 is_valid(undefined) -> true;
 is_valid(any) -> true;
@@ -56,8 +56,8 @@ is_ip(_, _Size) -> false.
 
 is_within(Value, Max) -> is_integer(Value) andalso Value >= 0 andalso Value =< Max.
 
-%% @doc An address as the native side takes it. The port of a map counts, not the one beside it. `einval': a local path
-%% that is no text.
+%% @doc Converts an address for the native side. The port of a map takes precedence over the argument. `einval': a
+%% local path is not text.
 -spec native(family(), address(), inet:port_number()) -> {ok, native()} | {error, einval}.
 native(_Family, #{family := inet, addr := IP, port := Port}, _) -> native(inet, IP, Port);
 native(_Family, #{family := inet6, addr := IP, port := Port, flowinfo := Flow, scope_id := Scope}, _) ->

@@ -1,5 +1,5 @@
 %% @private
-%% @doc The application: listeners. What sockets need is the {@link weir_engine}, which outlives it.
+%% @doc The application: listeners. The processes that sockets need are in the {@link weir_engine}, which outlives it.
 -module(weir_app).
 -behaviour(application).
 
@@ -14,18 +14,18 @@ start(_Type, _Args) ->
         ok ->
             weir_sup:start_link();
         {error, no_native_part} ->
-            weir_reports:log(warning, #{what => "no native part, sockets are OTP's own", reason => weir_native:load_error()}),
+            weir_reports:log(warning, #{what => "no native part; sockets are OTP's", reason => weir_native:load_error()}),
             weir_sup:start_link();
         {error, _} = Error ->
             Error
     end.
 
-%% Listeners in a tree of the user's own come back with Weir; ours are stopped after this.
+%% Listeners in users' own supervisors return when Weir is started again; Weir's own listeners are stopped after this.
 -spec prep_stop(term()) -> stopping.
 prep_stop(_State) ->
     stopping.
 
-%% Not asked to stop, the supervisor has given up.
+%% Without prep_stop/1 the supervisor has given up.
 -spec stop(term()) -> ok.
 stop(State) ->
     case weir_ending:vm_stops() of
@@ -35,7 +35,7 @@ stop(State) ->
             Sockets = weir_ending:all(),
             _ = State =:= stopping orelse
                 weir_reports:log(error, #{
-                    what => "the listeners have died again and again; the application stops and closes what is open",
+                    what => "the listeners restarted too often; the application stops and closes all sockets",
                     sockets => Sockets
                 }),
             ok

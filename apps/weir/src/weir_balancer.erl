@@ -1,9 +1,9 @@
 %% @private
-%% @doc Which connections go to another pollset so that all have as much to do: a value.
+%% @doc Chooses the connections to move to another pollset so that all have the same load: a pure function.
 %%
-%% A pollset's load is what its polls have found ready since the last look. Connections are taken for alike: as many of
-%% the busiest pollset's go to the idlest as make up half the difference, and few enough that an error is put right by the
-%% next look.
+%% A pollset's load is the number of ready sockets in its polls since the last check. All connections count the same.
+%% Enough of them move from the busiest pollset to the idlest to make up half the difference, and few enough that the
+%% next check can correct an error.
 -module(weir_balancer).
 
 -export([since/2]).
@@ -13,16 +13,16 @@
 
 -type loads() :: #{weir_nif:pollset() => non_neg_integer()}.
 
-%% At most this part of a pollset's connections goes at once.
+%% At most one in this many of a pollset's connections moves at once.
 -define(PART, 4).
 
-%% @doc What has been done since an earlier count; nothing is known of the time before the first.
+%% @doc Returns the loads since an earlier count. A pollset without an earlier count has none.
 -spec since(Before :: loads(), Now :: loads()) -> loads().
 since(Before, Now) ->
     maps:map(fun(Pollset, Count) -> Count - maps:get(Pollset, Before, Count) end, Now).
 
-%% @doc The connections that go, and where to. None, if the busiest pollset has no more than `Threshold' percent more to do
-%% than the idlest.
+%% @doc Returns the connections to move, and where to. None if the busiest pollset has at most `Threshold' percent
+%% more load than the idlest.
 -spec moves(loads(), Threshold :: pos_integer(), [{weir_nif:pollset(), Connection}]) ->
     [{Connection, To :: weir_nif:pollset()}].
 moves(Loads, Threshold, Connections) ->
@@ -33,7 +33,7 @@ moves(Loads, Threshold, Connections) ->
             Candidates = [Connection || {Pollset, Connection} <- Connections, Pollset =:= Busiest],
             Count = length(Candidates),
             Half = Count * (Most - Least) div (2 * Most),
-            %% One connection that is busy by itself is as busy elsewhere.
+            %% A single busy connection would be as busy elsewhere.
             Few = min(Half, max(1, Count div ?PART)),
             [{Connection, Idlest} || Count > 1, Connection <- lists:sublist(Candidates, Few)];
         false ->

@@ -1,4 +1,4 @@
-%% @doc Options in a map, checked one by one: the form of the error is the same wherever Weir takes options.
+%% @doc Checks options in a map one by one. Everywhere in Weir a wrong option is the same kind of error.
 -module(weir_checked_options).
 
 -export([check/3]).
@@ -9,13 +9,13 @@
 -export_type([bad_option/0]).
 
 -type bad_option() :: {bad_option, Name :: term(), Value :: term(), Allowed :: string()}.
-%% The first option that is wrong, its value, and in words what is allowed.
+%% The first wrong option, its value, and the allowed values in words.
 
-%% As the VM's own timers take. Counts of the native part have as many bits.
+%% The limit of the VM's timers, and of 32-bit counts in the native part.
 -define(MOST, 16#ffffffff).
 
-%% @doc Whether all options are known and right. `Check' gets the name and the value of a known one, and says `true' or what
-%% is allowed.
+%% @doc Checks that all options are known and valid. `Check' gets the name and the value of a known option, and
+%% returns `true' or the allowed values.
 -spec check(term(), Known :: [atom()], Check) -> ok | {error, bad_option()} when
     Check :: fun((Name :: atom(), Value :: term()) -> true | (Allowed :: string())).
 check(Options, Known, Check) when is_map(Options) ->
@@ -36,17 +36,17 @@ first_wrong([{Name, Value} | Others], Known, Check) ->
 first_wrong([], _Known, _Check) ->
     ok.
 
-%% @doc What is said of an option that is none of these.
+%% @doc Returns the text for an unknown option.
 -spec unknown(Known :: [atom()]) -> Allowed :: string().
 unknown(Known) ->
     "unknown option; valid: " ++ lists:append(lists:join(", ", [atom_to_list(Name) || Name <- Known])).
 
-%% @doc Whether a value is a time in milliseconds from `Least' on, or `infinity'; otherwise what is allowed.
+%% @doc Returns `true' for milliseconds from `Least' on, or `infinity'; otherwise the allowed values.
 -spec time(Least :: non_neg_integer(), Value :: term()) -> true | (Allowed :: string()).
 time(_Least, infinity) -> true;
 time(Least, Value) -> is_within(Least, Value) orelse "milliseconds " ++ range(Least) ++ ", or infinity".
 
-%% @doc Whether a value is a number from `Least' on; otherwise what is allowed, with the name of what is counted.
+%% @doc Returns `true' for a number from `Least' on; otherwise the allowed values, with the name of the unit.
 -spec number(What :: string(), Least :: non_neg_integer(), Value :: term()) -> true | (Allowed :: string()).
 number(What, Least, Value) -> is_within(Least, Value) orelse "a number of " ++ What ++ " " ++ range(Least).
 

@@ -1,6 +1,6 @@
 %% @private
-%% @doc How a connection begins, in the process that serves it: it is taken from the listener, its PROXY header is read, and
-%% TLS is negotiated.
+%% @doc How a connection begins, in the process that serves it: takes it from the listener, reads its PROXY header and
+%% negotiates TLS.
 -module(weir_connection).
 
 -include("../include/weir_step.hrl").
@@ -26,7 +26,7 @@
 
 -record(terms, {
     name :: weir_listener:name(),
-    %% Of the listener's options: each change has another one.
+    %% The version of the listener's options, which each change increments.
     version :: non_neg_integer(),
     timeout :: timeout(),
     proxy :: boolean(),
@@ -35,44 +35,44 @@
 }).
 
 -opaque terms() :: #terms{}.
-%% What a connection begins with.
+%% The options and counters that a connection begins with.
 
 -type pending() :: {weir_pending, weir_tcp:socket(), terms()}.
-%% A connection before its header and its handshake: what ranch's message calls the socket, for its transport to go on
-%% with.
+%% A connection before its PROXY header and its TLS handshake. It is in the place of the socket in ranch's message,
+%% for the transport to continue.
 
-%% Where the header of the connection that a process serves is kept.
+%% The key of the PROXY header in the process dictionary.
 -define(HEADER, {?MODULE, proxy_header}).
 
-%% Where a handshake is kept that waits for its process to go on.
+%% The key of a paused handshake in the process dictionary.
 -define(PAUSED, {?MODULE, paused}).
 
 -define(STARTED, [weir, connection, start]).
 -define(STOPPED, [weir, connection, stop]).
 
-%% @doc The terms of a listener.
+%% @doc Returns the terms of a listener.
 -spec terms(weir_listener:name(), weir_listener_options:normal()) -> terms().
 terms(Name, #{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}) ->
     #terms{name = Name, version = 0, timeout = Timeout, proxy = Proxy, tls = Tls, handshakes = weir_handshake:new(Name)}.
 
-%% @doc The terms of a listener whose options have changed.
+%% @doc Returns the terms of a listener after a change of its options.
 -spec change(weir_listener_options:normal(), terms()) -> terms().
 change(#{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}, Terms = #terms{version = Version}) ->
     Terms#terms{version = Version + 1, timeout = Timeout, proxy = Proxy, tls = Tls}.
 
-%% @doc The name of the listener.
+%% @doc Returns the name of the listener.
 -spec listener(terms()) -> weir_listener:name().
 listener(#terms{name = Name}) -> Name.
 
-%% @doc Which of the options of the listener they belong to, for `weir_nif:listener_set_version/2'.
+%% @doc Returns the version of the listener's options, for `weir_nif:listener_set_version/2'.
 -spec version(terms()) -> non_neg_integer().
 version(#terms{version = Version}) -> Version.
 
-%% @doc Its PROXY headers and TLS handshakes.
+%% @doc Returns the counters of PROXY headers and TLS handshakes.
 -spec handshakes(terms()) -> weir_handshake:handshakes().
 handshakes(#terms{handshakes = Handshakes}) -> Handshakes.
 
-%% @doc The module of ranch's transport.
+%% @doc Returns the module of ranch's transport.
 -spec transport(terms() | weir_listener_options:normal()) -> module().
 transport(#terms{tls = Tls}) -> transport_with(Tls);
 transport(#{tls := Tls}) -> transport_with(Tls).
@@ -80,8 +80,9 @@ transport(#{tls := Tls}) -> transport_with(Tls).
 transport_with(undefined) -> weir_transport;
 transport_with(_Tls) -> weir_transport_tls.
 
-%% @doc Serves one connection of a queue with a fun. There may be none any more: another process has taken it when an
-%% acceptor was replaced. If the options have changed since this process was started, another one is.
+%% @doc Serves one connection of a queue with a fun. Does nothing if the queue is empty, because another process took
+%% the connection when an acceptor was replaced; or if the options have changed since, because then another process is
+%% started.
 -spec serve(weir_nif:listener(), pos_integer(), terms(), fun((_, _) -> term()), Args :: term()) -> term().
 serve(Listener, Queue, Terms = #terms{version = Version}, Handler, Args) ->
     ?STEP,
@@ -89,7 +90,7 @@ serve(Listener, Queue, Terms = #terms{version = Version}, Handler, Args) ->
         {ok, Handle} -> begin_with(?SOCKET(Handle), Terms, Handler, Args);
         empty -> ok;
         outdated -> ok;
-        %% The table of sockets is full, and the connection is closed.
+        %% The socket table is full, and the connection is closed.
         {error, _} -> ok
     end.
 
@@ -101,10 +102,10 @@ begin_with(Socket, Terms = #terms{name = Name, timeout = Timeout}, Handler, Args
                 false -> Handler(Connection, Args);
                 true -> observed(Name, Connection, Handler, Args)
             end;
-        %% With `{handshake, hello}' somebody has to go on, and a fun cannot.
+        %% `{handshake, hello}' pauses the handshake, and a fun cannot continue it.
         {ok, Connection, _Extensions} ->
             (weir_ssl:ssl()):close(Connection);
-        %% A peer that does not say what it has to is closed with its process.
+        %% A connection without a valid header or handshake is closed with its process.
         {error, _} ->
             ok
     end.
@@ -125,7 +126,7 @@ stopped(Event, Start, Metadata, Reason) ->
     Now = erlang:monotonic_time(),
     weir_event:execute(Event, #{monotonic_time => Now, duration => Now - Start}, Metadata#{reason => Reason}).
 
-%% `More' are options of TLS that come before those of the listener.
+%% `More' are options of TLS that precede those of the listener.
 establish(Socket, _More, #terms{proxy = false, tls = undefined}, _Timeout) ->
     {ok, Socket};
 establish(Socket, More, Terms, Timeout) ->
@@ -159,14 +160,14 @@ secured(Socket, More, Peer, Terms = #terms{tls = Tls}, Timeout) ->
         end,
     shaken(Peer, Start, Terms, Result).
 
-%% One that waits for its process to go on has not ended.
+%% A paused handshake has not ended.
 shaken(Peer, Start, Terms, Result = {ok, _Hello, _Extensions}) ->
     _ = put(?PAUSED, {Peer, Start, Terms}),
     Result;
 shaken(Peer, Start, #terms{handshakes = Handshakes}, Result) ->
     weir_handshake:ended(tls, Peer, Start, Result, Handshakes).
 
-%% @doc Counts and tells what has come of a TLS handshake that its process has gone on with, and returns it.
+%% @doc Counts and reports the result of a continued TLS handshake, and returns it.
 -spec handshake_continued(Result) -> Result when Result :: {ok, ssl:sslsocket()} | {error, term()}.
 handshake_continued(Result) ->
     case erase(?PAUSED) of
@@ -174,7 +175,7 @@ handshake_continued(Result) ->
         {Peer, Start, Terms} -> shaken(Peer, Start, Terms, Result)
     end.
 
-%% @doc Reads a PROXY header. What came behind it is for the next to read.
+%% @doc Reads a PROXY header. Bytes after it stay to be read.
 -spec read_proxy_header(weir_tcp:socket(), timeout()) ->
     {ok, weir_proxy_header:header()} | {error, closed | timeout | weir_proxy_header:reason() | inet:posix()}.
 read_proxy_header(Socket, infinity) -> read_proxy_header(Socket, infinity, <<>>);
@@ -200,7 +201,7 @@ read_proxy_header(Socket, Deadline, Before) ->
 remaining(infinity) -> infinity;
 remaining(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
 
-%% @doc The PROXY header of the connection that the calling process serves.
+%% @doc Returns the PROXY header of the connection that the calling process serves.
 -spec proxy_header() -> {ok, weir_proxy_header:header()} | undefined.
 proxy_header() ->
     case get(?HEADER) of
@@ -208,7 +209,7 @@ proxy_header() ->
         Header -> {ok, Header}
     end.
 
-%% @doc Calls a fun with the PROXY header of one connection in place, in a process that serves many.
+%% @doc Calls a fun with the PROXY header of one connection set, in a process that serves many.
 -spec with_proxy_header(weir_proxy_header:header(), fun(() -> Result)) -> Result.
 with_proxy_header(Header, Fun) ->
     _ = put(?HEADER, Header),
@@ -218,7 +219,7 @@ with_proxy_header(Header, Fun) ->
         erase(?HEADER)
     end.
 
-%% @doc What ranch sends to the process of a connection.
+%% @doc Returns the message that ranch sends to the process of a connection.
 -spec handshake_message(weir_tcp:socket(), terms()) ->
     {handshake, weir_listener:name(), module(), weir_tcp:socket() | pending(), timeout()}.
 handshake_message(Socket, Terms = #terms{name = Name, proxy = false, tls = undefined, timeout = Timeout}) ->
@@ -242,7 +243,7 @@ handshake(Name, Options) ->
             result(Transport:handshake(Socket, Options, Timeout), Name, Transport, Socket, Timeout)
     end.
 
-%% As ranch: what the peer does wrong is no crash.
+%% As in ranch: a peer that closes, times out or fails the TLS handshake does not crash the process.
 result({ok, _} = Ok, _Name, _Transport, _Socket, _Timeout) ->
     Ok;
 result({ok, Hello, Info}, Name, Transport, _Socket, Timeout) ->
@@ -256,8 +257,8 @@ result({error, Reason}, _Name, Transport, Socket, _Timeout) ->
         _ -> error(Reason)
     end.
 
-%% @doc Goes on with what {@link handshake_message/2} has made, for the transports. `More' are options of TLS that come
-%% before those of the listener.
+%% @doc Continues with the socket of {@link handshake_message/2}, for the transports. `More' are options of TLS that
+%% precede those of the listener.
 -spec handshake_pending(weir_tcp:socket() | pending(), More :: list(), timeout()) ->
     {ok, weir_listener:connection()} | {ok, ssl:sslsocket(), term()} | {error, term()}.
 handshake_pending({weir_pending, Socket, Terms}, More, Timeout) -> establish(Socket, More, Terms, Timeout);

@@ -1,6 +1,6 @@
-%% @doc What Weir counts, in one table: exporters and documents are made from it (`docs/counters.md' is).
+%% @doc All counters of Weir, in one table. Exporters and `docs/counters.md' are made from it.
 %%
-%% A counter only grows, from zero at the beginning of what it belongs to. A gauge goes up and down.
+%% A counter only grows, from 0 at the creation of its subject. A gauge goes up and down.
 -module(weir_counters).
 
 -export([table/0]).
@@ -10,8 +10,8 @@
 -export_type([subject/0, row/0]).
 
 -type subject() :: pollset | listener | reactor | group | relay.
-%% What is counted of: {@link weir:pollsets/0}, {@link weir:info/1}, {@link weir_reactor:info/1}, {@link weir_group:info/1}
-%% and {@link weir:relay_info/1}.
+%% What is counted: {@link weir:pollsets/0}, {@link weir:info/1}, {@link weir_reactor:info/1}, {@link
+%% weir_group:info/1} and {@link weir:relay_info/1}.
 
 -type row() :: #{
     subject := subject(),
@@ -21,12 +21,12 @@
     help := string()
 }.
 
-%% @doc All counters.
+%% @doc Returns all counters.
 -spec table() -> [row(), ...].
 table() ->
     [Row || Subject <- [pollset, listener, reactor, group, relay], Row <- table(Subject)].
 
-%% @doc The counters of one subject.
+%% @doc Returns the counters of one subject.
 -spec table(subject()) -> [row(), ...].
 table(Subject) ->
     [
@@ -34,8 +34,8 @@ table(Subject) ->
      || {Name, Kind, Unit, Help} <- rows(Subject)
     ].
 
-%% @doc The values of a subject's counters, out of the map that describes it, in the order of the table. What the map does
-%% not have, or has as `undefined' or `infinity', is left out.
+%% @doc Returns the values of a subject's counters from the map that describes it, in the order of the table. Values
+%% that are missing, `undefined' or `infinity' are left out.
 -spec values(subject(), map()) -> [{Name :: atom(), number()}].
 values(Subject, Info) ->
     [{Name, Value} || {Name, _, _, _} <- rows(Subject), Value <- [value(Name, Info)], is_number(Value)].
@@ -49,76 +49,76 @@ value(Name, Info) -> maps:get(Name, Info, undefined).
 
 rows(pollset) ->
     [
-        {sockets, gauge, none, "sockets that the pollset serves now"},
+        {sockets, gauge, none, "sockets that the pollset serves"},
         {polls, counter, none, "polls"},
-        {empty_polls, counter, none, "polls that found nothing ready"},
-        {events, counter, none, "sockets that polls found ready"},
-        {events_min, gauge, none, "fewest ready sockets of a poll that found any"},
+        {empty_polls, counter, none, "polls that returned no sockets"},
+        {events, counter, none, "ready sockets that polls returned"},
+        {events_min, gauge, none, "fewest ready sockets of a poll that returned any"},
         {events_max, gauge, none, "most ready sockets of a poll"},
-        {sleeps, counter, none, "times that the poller went to sleep"},
-        {asleep_ns, counter, nanoseconds, "time that the poller has slept"},
-        {gathers, counter, none, "waits for more of a stream before the poller was woken for it"},
-        {wakes_by_thread, counter, none, "times that it was woken by the thread, which heard of an event from the kernel"},
-        {wakes_by_process, counter, none, "times that it was woken by a process, which had work for it"},
-        {polling_ns, counter, nanoseconds, "time in polls that found something"},
-        {between_ns, counter, nanoseconds, "time from the poll before to those, unless the poller slept: events waited so long at most"},
-        {reads, counter, none, "reads of the kernel"},
+        {sleeps, counter, none, "sleeps of the poller"},
+        {asleep_ns, counter, nanoseconds, "time that the poller slept"},
+        {gathers, counter, none, "waits for more data of a bulk stream before waking the poller"},
+        {wakes_by_thread, counter, none, "wake-ups of the poller by the pollset's thread, for an event of the kernel"},
+        {wakes_by_process, counter, none, "wake-ups of the poller by processes with work for it"},
+        {polling_ns, counter, nanoseconds, "time in polls that returned sockets"},
+        {between_ns, counter, nanoseconds, "time between the previous poll and those, unless the poller slept: the longest that events waited"},
+        {reads, counter, none, "read system calls"},
         {read_bytes, counter, bytes, "bytes read"},
-        {writes, counter, none, "writes to the kernel"},
+        {writes, counter, none, "write system calls"},
         {written_bytes, counter, bytes, "bytes written"},
-        {short_writes, counter, none, "writes of which the kernel took only a part"},
-        {file_waits, counter, none, "parts of files of reactors that had to be read from a disk before they were sent"},
+        {short_writes, counter, none, "writes that the kernel took only in part"},
+        {file_waits, counter, none, "parts of reactors' files that were read from disk before they were sent"},
         {files_cut, counter, none, "connections closed because a file became shorter while it was sent"},
         {accepts, counter, none, "connections accepted"},
-        {asked_away, counter, none, "data that was asked for on this scheduler, of sockets that another one polls"},
-        {faults, counter, none, "sockets that a fault of Weir itself has closed; the log says which"},
-        {moved_in, counter, none, "sockets that came from another pollset"},
-        {moved_out, counter, none, "sockets that went to another pollset"},
-        {contended, counter, none, "times that somebody had to wait for the lock of its list of ready sockets"}
+        {asked_away, counter, none, "requests on this scheduler for data of sockets that another one polls"},
+        {faults, counter, none, "sockets closed because of a bug of Weir; see the log"},
+        {moved_in, counter, none, "sockets moved here from another pollset"},
+        {moved_out, counter, none, "sockets moved from here to another pollset"},
+        {contended, counter, none, "lock waits on the ready list"}
     ];
 rows(reactor) ->
     [
-        {connections, gauge, none, "connections that are open or being made"},
-        {failed_handshakes, counter, none, "connections whose PROXY header failed; of all reactors of a listener"},
-        {callbacks, counter, none, "events of its sockets, messages and ticks that it had callbacks for"},
+        {connections, gauge, none, "connections that are open or being opened"},
+        {failed_handshakes, counter, none, "connections whose PROXY header failed, in all reactors of the listener"},
+        {callbacks, counter, none, "events, messages and ticks for which callbacks were called"},
         {callback_ns, counter, nanoseconds, "time in those callbacks"}
         | rows(pollset)
     ];
 rows(listener) ->
     [
-        {connections, gauge, none, "connections that are accepted and not closed"},
-        {waiting, gauge, none, "connections that no process has yet"},
-        {backlog, gauge, none, "connections that the kernel has and nobody has accepted; absent for unix sockets"},
-        {max_backlog, gauge, none, "most of those: beyond it the kernel drops connections; absent for unix sockets"},
-        {max_connections, gauge, none, "most connections allowed; absent if there is no limit"},
-        {accepted, counter, none, "connections that came in"},
-        {overload, counter, none, "connections reset because there were max_connections"},
+        {connections, gauge, none, "accepted connections that are not closed"},
+        {waiting, gauge, none, "accepted connections without a process yet"},
+        {backlog, gauge, none, "connections in the kernel that are not accepted yet; absent for Unix sockets"},
+        {max_backlog, gauge, none, "their limit; the kernel drops connections above it; absent for Unix sockets"},
+        {max_connections, gauge, none, "connection limit; absent if there is none"},
+        {accepted, counter, none, "connections accepted"},
+        {overload, counter, none, "connections reset above max_connections"},
         {denied, counter, none, "connections reset by the lists allow and deny"},
-        {crowded, counter, none, "connections reset because their address had per_address already"},
-        {full_pauses, counter, none, "times that max_connections has stopped accepting"},
-        {rate_pauses, counter, none, "times that max_rate has stopped accepting"},
-        {failed_handshakes, counter, none, "connections that failed in their TLS handshake or PROXY header"},
-        {replies, counter, none, "replies whose time was measured, with the option measure"},
-        {reply_ns, counter, nanoseconds, "the sum of their times"}
+        {crowded, counter, none, "connections reset above per_address"},
+        {full_pauses, counter, none, "pauses in accepting because of max_connections"},
+        {rate_pauses, counter, none, "pauses in accepting because of max_rate"},
+        {failed_handshakes, counter, none, "connections whose TLS handshake or PROXY header failed"},
+        {replies, counter, none, "replies measured with the option measure"},
+        {reply_ns, counter, nanoseconds, "sum of the reply times"}
     ];
 rows(group) ->
     [
         {members, gauge, none, "sockets in the group"},
-        {pending, gauge, none, "broadcasts on their way to the members of the slowest pollset"},
+        {pending, gauge, none, "broadcasts that the slowest pollset still has to send"},
         {broadcasts, counter, none, "broadcasts"},
         {sent, counter, none, "messages that the kernel took at once, counted for each member"},
-        {queued, counter, none, "messages that had to wait for their member"},
-        {dropped, counter, none, "messages thrown away by the policy"},
+        {queued, counter, none, "messages queued for their member"},
+        {dropped, counter, none, "messages dropped by the policy"},
         {disconnected, counter, none, "members closed by the policy"}
     ];
 rows(relay) ->
     [
-        {a_to_b_bytes, counter, bytes, "bytes that came from A, the client"},
-        {a_to_b_packets, counter, none, "reads that gave bytes of A"},
-        {b_to_a_bytes, counter, bytes, "bytes that came from B, the server"},
-        {b_to_a_packets, counter, none, "reads that gave bytes of B"},
+        {a_to_b_bytes, counter, bytes, "bytes received from A, the client"},
+        {a_to_b_packets, counter, none, "reads that returned bytes of A"},
+        {b_to_a_bytes, counter, bytes, "bytes received from B, the server"},
+        {b_to_a_packets, counter, none, "reads that returned bytes of B"},
         {duration_us, counter, microseconds, "time since the relay began"},
         {idle_us, gauge, microseconds, "time since bytes last moved"},
-        {first_byte_us, gauge, microseconds, "time from the beginning to the first byte of B; absent before"},
-        {replies, counter, none, "times that B replied to A"}
+        {first_byte_us, gauge, microseconds, "time from the beginning to the first byte of B; absent until then"},
+        {replies, counter, none, "replies of B to A"}
     ].

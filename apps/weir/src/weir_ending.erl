@@ -1,9 +1,9 @@
 %% @private
-%% @doc Closes everything: when the application stops, and when the {@link weir_engine} gives up.
+%% @doc Closes all sockets and relays when the application stops, or when the {@link weir_engine} gives up.
 %%
-%% A connection ends as when a port is closed: what was sent still goes out, for 30 seconds at most where the peer takes
-%% nothing; the owner of an active socket gets `tcp_closed', and a process that waits at a socket gets `{error, closed}'. Each
-%% socket is a few calls of its own, so that ten thousand of them hold nobody up.
+%% A connection ends like a port that is closed: queued output still goes out, for 30 seconds at most if the peer
+%% takes nothing; the owner of an active socket gets `tcp_closed', and a process waiting at a socket gets `{error,
+%% closed}'. Each socket takes a few short calls, so ten thousand of them block nothing.
 -module(weir_ending).
 -behaviour(gen_server).
 
@@ -35,25 +35,25 @@ handle_call(_Request, _From, State) ->
 handle_cast(_Request, State) ->
     {noreply, State}.
 
-%% The engine ends. Without pollers a socket would be open and silent.
+%% The engine ends. Without pollers a socket would stay open and silent.
 -spec terminate(term(), []) -> ok.
 terminate(_Reason, _State) ->
     case vm_stops() of
-        %% The library sends what is queued when the VM halts.
+        %% The library sends the queues when the VM halts.
         true ->
             ok;
         false ->
             Sockets = all(),
             weir_reports:log(error, #{
                 what =>
-                    "its processes have died again and again and are not restarted; what is open was closed,"
-                    " and the next socket starts them anew",
+                    "the engine's processes restarted too often and are not restarted; all sockets were closed,"
+                    " and the next socket starts the engine again",
                 sockets => Sockets
             })
     end.
 
-%% @doc Whether the VM is on its way down by `init:stop/0'. Then applications stop one after the other, and those that are
-%% still there may use sockets. The process `init' answers nobody meanwhile; what it does can be seen.
+%% @doc Whether `init:stop/0' is stopping the VM. Applications then stop one after the other, and the remaining ones
+%% may use sockets. The process `init' answers no request in this time, but its stack shows what it does.
 -spec vm_stops() -> boolean().
 vm_stops() ->
     case process_info(whereis(init), current_stacktrace) of
@@ -61,22 +61,22 @@ vm_stops() ->
         undefined -> true
     end.
 
-%% @doc Closes all sockets and ends all relays. Returns how many sockets that were.
+%% @doc Closes all sockets and ends all relays. Returns the number of sockets.
 -spec all() -> non_neg_integer().
 all() ->
     case weir_nif:available() of
         true ->
-            %% First those by which others come in.
+            %% Listening sockets first, so that no connection comes in.
             Listening = each(fun weir_nif:sockets/1, fun close_listening/1),
             Others = each(fun weir_nif:sockets/1, fun close/1),
-            %% Sockets may have become relays meanwhile.
+            %% Sockets may have become relays since.
             _ = each(fun weir_nif:relays/1, fun(Relay) -> weir_nif:relay_stop(Relay) =:= ok end),
             Listening + Others;
         false ->
             0
     end.
 
-%% Does something with the entries of a table, piece by piece. Returns for how many that said true.
+%% Calls a fun with the entries of a table, piece by piece. Returns how often it returned `true'.
 each(Piece, Do) -> each(Piece, Do, 0, 0).
 
 each(Piece, Do, Number, Count) ->
@@ -97,7 +97,7 @@ close(Handle) ->
     lists:foreach(fun(Owner) -> Owner ! {tcp_closed, ?SOCKET(Handle)} end, Told),
     true.
 
-%% Who hears of a close by a message. A reactor hears of it by an event.
+%% The owners to notify of a close by a message. A reactor gets an event.
 told(Handle) ->
     case {weir_nif:info(Handle), weir_nif:reactor_of(Handle)} of
         {{ok, #{state := connected, owner := Owner}}, {error, not_reactor}} when is_pid(Owner) ->

@@ -1,14 +1,14 @@
 %% @private
-%% @doc What sockets need of processes as long as there are any: pollers, and those who clear up behind reactors, read
-%% files for them and look after relays.
+%% @doc Supervises the processes that sockets need: pollers, and processes that clean up after reactors, read files
+%% for them and handle timeouts of relays.
 %%
-%% It belongs to the VM and not to the application: a program may use sockets of Weir without starting that, and
-%% applications that stop one after the other want their sockets to the last. So it is a child of the kernel's supervisor
-%% for what others need, started by the application or by the first socket, whichever comes first, and ends with the
-%% kernel. No application controller is asked, since that is busy when an application starts or stops.
+%% It belongs to the VM, not to the application: a program may use Weir's sockets without starting the application,
+%% and applications that stop one after the other need their sockets to the end. So it is a child of kernel_safe_sup.
+%% The application or the first socket starts it, and it ends with the kernel. It does not call the application
+%% controller, which is blocked while an application starts or stops.
 %%
-%% It is temporary there. If it gives up, {@link weir_ending} closes all sockets, says so, and the next socket starts
-%% it anew; the kernel, whose supervisor would end the node after a few restarts, is not drawn into it.
+%% It is a temporary child. If it gives up, {@link weir_ending} closes all sockets and logs it, and the next socket
+%% starts it again. So it cannot exhaust the restarts of the kernel's supervisor, which would end the node.
 -module(weir_engine).
 -behaviour(supervisor).
 
@@ -16,7 +16,7 @@
 -export([start_link/0]).
 -export([init/1]).
 
-%% @doc Starts it, unless it runs.
+%% @doc Starts the engine, unless it is running.
 -spec start() -> ok | {error, term()}.
 start() ->
     Spec = #{
@@ -34,7 +34,7 @@ start() ->
 start_link() ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 
-%% The last one is asked to end first, when the others are still there.
+%% The last child stops first: weir_ending needs the others.
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     ok = weir_reports:let_through(),
@@ -46,9 +46,9 @@ init([]) ->
     ],
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children}}.
 
-%% Loads every module. Otherwise the first socket that needs one waits for it: the code server and its helpers exchange dozens
-%% of messages, and beside processes that compute each of them waits for a round of the run queue. Later there may be no
-%% descriptor left to load with, too. A release in embedded mode has loaded all.
+%% Loads all modules. Otherwise the first socket would wait for it: the code server and its helpers exchange dozens of
+%% messages, each of which waits for a round of the run queue if other processes compute. Also, there may be no
+%% descriptor left for loading later. In embedded mode everything is loaded already.
 load_all() ->
     File = code:where_is_file(?MODULE_STRING ".beam"),
     case is_list(File) andalso erl_prim_loader:list_dir(filename:dirname(File)) of

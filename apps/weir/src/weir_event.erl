@@ -1,33 +1,33 @@
-%% @doc Events of Weir, in the shapes of the `telemetry' library: a name is a list of atoms, and a handler is called with
-%% it, a map of measurements, a map of metadata and what it was attached with.
+%% @doc Events of Weir, in the format of the `telemetry' library: a name is a list of atoms, and a handler is called
+%% with it, a map of measurements, a map of metadata and the handler's configuration.
 %%
-%% While the application `telemetry' runs, its handlers get the events too, and {@link attach/4} attaches there. Otherwise
-%% handlers are kept here, also those that were attached before `telemetry' was started. An event to which nobody is
-%% attached costs a look at a constant.
+%% While the application `telemetry' runs, its handlers get the events too, and {@link attach/4} attaches there.
+%% Otherwise handlers are kept here, also those attached before `telemetry' was started. An event without a handler
+%% costs two look-ups.
 %%
-%% A handler runs in the process that the event happens in, so it should be quick. One that raises is detached, with one
-%% line in the log.
+%% A handler runs in the process in which the event happens, so it should be quick. A handler that raises is detached
+%% and logged.
 %%
 %% <h2>Shape</h2>
-%% A name is `[weir, Thing, What]'. Something that takes time has a `start', where that is worth an event, and always a
-%% `stop', whether it went well or not. The same thing has the same key everywhere:
+%% A name is `[weir, Thing, What]'. An operation that takes time always has a `stop', also after a failure, and a
+%% `start' if that is useful. Keys have the same meaning in all events:
 %% <table>
 %% <tr><td>measurement</td><td>meaning</td></tr>
-%% <tr><td>`count'</td><td>how many of the event's things</td></tr>
+%% <tr><td>`count'</td><td>the number of things that the event is about</td></tr>
 %% <tr><td>`duration'</td><td>how long it took, in the native unit of `erlang:monotonic_time/0'</td></tr>
-%% <tr><td>`monotonic_time', `system_time'</td><td>when, in native units</td></tr>
+%% <tr><td>`monotonic_time', `system_time'</td><td>the time of the event, in native units</td></tr>
 %% </table>
 %% <table>
 %% <tr><td>metadata</td><td>meaning</td></tr>
 %% <tr><td>`name'</td><td>the name of the listener</td></tr>
-%% <tr><td>`pid'</td><td>the process that it happens in</td></tr>
+%% <tr><td>`pid'</td><td>the process in which it happens</td></tr>
 %% <tr><td>`socket'</td><td>the connection, of gen_tcp or ssl</td></tr>
-%% <tr><td>`peer'</td><td>`{Address, Port}' or `{local, Path}' of the other end; `undefined' if it had closed
-%%   before</td></tr>
+%% <tr><td>`peer'</td><td>`{Address, Port}' or `{local, Path}' of the peer; `undefined' if it had closed
+%% before</td></tr>
 %% <tr><td>`pollset'</td><td>the number of the pollset</td></tr>
-%% <tr><td>`reason'</td><td>of a `stop': `normal', or why it failed</td></tr>
+%% <tr><td>`reason'</td><td>in a `stop': `normal', or the reason of the failure</td></tr>
 %% </table>
-%% Reports in the log have these keys too, `listener' in place of `name', and `domain => [weir]' in their metadata.
+%% Log reports have these keys too, `listener' in place of `name', and `domain => [weir]' in their metadata.
 %%
 %% <h2>Events of listeners</h2>
 %% <table>
@@ -41,10 +41,10 @@
 %% <tr><td>`[weir, listener, recover]': descriptors are available again</td><td>`connections', `accepted'</td>
 %%   <td>`name', `port', `status'</td></tr>
 %% <tr><td>`[weir, handshake, stop]': a PROXY header or a TLS handshake</td>
-%%   <td>`monotonic_time', `duration'</td><td>`name', `kind' (`proxy' or `tls'), `peer', `pid', `reason': `normal', or what
-%%   ssl said, such as `{tls_alert, _}', `closed' or `timeout'; `not_proxy' and `bad_header' of PROXY headers. `name' is `undefined' for a
-%%   reactor without a listener</td></tr>
-%% <tr><td>`[weir, connection, start]': of a fun</td><td>`monotonic_time', `system_time'</td>
+%%   <td>`monotonic_time', `duration'</td><td>`name', `kind' (`proxy' or `tls'), `peer', `pid', `reason': `normal', or
+%% ssl's reason, such as `{tls_alert, _}', `closed' or `timeout'; `not_proxy' and `bad_header' for PROXY headers.
+%% `name' is `undefined' for a reactor without a listener</td></tr>
+%% <tr><td>`[weir, connection, start]': for funs</td><td>`monotonic_time', `system_time'</td>
 %%   <td>`name', `socket', `peer', `pid'</td></tr>
 %% <tr><td>`[weir, connection, stop]': the fun has returned, or raised</td><td>`monotonic_time', `duration'</td>
 %%   <td>the same, and `reason': `normal' or `{Class, Reason}'</td></tr>
@@ -75,7 +75,7 @@
 -spec attach(handler_id(), name(), handler(), Config :: term()) -> ok | {error, already_exists}.
 attach(Id, Event, Handler, Config) -> attach_many(Id, [Event], Handler, Config).
 
-%% @doc Attaches a handler to several events. Fails with `badarg' for a term that is not an event or not a handler.
+%% @doc Attaches a handler to several events. Fails with `badarg' if an event or the handler is not valid.
 -spec attach_many(handler_id(), [name()], handler(), Config :: term()) -> ok | {error, already_exists}.
 attach_many(Id, Events, Handler, Config) ->
     Valid = lists:all(fun(Event) -> is_list(Event) andalso lists:all(fun is_atom/1, Event) end, Events),
@@ -98,7 +98,7 @@ detach(Id) ->
         false -> change(fun(Handlers) -> remove(Id, Handlers) end)
     end.
 
-%% @doc The handlers of all events whose names begin with this prefix.
+%% @doc Returns the handlers of all events whose names begin with this prefix.
 -spec list_handlers(Prefix :: [atom()]) ->
     [#{id := handler_id(), event_name := name(), function := fun(), config := term()}].
 list_handlers(Prefix) ->
@@ -132,7 +132,7 @@ call({Id, Function, Config}, Event, Measurements, Metadata) ->
         Class:Reason:Stack ->
             _ = detach(Id),
             weir_reports:log(error, #{
-                what => "a handler of an event raised, and is detached",
+                what => "an event handler raised and was detached",
                 handler => Id,
                 event => Event,
                 reason => {Class, Reason},
@@ -140,12 +140,12 @@ call({Id, Function, Config}, Event, Measurements, Metadata) ->
             })
     end.
 
-%% @doc Whether an event has a handler, to avoid measurements without use. Always true with `telemetry'.
+%% @doc Whether an event has a handler, so that unused measurements can be skipped. Always `true' with `telemetry'.
 -spec is_attached(name()) -> boolean().
 is_attached(Event) ->
     has_telemetry() orelse is_map_key(Event, handlers()).
 
-%% @doc Whether one of these events has a handler. It costs as much as for one of them, where nothing is attached at all.
+%% @doc Whether any of these events has a handler. If no handler is attached at all, as cheap as {@link is_attached/1}.
 -spec is_any_attached([name()]) -> boolean().
 is_any_attached(Events) ->
     has_telemetry() orelse is_any_key(Events, handlers()).
@@ -153,16 +153,16 @@ is_any_attached(Events) ->
 is_any_key(_Events, Handlers) when map_size(Handlers) =:= 0 -> false;
 is_any_key(Events, Handlers) -> lists:any(fun(Event) -> is_map_key(Event, Handlers) end, Events).
 
-%% Its supervisor is there as long as the application is: a module that is loaded and not started only warns.
+%% The supervisor exists while the application runs. A module that is only loaded prints warnings.
 has_telemetry() -> whereis(telemetry_sup) =/= undefined.
 
 %% @private
-%% @doc The module of `telemetry', which is not among our dependencies and may not be there. What comes out of a remote
-%% call is not known to the compiler, so a release without it is not told of undefined functions.
+%% @doc Returns the module of `telemetry', an optional dependency. A module name returned by a remote call is unknown
+%% to the compiler, so a release without telemetry gets no warnings of undefined functions.
 -spec library() -> module().
 library() -> telemetry.
 
-%% Written seldom and read all the time.
+%% Rarely written and often read.
 handlers() -> persistent_term:get(?MODULE, #{}).
 
 change(Change) ->

@@ -1,5 +1,5 @@
-%% What the modules of a family have alike: they open sockets of ?FAMILY, which weir_tcp then serves. gen_tcp calls them.
-%% A module that includes this has the types `address()' and `port_of_family()', and resolves names by itself.
+%% Shared by the modules of families: they open sockets of ?FAMILY, which weir_tcp then serves. gen_tcp calls them. A
+%% module that includes this defines the types `address()' and `port_of_family()', and resolves names itself.
 
 -export([getserv/1]).
 -export([getaddr/1]).
@@ -15,28 +15,28 @@
 -export([connect/4]).
 -export([fdopen/2]).
 
-%% A listening socket, as `gen_tcp:listen/2' with the family. Exits with `badarg' for an option or a value that is not
-%% known.
+%% Opens a listening socket, as `gen_tcp:listen/2' with the family. Exits with `badarg' for an unknown option or a
+%% wrong value.
 -spec listen(port_of_family(), [gen_tcp:listen_option()]) ->
     {ok, inet:socket()} | {error, system_limit | inet:posix()}.
 listen(Port, Options) -> weir_open:listen(?FAMILY, Port, Options).
 
-%% The next connection, as weir_tcp:accept/2 without a limit of time.
+%% Accepts a connection, as weir_tcp:accept/2 without a timeout.
 -spec accept(weir_tcp:socket()) -> {ok, weir_tcp:socket()} | {error, closed | system_limit | inet:posix()}.
 accept(Listener) -> weir_tcp:accept(Listener, infinity).
 
-%% The next connection, as weir_tcp:accept/2.
+%% Accepts a connection, as weir_tcp:accept/2.
 -spec accept(weir_tcp:socket(), timeout()) ->
     {ok, weir_tcp:socket()} | {error, closed | timeout | system_limit | inet:posix()}.
 accept(Listener, Timeout) -> weir_tcp:accept(Listener, Timeout).
 
-%% A connection to one address, as `gen_tcp:connect/4' with the family. Exits with `badarg' for an option or a value that
-%% is not known.
+%% Connects to one address, as `gen_tcp:connect/4' with the family. Exits with `badarg' for an unknown option or a
+%% wrong value.
 -spec connect(address(), port_of_family(), [gen_tcp:connect_option()], timeout()) ->
     {ok, inet:socket()} | {error, timeout | inet:posix()}.
 connect(Address, Port, Options, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
     weir_open:connect(?FAMILY, Address, Port, Options, Timeout).
 
-%% A socket around a descriptor that was opened elsewhere, as OTP's module of the family.
+%% Makes a socket of an open descriptor, as OTP's module of the family.
 -spec fdopen(non_neg_integer(), [gen_tcp:option()]) -> {ok, inet:socket()} | {error, inet:posix()}.
 fdopen(Fd, Options) -> weir_open:fdopen(?FAMILY, Fd, Options).

@@ -1,4 +1,4 @@
-%% @doc Files that a reactor sends: opened once, sent as often as one likes, without a copy and without a process.
+%% @doc Files for reactors to send: opened once and sent any number of times, without a copy and without a process.
 %%
 %% ```
 %% {ok, File, #{size := Size}} = weir_file:open("/srv/www/index.html").
@@ -7,9 +7,9 @@
 %%     {send, [Head, {sendfile, File, 0, Size}], State}.
 %% '''
 %%
-%% A file has a descriptor, and no owner: it is closed when no term and no connection has it any more. Opening and reading wait
-%% for a disk on a dirty scheduler. So a callback of a reactor must not call these functions; have a process do it, and keep
-%% what it has opened. See {@link weir_reactor} for how a file is sent.
+%% A file is a descriptor without an owner: it is closed when no term and no connection refers to it. Opening and
+%% reading wait for the disk, on a dirty scheduler. So do not call these functions in a callback of a reactor: let a
+%% process do it, and keep the open file. {@link weir_reactor} describes how to send it.
 -module(weir_file).
 
 -export([open/1]).
@@ -19,29 +19,31 @@
 -export_type([file/0, info/0, reason/0]).
 
 -opaque file() :: reference().
-%% An open file. It is what its name stood for when it was opened, whatever has become of the name.
+%% An open file: the one that had the name when it was opened, even if the name is gone or has another file now.
 
 -type info() :: #{size := non_neg_integer(), modified_ns := integer()}.
-%% Bytes, and when it was last changed, in nanoseconds since 1970; both when it was opened.
+%% The size in bytes, and the time of the last change in nanoseconds since 1970. Both are as of the opening.
 
 -type reason() :: directory | not_regular | no_native_part | file:posix().
-%% `not_regular': a pipe, a device, a socket, or a symbolic link where they are not followed. `enoent', `enotdir': there is no
-%% such file; `eacces': it may not be read; `emfile', `enfile': no descriptor is left; `einval': a name with a zero byte.
+%% `not_regular': a pipe, a device, a socket, or a symbolic link that is not followed. `enoent', `enotdir': there is
+%% no such file. `eacces': it may not be read. `emfile', `enfile': no descriptor is left. `einval': the name contains
+%% a null byte.
 
-%% @doc Opens a regular file. Symbolic links stand for what they point to. Fails with `badarg' for what is no name.
+%% @doc Opens a regular file. Follows symbolic links. Fails with `badarg' if the path is not a file name.
 -spec open(file:name_all()) -> {ok, file(), info()} | {error, reason()}.
 open(Path) ->
     when_available(fun() -> opened(weir_nif:file_open(bytes(Path))) end).
 
-%% @doc Opens a regular file below a directory, by the names on the way to it: `open("/srv/www", [<<"css">>, <<"a.css">>])'.
-%% No symbolic link below the directory is followed, also if somebody puts one there meanwhile, and a name that is empty, `.',
-%% `..' or contains a slash is `enoent'. A directory in the place of the file is `directory', as are no names.
+%% @doc Opens a regular file below a directory, by the names on the way to it: `open("/srv/www", [<<"css">>,
+%% <<"a.css">>])'. Symbolic links below the directory are not followed, not even those created during the call.
+%% `enoent' for a name that is empty, `.', `..' or contains a slash. `directory' if it is a directory, or without
+%% names.
 -spec open(Directory :: file:name_all(), Names :: [file:name_all()]) -> {ok, file(), info()} | {error, reason()}.
 open(Directory, Names) ->
     when_available(fun() -> opened(weir_nif:file_open_below(bytes(Directory), [bytes(Name) || Name <- Names])) end).
 
-%% @doc Reads a part of a file, of 16 MiB at most: less than Length only at its end. For connections that are no reactor's.
-%% Fails with `badarg' for a length beyond that.
+%% @doc Reads a part of a file, 16 MiB at most; returns less than Length only at its end. For connections that are not
+%% a reactor's. Fails with `badarg' for a larger Length.
 -spec read(file(), Offset :: non_neg_integer(), Length :: non_neg_integer()) -> {ok, binary()} | {error, file:posix()}.
 read(File, Offset, Length) -> weir_nif:file_read(File, Offset, Length).
 

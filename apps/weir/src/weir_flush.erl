@@ -1,16 +1,16 @@
 %% @private
-%% @doc Closes a socket whose output is queued: the caller waits until the peer has taken it, or takes nothing any more.
+%% @doc Closes a socket with queued output: the caller waits until the peer has taken it, or stops taking it.
 -module(weir_flush).
 
 -export([close/2]).
 
 -import(weir_operation, [cancel/3]).
 
-%% How long close waits for queued output, at most in all, and at most while nothing moves: as prim_inet does.
+%% The most milliseconds that close waits for queued output in all, and without progress, as in prim_inet.
 -define(CLOSE_MS, 180_000).
 -define(CLOSE_STALL_MS, 5_000).
 
-%% @doc Waits for the end of a `flush' that waits, then closes the socket; what is left is sent in the background.
+%% @doc Waits for the end of a `flush', then closes the socket; remaining output is sent in the background.
 -spec close(weir_nif:handle(), weir_nif:operation()) -> ok.
 close(Handle, Operation) ->
     Limit =

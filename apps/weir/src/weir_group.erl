@@ -1,15 +1,15 @@
-%% @doc Groups: one message to many sockets, without a process in between.
+%% @doc Groups: send one message to many sockets, without a process in between.
 %%
-%% A member is a socket of Weir, of a process or of a reactor, but not one under `ssl'. A broadcast costs its caller one call.
-%% Each pollset then writes to its own members, in slices, and serves its other sockets in between. All members share one
-%% buffer with the message.
+%% A member is a socket of a process or of a reactor, but not a socket under `ssl'. A broadcast costs its caller one
+%% call. Each pollset then writes to its own members in slices, and serves other sockets in between. All members share
+%% one copy of the message.
 %%
-%% A member gets the broadcasts that are made while it is a member, in their order. Each message is whole: it comes between
-%% other sends on the socket, never within one. If a member has a `packet' type with a length in front, its messages have
-%% that too. A member that closes, or becomes part of a relay, leaves the group.
+%% A member gets the broadcasts made while it is a member, in order. Each message is sent whole: between other sends
+%% on the socket, never within one. If a member's `packet' type has a length header, messages get it too. A member
+%% leaves the group when it closes or becomes part of a relay.
 %%
-%% Messages that a member does not take wait for it, within the bounds of the group; then the group's policy decides. So a
-%% member that reads gets everything, a slow one gets a part, and neither costs the others anything.
+%% If a member's socket is full, its messages are queued, within the limits of the group; beyond them the group's
+%% policy decides. So a member that reads gets everything, a slow one gets a part, and neither affects the others.
 %%
 %% A group belongs to the process that created it and is deleted when that process dies. Any process may use it.
 -module(weir_group).
@@ -44,7 +44,7 @@
 -type settings() :: {
     Overflow :: atom(), MaxMessages :: pos_integer(), MaxBytes :: non_neg_integer(), Backlog :: pos_integer()
 }.
-%% The options as the native part has them.
+%% The options as the native part takes them.
 
 -type broadcast_options() :: #{except => weir_tcp:socket(), notify => reference(), mark => non_neg_integer()}.
 %% See {@link broadcast/3}.
@@ -52,10 +52,10 @@
 -type outcomes() :: #{
     sent := non_neg_integer(), queued := non_neg_integer(), dropped := non_neg_integer(), disconnected := non_neg_integer()
 }.
-%% Outcomes of messages, counted once per member. `sent': the kernel took the message at once. `queued': it waits or has
-%% waited for the member. `dropped': it was discarded. `disconnected': members that were closed. A message that was
-%% queued and later dropped counts as both. One for which a member has left is `dropped'. A member that moves to another pollset
-%% meanwhile is counted like any other.
+%% Outcomes of messages, counted once per member. `sent': the kernel took the message at once. `queued': it was
+%% queued. `dropped': it was discarded, or its member has left because of it. `disconnected': members that were
+%% closed. A message that was queued and later dropped counts as both. A member that moves to another pollset is
+%% counted like any other.
 
 -type info() :: #{
     owner := pid(),
@@ -67,7 +67,7 @@
     dropped := non_neg_integer(),
     disconnected := non_neg_integer()
 }.
-%% The state and the counters of a group. `pending' are broadcasts that are on their way to the members of the slowest pollset.
+%% The state and the counters of a group. `pending': broadcasts that the slowest pollset still has to send.
 
 -define(IS_MARK(Mark), (is_integer(Mark) andalso Mark >= 0 andalso Mark < 1 bsl 64)).
 
@@ -75,23 +75,23 @@
 
 -define(DEFAULTS, #{policy => drop_oldest, max_messages => 64, max_bytes => 16#100000, backlog => 64}).
 
-%% @doc Makes a group of the calling process.
+%% @doc Creates a group, which belongs to the calling process.
 %%
 %% <dl>
-%% <dt>`policy' (`drop_oldest')</dt><dd>what happens to a message for a member that has as many waiting as it may:
-%%   `drop_oldest' discards the message that has waited longest, `drop_newest' the new message, and `disconnect' closes the
-%%   connection, as an error of the connection would. `leave' ends the membership: what waits still goes out, and the owner gets
-%%   `{weir_group, left, Socket, Group, Mark}', with the `mark' of the first message that the member has not had; the
-%%   `handle_info/2' of a reactor gets `{{weir_reactor, Socket}, left, Group, Mark}'. It can join again, with what it has
-%%   missed as `first'. `conflate' always keeps only the latest message: for states, of which
-%%   only the last one matters. A message that has begun to go out always goes out whole</dd>
-%% <dt>`max_messages' (64)</dt><dd>messages of the group that may wait for one member</dd>
-%% <dt>`max_bytes' (1048576)</dt><dd>their bytes; one message may wait however large it is</dd>
-%% <dt>`backlog' (64)</dt><dd>broadcasts that may be on their way to the members of one pollset: beyond that {@link
-%%   broadcast/2} says `busy'</dd>
+%% <dt>`policy' (`drop_oldest')</dt><dd>what happens when a member's queue is full. `drop_oldest' discards its oldest
+%% queued message, `drop_newest' the new message. `disconnect' closes the connection, as an error of the connection
+%% would. `leave' ends the membership: queued messages still go out, and the owner gets `{weir_group, left, Socket,
+%% Group, Mark}', with the `mark' of the first message that the member has missed; `handle_info/2' of a reactor gets
+%% `{{weir_reactor, Socket}, left, Group, Mark}'. The member can join again, with the missed messages as `first'.
+%% `conflate' keeps only the latest message, full or not: for states, of which only the last matters. A message whose
+%% bytes have begun to go out is always sent whole</dd>
+%% <dt>`max_messages' (64)</dt><dd>messages of the group that may be queued for one member</dd>
+%% <dt>`max_bytes' (1048576)</dt><dd>their bytes; a single message may be queued however large it is</dd>
+%% <dt>`backlog' (64)</dt><dd>broadcasts that one pollset may still have to send; beyond that {@link broadcast/2}
+%% returns `busy'</dd>
 %% </dl>
-%% Errors: `{bad_option, Name, Value, Allowed}'; `emfile' when there are 65536 groups; `no_native_part' on a system without
-%% it.
+%% Errors: `{bad_option, Name, Value, Allowed}'; `emfile' if there are 65536 groups; `no_native_part' on an
+%% unsupported system.
 -spec new(options()) -> {ok, group()} | {error, emfile | no_native_part | weir_checked_options:bad_option()}.
 new(Options) ->
     case {weir_checked_options:check(Options, maps:keys(?DEFAULTS), fun allowed/2), weir_nif:available()} of
@@ -113,8 +113,9 @@ allowed(policy, Policy) ->
 allowed(max_bytes, Bytes) -> weir_checked_options:number("bytes", 0, Bytes);
 allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog -> weir_checked_options:number("messages", 1, Messages).
 
-%% @doc Deletes a group, from any process; nothing happens if it is gone. Its members stay open. Messages that wait for them
-%% still go out; broadcasts that have not reached them do not, but for those that a pollset is just writing: to 32 members at most.
+%% @doc Deletes a group, from any process. Does nothing if it is gone. Its members stay open, and messages queued for
+%% them still go out. Broadcasts that have not reached a member do not, except those that a pollset is writing right
+%% now: to 32 members at most.
 -spec delete(group()) -> ok.
 delete({weir_group, Group}) ->
     weir_nif:group_delete(Group).
@@ -124,27 +125,28 @@ delete({weir_group, Group}) ->
 join(Group, Socket) ->
     join(Group, Socket, #{}).
 
-%% @doc Makes a connected socket a member, from any process; nothing happens if it is one. It gets what is broadcast from
-%% now on. A socket may be in several groups.
+%% @doc Makes a connected socket a member, from any process. Does nothing if it is one. It gets later broadcasts. A
+%% socket may be in several groups.
 %%
 %% <dl>
-%% <dt>`once' (`false')</dt><dd>the member gets one message: one that is sent or queued for it, and not one that is dropped. With
-%%   that it leaves all groups that it has joined so, at the same moment, and its owner gets `{weir_group, served, Socket}'; the
-%%   `handle_info/2' of a reactor gets it before anything that the peer has sent in answer. See {@link withdraw/1}</dd>
-%% <dt>`first' (`<<>>')</dt><dd>what the member gets before the messages: history, for example. Nothing comes between. Like a message
-%%   of the group it waits if the kernel does not take it, and the caller does not. For the `once' of a member it does not count</dd>
+%% <dt>`once' (`false')</dt><dd>the member gets one message, sent or queued; a dropped one does not count. Then it
+%% leaves all groups joined with `once', at the same moment, and its owner gets `{weir_group, served, Socket}'.
+%% `handle_info/2' of a reactor gets this before any answer of the peer. See {@link withdraw/1}</dd>
+%% <dt>`first' (`<<>>')</dt><dd>sent to the member before its messages, with nothing in between: history, for example.
+%% The caller does not wait: if the kernel does not take it, it is queued like a message of the group. It does not
+%% count as the message of `once'</dd>
 %% </dl>
-%% A socket that cannot get `first' does not become a member, and nothing of it is sent. Errors: `full': as many messages of the group
-%% wait for the socket as may, and the policy makes no room (`drop_newest' and `leave'). They are of an earlier membership: join again
-%% when they are written, see {@link weir:notify_writable/1}. `closed' is the group or the socket, also one that was found closed when
-%% `first' was written; `enotconn' a socket that is not connected; `emsgsize': `first'
-%% has more than 1048576 bytes, or more than the packets of the socket; `{bad_option, Name, Value, Allowed}'; `{bad_socket, Term, Needed}' for a term that is no socket of
-%% Weir, such as a connection with TLS.
+%% If `first' cannot be sent the socket does not become a member, and nothing is sent. Errors: `full': the queue is
+%% full with messages of an earlier membership, and the policy makes no room (`drop_newest' and `leave'); join again
+%% when they are written, see {@link weir:notify_writable/1}. `closed': the group or the socket is closed, perhaps
+%% found while writing `first'. `enotconn': the socket is not connected. `emsgsize': `first' has more than 1048576
+%% bytes, or more than the packet type of the socket allows. `{bad_option, Name, Value, Allowed}': an option is wrong.
+%% `{bad_socket, Term, Needed}': no socket of Weir, for example a TLS connection.
 -spec join(group(), weir_tcp:socket(), join_options()) ->
     ok | {error, closed | enotconn | emsgsize | full | weir_checked_options:bad_option() | {bad_socket, term(), Needed :: string()}}.
 join({weir_group, Group}, ?SOCKET(Handle), Options) when Options =:= #{} ->
     weir_nif:group_join(Group, Handle, false, <<>>);
-%% As thousands do it again and again.
+%% A fast path: thousands of long polls join in this way, again and again.
 join({weir_group, Group}, ?SOCKET(Handle), #{once := true} = Options) when map_size(Options) =:= 1 ->
     weir_nif:group_join(Group, Handle, true, <<>>);
 join({weir_group, Group}, ?SOCKET(Handle), Options) ->
@@ -155,14 +157,15 @@ join({weir_group, Group}, ?SOCKET(Handle), Options) ->
 join({weir_group, _}, Socket, _Options) ->
     {error, {bad_socket, Socket, "a socket of Weir, without TLS"}}.
 
-%% @doc Ends a membership, from any process. What waits for the member still goes out. `not_member' also if the group is deleted.
+%% @doc Ends a membership, from any process. Messages queued for the member still go out. `not_member' also if the
+%% group is deleted.
 -spec leave(group(), weir_tcp:socket()) -> ok | {error, not_member}.
 leave({weir_group, Group}, ?SOCKET(Handle)) ->
     weir_nif:group_leave(Group, Handle).
 
-%% @doc Ends the memberships of a socket that are for one message, in all groups. After `ok' no such message reaches it any more,
-%% so that its owner can send something else in its place. `served': it has had its message, and its reactor is about to be
-%% told. A process that owns the socket has `{weir_group, served, Socket}' in its mailbox in that case. `closed' is the socket.
+%% @doc Ends the memberships with `once' of a socket, in all groups. After `ok' no message of these groups reaches it,
+%% so its owner can send something else. `served': the socket has got its message; `{weir_group, served, Socket}' is
+%% in the mailbox of a process that owns it, or on its way to its reactor. `closed': the socket is closed.
 -spec withdraw(weir_tcp:socket()) -> ok | {error, served | closed}.
 withdraw(?SOCKET(Handle)) ->
     weir_nif:group_withdraw(Handle).
@@ -175,14 +178,14 @@ broadcast(Group, Message) ->
 %% @doc Sends a message to all members and returns their number. The caller does not wait: the pollsets write.
 %%
 %% <dl>
-%% <dt>`except'</dt><dd>a socket that does not get it: mostly the one that it came from</dd>
-%% <dt>`notify'</dt><dd>a reference. When every member has been written to, or passed over, the caller gets `{weir_group,
-%%   Group, Reference, Outcomes}' with the {@type outcomes()} of this message. To send as fast as the members' sockets
-%%   allow, wait for this before the next broadcast</dd>
-%% <dt>`mark' (0)</dt><dd>what the caller knows the message by: a number below 2^64. See the policy `leave'</dd>
+%% <dt>`except'</dt><dd>a socket that does not get the message, usually its sender</dd>
+%% <dt>`notify'</dt><dd>a reference. When all members have been served the caller gets `{weir_group, Group, Reference,
+%% Outcomes}' with the {@type outcomes()} of this message. To send as fast as the members' sockets allow, wait for it
+%% before the next broadcast</dd>
+%% <dt>`mark' (0)</dt><dd>the caller's number for the message, below 2^64. See the policy `leave'</dd>
 %% </dl>
-%% Errors: `busy': the group's `backlog' is full, and nothing was sent. `closed': the group is deleted. `emsgsize': the message
-%% has more than 1048576 bytes. `{bad_option, Name, Value, Allowed}': an option is wrong.
+%% Errors: `busy': the group's `backlog' is full, and nothing was sent. `closed': the group is deleted. `emsgsize':
+%% the message has more than 1048576 bytes. `{bad_option, Name, Value, Allowed}': an option is wrong.
 -spec broadcast(group(), iodata(), broadcast_options()) ->
     {ok, Members :: non_neg_integer()} | {error, busy | closed | emsgsize | weir_checked_options:bad_option()}.
 broadcast({weir_group, _} = Group, Message, Options) when Options =:= #{} ->
@@ -227,12 +230,12 @@ allowed_in_broadcast(except, _) -> "a socket of {tcp_module, weir_tcp}";
 allowed_in_broadcast(mark, Mark) -> ?IS_MARK(Mark) orelse "an integer from 0 to 18446744073709551615";
 allowed_in_broadcast(notify, Reference) -> is_reference(Reference) orelse "a reference, of make_ref/0 for example".
 
-%% @doc The number of members; 0 if the group is deleted.
+%% @doc Returns the number of members; 0 if the group is deleted.
 -spec size(group()) -> non_neg_integer().
 size({weir_group, Group}) ->
     weir_nif:group_size(Group).
 
-%% @doc The state and the counters of a group. Cheap.
+%% @doc Returns the state and the counters of a group. Cheap.
 -spec info(group()) -> {ok, info()} | {error, closed}.
 info({weir_group, Group}) ->
     weir_nif:group_info(Group).

@@ -1,5 +1,5 @@
 %% @private
-%% @doc Gives a socket of the caller's to another process, with the messages of it that have arrived.
+%% @doc Gives a socket of the caller to another process, with its messages in the caller's mailbox.
 -module(weir_handover).
 
 -include("weir_socket.hrl").
@@ -10,7 +10,7 @@
 -spec to(NewOwner :: pid(), weir_nif:handle()) -> ok | {error, closed | badarg | inet:posix()}.
 to(NewOwner, Handle) ->
     Socket = ?SOCKET(Handle),
-    %% Passive meanwhile: no message can come to the old owner after those that are forwarded.
+    %% Passive during the handover, so that no message comes to the old owner after the forwarded ones.
     case weir_nif:passivate(Handle) of
         {ok, Active} ->
             Forwarded = forward(Socket, NewOwner, false),
@@ -31,7 +31,7 @@ set_owner(Handle, NewOwner, Forwarded) ->
         error:badarg -> {error, badarg}
     end.
 
-%% Whether there were any.
+%% Returns whether there were messages.
 forward(Socket, NewOwner, Forwarded) ->
     receive
         Message = {Tag, Socket, _} when Tag =:= tcp; Tag =:= tcp_error -> pass_on(Message, Socket, NewOwner);

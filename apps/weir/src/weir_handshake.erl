@@ -1,5 +1,5 @@
 %% @private
-%% @doc What comes of PROXY headers and TLS handshakes: failures are counted and told in the log, and each is an event.
+%% @doc Results of PROXY headers and TLS handshakes: failures are counted and logged, and each result is an event.
 -module(weir_handshake).
 
 -export([new/1]).
@@ -13,25 +13,25 @@
 
 -record(handshakes, {
     name :: weir_listener:name() | undefined,
-    %% How many have failed, and how many of them were told in the log lately.
+    %% The number of failures, and the rate limit of their log reports.
     failed :: counters:counters_ref(),
     limit :: weir_reports:limit()
 }).
 
 -opaque handshakes() :: #handshakes{}.
-%% Those of a listener, or of a reactor without one.
+%% The handshakes of a listener, or of a reactor without one.
 
 -define(STOPPED, [weir, handshake, stop]).
 
-%% @doc The handshakes of a listener; `undefined' for a reactor without one.
+%% @doc Creates the handshakes of a listener; `undefined' for a reactor without one.
 -spec new(weir_listener:name() | undefined) -> handshakes().
 new(Name) -> #handshakes{name = Name, failed = counters:new(1, []), limit = weir_reports:new_limit()}.
 
-%% @doc How many have failed.
+%% @doc Returns the number of failures.
 -spec failed(handshakes()) -> non_neg_integer().
 failed(#handshakes{failed = Failed}) -> counters:get(Failed, 1).
 
-%% @doc Counts and tells what has come of one in the calling process, since a monotonic time, and returns it.
+%% @doc Counts and reports a result in the calling process, which began at a monotonic time. Returns the result.
 -spec ended(proxy | tls, Peer :: weir_tcp:name() | undefined, Start :: integer(), Result, handshakes()) -> Result when
     Result :: {ok, term()} | {error, term()}.
 ended(Kind, Peer, Start, Result, Handshakes = #handshakes{name = Name}) ->
@@ -53,7 +53,7 @@ ended(Kind, Peer, Start, Result, Handshakes = #handshakes{name = Name}) ->
 
 failed(Kind, Peer, Reason, #handshakes{name = Name, failed = Failed, limit = Limit}) ->
     ok = counters:add(Failed, 1, 1),
-    %% A peer that only looked whether somebody listens is no news.
+    %% Port probes are logged at level info.
     Level =
         case Reason of
             closed -> info;
@@ -61,13 +61,13 @@ failed(Kind, Peer, Reason, #handshakes{name = Name, failed = Failed, limit = Lim
         end,
     What =
         case Kind of
-            tls -> "a TLS handshake failed, and its connection is closed";
-            proxy -> "a connection did not begin with a PROXY header, and is closed"
+            tls -> "a TLS handshake failed; its connection is closed";
+            proxy -> "a connection without a valid PROXY header is closed"
         end,
     ok = weir_reports:log(Level, #{what => What, listener => Name, peer => Peer, reason => Reason}, Limit),
     Reason.
 
-%% @doc The address of a connection's peer. To be asked for first: a failed handshake leaves nobody to ask.
+%% @doc Returns the address of a connection's peer. Call it before the handshake: a failure closes the socket.
 -spec peer(weir_listener:connection()) -> weir_tcp:name() | undefined.
 peer(Socket) ->
     Name =

@@ -1,4 +1,4 @@
-%% @doc JSON (RFC 8259), both ways. OTP has a module for it from 27 on; we serve OTP 25.
+%% @doc JSON (RFC 8259), encoder and decoder. OTP has a module for it from 27 on; Weir supports OTP 25.
 %%
 %% Objects are maps, strings are UTF-8 binaries, `null' is the atom. Made for reports of some kilobytes.
 -module(weir_json).
@@ -9,24 +9,24 @@
 
 -export_type([value/0]).
 
-%% Arrays and objects in each other, at most: what comes from a stranger must not grow without end.
+%% The limit of nested arrays and objects: input of strangers must not use unbounded memory.
 -define(DEPTH, 100).
 
-%% Characters of a number, at most: the time to convert one grows with the square of its length, and the scheduler waits meanwhile.
+%% The limit of characters in a number: converting takes quadratic time and blocks the scheduler.
 -define(LONGEST_NUMBER, 1000).
 
 -type value() :: null | boolean() | number() | binary() | [value()] | #{binary() => value()}.
 
-%% What is encoded may have atoms for strings and keys.
+%% Strings and keys may be atoms.
 -type encodable() :: atom() | number() | binary() | [encodable()] | #{atom() | binary() => encodable()}.
 
-%% @doc A document for people and for `diff': two spaces of indentation, keys in order, a line feed at the end. A byte of a string that is not
-%% UTF-8 becomes U+FFFD.
+%% @doc Encodes a value for people and for `diff': indented by two spaces, keys sorted, ending with a line feed. A
+%% byte of a string that is not UTF-8 becomes U+FFFD.
 -spec encode(encodable()) -> iodata().
 encode(Value) ->
     [encode(Value, <<"\n">>), $\n].
 
-%% @doc A document in one line, without an end of line.
+%% @doc Encodes a value in one line, without a line feed.
 -spec compact(encodable()) -> iodata().
 compact(Value) -> encode(Value, <<>>).
 
@@ -78,15 +78,16 @@ escape($\r) -> "\\r";
 escape($\t) -> "\\t";
 escape(Control) -> io_lib:format("\\u~4.16.0b", [Control]).
 
-%% How many bytes of UTF-8 come before the first that a string cannot have as it is. They are taken together: strangers send a lot of them.
+%% Counts the bytes of UTF-8 before the first that needs escaping. They are copied together, because input is often
+%% long.
 plain(<<Byte, Rest/binary>>, Size) when Byte >= 16#20, Byte < 128, Byte =/= $", Byte =/= $\\ -> plain(Rest, Size + 1);
 plain(<<Character/utf8, Rest/binary>>, Size) when Character >= 16#10000 -> plain(Rest, Size + 4);
 plain(<<Character/utf8, Rest/binary>>, Size) when Character >= 16#800 -> plain(Rest, Size + 3);
 plain(<<Character/utf8, Rest/binary>>, Size) when Character >= 128 -> plain(Rest, Size + 2);
 plain(_Rest, Size) -> Size.
 
-%% @doc The value of a document. The error is the byte where it stops being JSON, from 0; or where arrays and objects are more than 100
-%% deep, or a number has more than 1,000 characters or is larger than any float.
+%% @doc Decodes a document. The error is the position of the first wrong byte, from 0; or of an array or object nested
+%% more than 100 deep, or of a number that has more than 1,000 characters or exceeds the largest float.
 -spec decode(binary()) -> {ok, value()} | {error, {not_json, Position :: non_neg_integer()}}.
 decode(Document) ->
     try
@@ -149,7 +150,7 @@ string(At, Parts) ->
     Size = plain(At, 0),
     <<Plain:Size/binary, Behind/binary>> = At,
     case Behind of
-        %% A copy, also of a single part: it must not keep the whole document.
+        %% Copied even if it is a single part, so that it does not keep the whole document in memory.
         <<$", Rest/binary>> -> {iolist_to_binary(lists:reverse(Parts, [Plain])), Rest};
         <<$\\, Escaped/binary>> -> escaped(Escaped, Behind, [Plain | Parts]);
         _ -> stop(Behind)
@@ -164,7 +165,7 @@ escaped(<<Self, Rest/binary>>, _At, Parts) when Self =:= $"; Self =:= $\\; Self 
 escaped(<<$u, Hex:4/binary, Rest/binary>>, At, Parts) -> unicode(hex(Hex, At), Rest, At, Parts);
 escaped(_Escaped, At, _Parts) -> stop(At).
 
-%% Characters past 16#FFFF are written as two escapes, a high and a low surrogate.
+%% Characters above 16#FFFF are written as two escapes, a high and a low surrogate.
 unicode(High, <<"\\u", Hex:4/binary, Rest/binary>>, At, Parts) when High >= 16#D800, High =< 16#DBFF ->
     case hex(Hex, At) of
         Low when Low >= 16#DC00, Low =< 16#DFFF ->
@@ -193,7 +194,7 @@ number(At) ->
     try
         {number(Whole, Fraction, Exponent), Rest}
     catch
-        %% No float is so large.
+        %% Larger than any float.
         error:badarg -> stop(At)
     end.
 
@@ -201,7 +202,7 @@ split(At, Size) ->
     <<Part:Size/binary, Rest/binary>> = At,
     {Part, Rest}.
 
-%% How many bytes the parts of a number have.
+%% The sizes of a number's parts, in bytes.
 whole(<<$-, At/binary>>) -> case unsigned(At) of 0 -> 0; Size -> 1 + Size end;
 whole(At) -> unsigned(At).
 
@@ -221,7 +222,7 @@ digits(<<Digit, At/binary>>, Size) when Digit >= $0, Digit =< $9 -> digits(At, S
 digits(_At, Size) -> Size.
 
 number(Whole, <<>>, <<>>) -> binary_to_integer(Whole);
-%% Erlang wants a fraction before an exponent.
+%% Erlang requires a fraction before the exponent.
 number(Whole, <<>>, Exponent) -> binary_to_float(<<Whole/binary, ".0", Exponent/binary>>);
 number(Whole, Fraction, Exponent) -> binary_to_float(<<Whole/binary, Fraction/binary, Exponent/binary>>).
 

@@ -1,8 +1,8 @@
-%% @doc Which native library an application of Weir loads.
+%% @doc Finds the native library of an application of Weir.
 %%
-%% A library that was built from source, `priv/NAME.so', comes first. A package from Hex has one in `priv/native' for each
-%% processor and C library that it supports, `NAME-ARCHITECTURE-linux-LIBC.so'; the virtual machine says for which it was
-%% built itself, and a library must have the same C library as the program that loads it.
+%% `priv/NAME.so', built from source, takes precedence. A package from Hex has one library for each supported
+%% processor and C library, `priv/native/NAME-ARCHITECTURE-linux-LIBC.so'. It is chosen by the system that the virtual
+%% machine was built for, because a library must use the same C library as its program.
 -module(weir_library).
 
 -export([file/2]).
@@ -11,11 +11,11 @@
 -export_type([reason/0]).
 
 -type reason() :: {no_library | in_archive, Text :: string()}.
-%% `no_library': there is none for this system. `in_archive': the application is inside an archive, such as an escript,
-%% and the operating system loads libraries only from files.
+%% `no_library': there is none for this system. `in_archive': the application is inside an archive, such as an
+%% escript, and the operating system loads libraries only from files.
 
-%% @doc The file to load, without `.so', as {@link erlang:load_nif/2} wants it. `Module' is one of the application, which
-%% tells where that is when it is not in a directory with the application's name.
+%% @doc Returns the file to load, without `.so', for {@link erlang:load_nif/2}. `Module' is a module of the
+%% application: its path is used if no directory has the application's name.
 -spec file(Application :: atom(), Module :: module()) -> {ok, file:filename()} | {error, reason()}.
 file(Application, Module) ->
     Priv = priv_dir(Application, Module),
@@ -41,8 +41,9 @@ in_package(Priv, {ok, Name}, System) ->
 in_package(Priv, error, System) ->
     {error, {no_library, none_for(Priv, System)}}.
 
-%% @doc The name of the library in a package, for a system as `erlang:system_info(system_architecture)' names it:
-%% `x86_64-pc-linux-gnu', `aarch64-alpine-linux-musl'. `error' for what is not Linux, or has another C library.
+%% @doc Returns the name of the library in a package, for a system in the form of
+%% `erlang:system_info(system_architecture)': `x86_64-pc-linux-gnu', `aarch64-alpine-linux-musl'. `error' for other
+%% systems than Linux and other C libraries.
 -spec file_name(Library :: atom(), System :: string()) -> {ok, file:filename()} | error.
 file_name(Library, System) ->
     Parts = string:lexemes(System, "-"),
@@ -59,7 +60,7 @@ priv_dir(Application, Module) ->
         Directory -> Directory
     end.
 
-%% A path that leads through a file is one that only the code server can follow.
+%% A path through a regular file is inside an archive: only the code server can follow it.
 archive(Path) ->
     case {filelib:is_regular(Path), filename:dirname(Path)} of
         {true, _} -> {ok, Path};

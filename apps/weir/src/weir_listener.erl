@@ -1,8 +1,9 @@
 %% @doc Listeners: their options, handlers and information. The functions to use are in {@link weir}.
 %%
-%% A listener accepts connections on a port. A process on the scheduler that polls the socket serves each connection. A listener
-%% has a listening socket and a worker for each scheduler that is online, and follows when their number changes. Connections do not
-%% depend on the listener's process: it may die at any time, and its successor listens on the same port.
+%% A listener accepts connections on a port. Each connection is served on the scheduler that polls its socket. A
+%% listener has a listening socket and a worker for each online scheduler, and adapts when their number changes.
+%% Connections do not depend on the listener's process: it may die at any time, and its successor listens on the same
+%% port.
 %%
 %% Listeners and connections emit events: see {@link weir_event}.
 -module(weir_listener).
@@ -32,17 +33,17 @@
 -type name() :: term().
 
 -type handler() :: fun((connection(), Args :: term()) -> term()) | module().
-%% What serves connections:
+%% The handler of connections:
 %% <ul>
-%% <li>a fun, called with the socket and the arguments of the listener in a process of the connection's own, which owns the
+%% <li>a fun, called with the socket and the listener's arguments in a process for each connection, which owns the
 %% socket. When it returns, the connection is closed;</li>
 %% <li>a module with ranch's protocol callback `start_link(Name, Transport, Args)', see {@link weir:handshake/1};</li>
-%% <li>a module of the behaviour {@link weir_reactor}, which serves many connections in one process for each scheduler that is
-%% online.</li>
+%% <li>a module of the behaviour {@link weir_reactor}, which serves many connections in one process for each online
+%% scheduler.</li>
 %% </ul>
 
 -type connection() :: weir_tcp:socket() | ssl:sslsocket().
-%% What a fun is called with: a socket of gen_tcp, passive unless `socket_opts' say otherwise; with `tls' one of ssl.
+%% The argument of a fun: a socket of gen_tcp, passive unless `socket_opts' say otherwise; with `tls' a socket of ssl.
 
 -type prefix() :: inet:ip_address() | string() | {inet:ip_address(), Bits :: 0..128}.
 %% A prefix of addresses: `"10.0.0.0/8"', `{{10, 0, 0, 0}, 8}', `"::1"', `{127, 0, 0, 1}'.
@@ -72,47 +73,49 @@
 }.
 %% Defaults are in parentheses.
 %% <dl>
-%% <dt>`port' (0)</dt><dd>0 takes a free one, the same for all sockets and for as long as the listener is there.</dd>
-%% <dt>`ip' (`any')</dt><dd>Where to listen: an address as a tuple or as text, `any', or `loopback'. `{local, Path}' is a
-%% unix socket. Its file stays when the listener ends; the next listener replaces it.</dd>
-%% <dt>`fd'</dt><dd>A descriptor that another program, such as an init system, has opened and bound. Weir duplicates it and
-%% never closes it.</dd>
-%% <dt>`shared' (`false')</dt><dd>Others of the same user may listen there as well, also in another program: the kernel spreads
-%% connections over all. So a new version of a program takes over from an old one. A unix socket is taken away from the other,
-%% which keeps the connections that it has.</dd>
-%% <dt>`mode'</dt><dd>The permissions of a unix socket's file, such as `8#600': who may connect. It has them before it listens. Without
-%% this option the umask of the program decides.</dd>
-%% <dt>`socket_opts'</dt><dd>Options of `gen_tcp:listen/2'. They come after those of ranch's, `binary', `{active, false}',
-%% `{reuseaddr, true}', `{nodelay, true}', `{backlog, 1024}', `{send_timeout, 30000}' and `{send_timeout_close, true}'; and
-%% for a module with `start_link/3' without TLS after `{buffer, 1460}', which Cowboy's limits on headers need.</dd>
-%% <dt>`tls' (`undefined')</dt><dd>Options of `ssl:handshake/3': connections use TLS. Start the application `ssl' first.
-%% The values, and whether certificates and keys can be read, are checked at the start. Not for reactors.</dd>
+%% <dt>`port' (0)</dt><dd>0: the kernel chooses a free port, which stays the same while the listener exists.</dd>
+%% <dt>`ip' (`any')</dt><dd>Where to listen: an address as a tuple or as text, `any', or `loopback'. `{local, Path}'
+%% is a Unix socket. Its file stays when the listener ends; the next listener replaces it.</dd>
+%% <dt>`fd'</dt><dd>A descriptor that another program, such as an init system, has opened and bound. Weir duplicates
+%% it and never closes it.</dd>
+%% <dt>`shared' (`false')</dt><dd>Other listeners of the same user may use the address too, also in other programs;
+%% the kernel distributes connections. Use it to replace a program by its new version. A Unix socket instead passes to
+%% the new listener; the old one keeps its connections.</dd>
+%% <dt>`mode'</dt><dd>The permissions of a Unix socket's file, such as `8#600', which decide who may connect. They are
+%% set before it listens. Without this option the program's umask applies.</dd>
+%% <dt>`socket_opts'</dt><dd>Options of `gen_tcp:listen/2'. They follow those of ranch: `binary', `{active, false}',
+%% `{reuseaddr, true}', `{nodelay, true}', `{backlog, 1024}', `{send_timeout, 30000}' and `{send_timeout_close,
+%% true}'. For a module with `start_link/3' without TLS they also follow `{buffer, 1460}', which Cowboy's limits on
+%% headers need.</dd>
+%% <dt>`tls' (`undefined')</dt><dd>Options of `ssl:handshake/3': connections use TLS. Start the application `ssl'
+%% first. The start of the listener checks the values and reads certificates and keys. Not for reactors.</dd>
 %% <dt>`handshake_timeout' (5000)</dt><dd>Milliseconds for the PROXY header and the TLS handshake, each.</dd>
-%% <dt>`proxy_protocol' (`false')</dt><dd>Connections begin with a PROXY header, version 1 or 2; those that do not are
+%% <dt>`proxy_protocol' (`false')</dt><dd>Connections begin with a PROXY header, version 1 or 2; others are
 %% closed.</dd>
-%% <dt>`max_connections' (`infinity'), `overload' (`pause')</dt><dd>The most connections, and what happens
-%% to further ones: they wait in the backlog (`pause'), or are reset (`reset'). A connection counts until it is closed, also when it is
-%% relayed ({@link weir:relay/3}).</dd>
-%% <dt>`max_rate' (`infinity')</dt><dd>Connections accepted in a second; others wait in the backlog.</dd>
-%% <dt>`per_address' (`infinity')</dt><dd>Connections of one address; further ones are reset.</dd>
-%% <dt>`allow', `deny' (`[]')</dt><dd>Addresses whose connections are accepted, or reset. The longest prefix decides; a prefix on
-%% both lists denies. An address on no list is allowed, unless there is an `allow'.</dd>
-%% <dt>`placement' (`local')</dt><dd>A connection stays on the scheduler that accepts it, or goes to the one with the fewest
-%% sockets. Not for reactors.</dd>
-%% <dt>`measure' (`false')</dt><dd>Whether the time of replies is measured: {@link weir:latency/1}. It takes two looks at the clock for a
-%% request and its reply, and 110 KiB at most; nothing while it is off. Reactors measure their callbacks, too: {@link
+%% <dt>`max_connections' (`infinity'), `overload' (`pause')</dt><dd>The connection limit. Further connections wait in
+%% the backlog (`pause') or are reset (`reset'). A connection counts until it is closed, also in a relay ({@link
+%% weir:relay/3}).</dd>
+%% <dt>`max_rate' (`infinity')</dt><dd>Connections accepted per second; others wait in the backlog.</dd>
+%% <dt>`per_address' (`infinity')</dt><dd>Connections per address; further ones are reset.</dd>
+%% <dt>`allow', `deny' (`[]')</dt><dd>Prefixes of addresses whose connections are accepted or reset. The longest match
+%% decides; a prefix on both lists denies. Without a match an address is allowed, unless there is an `allow'.</dd>
+%% <dt>`placement' (`local')</dt><dd>`local': a connection stays on the scheduler that accepts it. `least_loaded': it
+%% goes to the scheduler with the fewest sockets. Not for reactors.</dd>
+%% <dt>`measure' (`false')</dt><dd>Whether to measure reply times: {@link weir:latency/1}. Costs two clock reads for a
+%% request and its reply, and 110 KiB at most; nothing while it is off. Reactors also measure their callbacks: {@link
 %% weir_reactor:measure/2}.</dd>
-%% <dt>`affinity' (`soft')</dt><dd>`soft': the process of a connection begins on the scheduler of its socket, and the VM may
-%% move it. `bound': it stays there, and does not run while that scheduler is offline.</dd>
-%% <dt>`shutdown' (5000)</dt><dd>How long connections may take to end when the listener is stopped.</dd>
-%% <dt>`balance' (`off')</dt><dd>Every `interval' milliseconds sockets move from the busiest pollset to the idlest, if the
-%% busiest does more than `threshold' percent more. Not for reactors.</dd>
-%% <dt>`reactor' (`#{}')</dt><dd>Options of {@link weir_reactor:start_link/1}, if the handler is a reactor: `affinity',
-%% `tick', `long_callback_ms', `max_send_queue'.</dd>
+%% <dt>`affinity' (`soft')</dt><dd>`soft': the process of a connection starts on the scheduler of its socket, and the
+%% VM may move it. `bound': it stays there, and does not run while that scheduler is offline.</dd>
+%% <dt>`shutdown' (5000)</dt><dd>Milliseconds for the processes of connections to end when the listener is
+%% stopped.</dd>
+%% <dt>`balance' (`off')</dt><dd>Every `interval' milliseconds move sockets from the busiest pollset to the idlest, if
+%% the busiest does more than `threshold' percent more. Not for reactors.</dd>
+%% <dt>`reactor' (`#{}')</dt><dd>Options of {@link weir_reactor:start_link/1}, if the handler is a reactor:
+%% `affinity', `tick', `long_callback_ms', `max_send_queue'.</dd>
 %% </dl>
 
 -type changes() :: map().
-%% What {@link weir:set_options/2} changes: options of {@link options()}, and `handler' and `args'.
+%% The argument of {@link weir:set_options/2}: options of {@link options()}, and `handler' and `args'.
 
 -type info() :: #{
     name := name(),
@@ -137,21 +140,22 @@
     replies := non_neg_integer(),
     reply_ns := non_neg_integer()
 }.
-%% `connections' are accepted and not closed; `waiting' are those of them without a process yet. `backlog' are those that the kernel has and
-%% nobody has accepted, and `max_backlog' how many it keeps before it drops others; both only of TCP, and while the listener has sockets. The others count since the
-%% start of the listener: `accepted' connections; reset ones, by reason: `overload' (above `max_connections'), `denied' (by
-%% `allow' or `deny') and `crowded' (above `per_address'); `full_pauses' and `rate_pauses', how often `max_connections' and
-%% `max_rate' have stopped accepting; `failed_handshakes', accepted connections whose TLS handshake or PROXY header failed;
-%% `replies' that were measured and the sum of their times in nanoseconds, `reply_ns'. `measured' is the option `measure'.
+%% `connections' are accepted and not closed; `waiting' are those without a process yet. `backlog' are in the kernel
+%% and not yet accepted, and beyond `max_backlog' the kernel drops connections; both only for TCP, and while the
+%% listener has sockets. The others count since the start of the listener. `accepted': connections. Reset connections:
+%% `overload' (above `max_connections'), `denied' (by `allow' or `deny') and `crowded' (above `per_address').
+%% `full_pauses' and `rate_pauses': how often `max_connections' and `max_rate' have paused accepting.
+%% `failed_handshakes': accepted connections whose TLS handshake or PROXY header failed. `replies': measured replies,
+%% and `reply_ns' the sum of their times in nanoseconds. `measured' is the option `measure'.
 
 -type latency() :: #{
     measured := boolean(), replies := non_neg_integer(), reply_ns := non_neg_integer(), times := [{Nanoseconds :: non_neg_integer(), Count :: pos_integer()}]
 }.
-%% What a listener has measured since its start: `times' has how many replies took about so long, within 1.6 percent or 64 ns; those of 137
-%% seconds or more count as that.
+%% Reply times since the start of a listener. `times' is a histogram, within 1.6 percent or 64 ns; 137 seconds or more
+%% count as 137 seconds.
 
 -type bad_option() :: weir_checked_options:bad_option().
-%% An option that is wrong or not there, and what is allowed. Where a value is a list, Value is the element that is wrong.
+%% A wrong or unknown option, and the allowed values. In a list, Value is the wrong element.
 
 -type no_listener() :: {no_listener, name()}.
 %% No listener of this name is running.
@@ -159,12 +163,12 @@
 -type not_started() :: {not_started, weir | ssl}.
 %% Start this application first.
 
-%% How long a listener that drains waits for handshakes that have begun, and then at most for what waits in its backlog to be accepted:
-%% a machine that is busy takes a while.
+%% A draining listener waits HANDSHAKE_MS for TCP handshakes in progress, then at most BACKLOG_MS until its backlog is
+%% accepted: a busy machine needs time.
 -define(HANDSHAKE_MS, 50).
 -define(BACKLOG_MS, 5000).
 
-%% How often drain looks.
+%% Interval between checks while draining.
 -define(DRAIN_MS, 20).
 
 %% @private
@@ -187,14 +191,14 @@ is_native() ->
         false -> {error, no_native_part}
     end.
 
-%% @doc The same as {@link weir:child_spec/4}, for Elixir: `{:weir_listener, {name, options, handler, args}}' in a list of
-%% children.
+%% @doc The same as {@link weir:child_spec/4}, for Elixir: `{:weir_listener, {name, options, handler, args}}' in a
+%% list of children.
 -spec child_spec({name(), options(), handler(), Args :: term()}) -> supervisor:child_spec().
 child_spec({Name, Options, Handler, Args}) ->
     child_spec(Name, Options, Handler, Args).
 
 %% @private
-%% Connections have their own limit of time in terminate/2.
+%% terminate/2 has its own time limit for connections.
 -spec child_spec(name(), options(), handler(), term()) -> supervisor:child_spec().
 child_spec(Name, Options, Handler, Args) ->
     #{id => {?MODULE, Name}, start => {?MODULE, start_link, [Name, Options, Handler, Args]}, shutdown => infinity}.
@@ -231,7 +235,7 @@ drain(Name, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 
     _ = weir_listener_names:call(Name, close_backlog),
     ok = timer:sleep(min(?HANDSHAKE_MS, Timeout)),
     ok = accept_backlog(Name, min(?BACKLOG_MS, Timeout) div ?DRAIN_MS),
-    %% It may be stopped at any time.
+    %% The listener may be stopped at any time.
     suspend_and_drain(weir_listener_names:call(Name, listener), Name, Deadline).
 
 suspend_and_drain({ok, Listener}, Name, Deadline) ->
@@ -254,14 +258,14 @@ accept_backlog(Name, Looks) ->
     end.
 
 %% @private
-%% The caller may wait for long, and goes on with newer code.
+%% May wait long, so each round continues in the current code.
 -spec drain_until(weir_nif:listener(), integer() | infinity) -> ok | {error, {timeout, pos_integer()}}.
 drain_until(Listener, Deadline) ->
     case weir_nif:listener_info(Listener) of
         #{connections := 0} ->
             ok;
         #{connections := Remaining} ->
-            %% Any number is smaller than an atom.
+            %% In the term order any number is smaller than an atom.
             case erlang:monotonic_time(millisecond) < Deadline of
                 true ->
                     timer:sleep(?DRAIN_MS),
@@ -300,7 +304,7 @@ connections(Name) ->
     end.
 
 %% @private
-%% The same of those that are relayed.
+%% The relayed connections, by their relays.
 -spec relays(name()) -> [{weir_relay:relay(), pid()}] | {error, no_listener()}.
 relays(Name) ->
     case weir_listener_names:call(Name, listener) of

@@ -1,13 +1,13 @@
 %% @private
-%% @doc The names of listeners, and what of a listener outlives its process.
+%% @doc The registry of listeners, which also keeps the state that outlives a listener's process.
 %%
-%% A name is any term. It works in `{via, weir_listener_names, Name}', so that there is one listener of a name at most.
+%% A name is any term, for use in `{via, weir_listener_names, Name}'. Names are unique.
 %%
-%% The native part of a listener is kept here when its process dies: it counts the connections that are still there, which
-%% the next listener of that name inherits together with the port and the connections that nobody has taken yet. It is
-%% forgotten when the listener is stopped, or has no successor after a while.
+%% When a listener's process dies, its native part is kept here. It counts the remaining connections; the next
+%% listener of that name inherits it, with the port and the connections that wait for a process. It is dropped when
+%% the listener is stopped, or has no successor within 5 seconds.
 %%
-%% This process may be killed: the table is the supervisor's, and a successor finds the listeners in it.
+%% This process may be killed: the supervisor owns the table, and the next process finds the listeners in it.
 -module(weir_listener_names).
 -behaviour(gen_server).
 
@@ -20,7 +20,7 @@
 -export([kept/1]).
 -export([forget/1]).
 
-%% As `via' wants it.
+%% Callbacks for `via'.
 -export([register_name/2]).
 -export([unregister_name/1]).
 -export([whereis_name/1]).
@@ -34,10 +34,10 @@
 %% Rows: {{pid, Name}, Pid} and {{kept, Name}, Term}.
 -define(TABLE, ?MODULE).
 
-%% How long a listener that died has a successor expected: a supervisor starts it at once.
+%% Milliseconds to wait for the successor of a listener that died: a supervisor starts it at once.
 -define(SUCCESSOR_MS, 5000).
 
-%% @doc Makes the table of the names, which lives as long as the caller.
+%% @doc Creates the table of names, owned by the caller.
 -spec new_table() -> ok.
 new_table() ->
     _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
@@ -47,7 +47,7 @@ new_table() ->
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc The names of the listeners that run, and their processes.
+%% @doc Returns the running listeners' names and processes.
 -spec all() -> [{term(), pid()}].
 all() ->
     case ets:whereis(?TABLE) of
@@ -55,7 +55,7 @@ all() ->
         Table -> [{Name, Pid} || [Name, Pid] <- ets:match(Table, {{pid, '$1'}, '$2'}), is_process_alive(Pid)]
     end.
 
-%% @doc Asks a listener by its name.
+%% @doc Calls a listener by its name.
 -spec call(Name, Request :: term()) -> Reply :: term() | {error, {no_listener, Name}}.
 call(Name, Request) ->
     case whereis_name(Name) of
@@ -65,23 +65,23 @@ call(Name, Request) ->
             try
                 gen_server:call(Pid, Request, infinity)
             catch
-                %% It is gone by now.
+                %% It has ended since.
                 exit:{_, {gen_server, call, _}} -> {error, {no_listener, Name}}
             end
     end.
 
-%% @doc Sends a message to all listeners that run.
+%% @doc Sends a message to all running listeners.
 -spec tell_all(Message :: term()) -> ok.
 tell_all(Message) ->
     lists:foreach(fun({_Name, Pid}) -> Pid ! Message end, all()).
 
-%% @doc Keeps the native part, and what else it has, for the next listener of this name. Nothing is kept where Weir has been stopped.
+%% @doc Keeps the native part, and other state, for the next listener of this name. Does nothing if Weir is stopped.
 -spec keep(term(), #{listener := weir_nif:listener(), _ => _}) -> ok.
 keep(Name, Term) ->
     _ = ets:whereis(?TABLE) =/= undefined andalso ets:insert(?TABLE, {{kept, Name}, Term}),
     ok.
 
-%% @doc What is kept for a listener of this name.
+%% @doc Returns what is kept for a listener of this name.
 -spec kept(term()) -> {ok, #{listener := weir_nif:listener(), _ => _}} | error.
 kept(Name) ->
     case ets:lookup(?TABLE, {kept, Name}) of
@@ -89,7 +89,7 @@ kept(Name) ->
         [] -> error
     end.
 
-%% @doc Forgets what is kept.
+%% @doc Drops what is kept.
 -spec forget(term()) -> ok.
 forget(Name) ->
     _ = ets:whereis(?TABLE) =/= undefined andalso ets:delete(?TABLE, {kept, Name}),
@@ -107,7 +107,7 @@ unregister_name(Name) ->
 whereis_name(Name) ->
     case ets:whereis(?TABLE) =/= undefined andalso ets:lookup(?TABLE, {pid, Name}) of
         [{_, Pid}] ->
-            %% A supervisor may know of its death before us, and starts the next at once.
+            %% A supervisor may see its death first, and starts the next listener at once.
             case is_process_alive(Pid) of
                 true -> Pid;
                 false -> undefined
@@ -126,10 +126,10 @@ send(Name, Message) ->
             Pid
     end.
 
-%% The state is who is monitored.
+%% The state maps monitors to entries.
 -spec init([]) -> {ok, #{reference() => {term(), pid()}}}.
 init([]) ->
-    %% Those who have died meanwhile are told of at once.
+    %% Monitoring a dead process gives a `DOWN' at once.
     Running = [{Name, Pid} || [Name, Pid] <- ets:match(?TABLE, {{pid, '$1'}, '$2'})],
     {ok, maps:from_list([{monitor(process, Pid), Entry} || Entry = {_, Pid} <- Running])}.
 
@@ -157,7 +157,7 @@ handle_cast(_Request, Names) ->
 handle_info({'DOWN', Reference, process, _, _}, Names) ->
     case maps:take(Reference, Names) of
         {{Name, Pid}, Rest} ->
-            %% Its successor may be there already.
+            %% The row may already be its successor's.
             true = ets:delete_object(?TABLE, {{pid, Name}, Pid}),
             _ = erlang:send_after(?SUCCESSOR_MS, self(), {expire, Name}),
             {noreply, Rest};

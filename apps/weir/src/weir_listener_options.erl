@@ -1,6 +1,6 @@
 %% @private
-%% @doc The options of a listener ({@link weir_listener:options()}): what they are when nobody says, what is wrong with
-%% those that are wrong, and which may change while it runs. They are normalised here, once.
+%% @doc The options of a listener ({@link weir_listener:options()}): defaults, checks, and which may change while it
+%% runs. They are normalised here, once.
 -module(weir_listener_options).
 
 -export([new/3]).
@@ -9,7 +9,7 @@
 -export_type([given/0, normal/0, limits/0, refused/0]).
 
 -type given() :: {weir_listener:options(), weir_listener:handler(), Args :: term()}.
-%% What a listener was started with.
+%% The arguments that the listener was started with.
 
 -type limits() :: #{
     max_connections := non_neg_integer() | infinity,
@@ -49,10 +49,10 @@
     args := term(),
     given := given()
 }.
-%% All options, with a value each, and what they were made of.
+%% All options with their values, and the arguments that they are derived from.
 
 -type refused() :: weir_checked_options:bad_option() | {not_started, ssl}.
-%% What was wrong.
+%% A wrong option, or an application that is not running.
 
 -define(DEFAULTS, #{
     port => 0,
@@ -78,7 +78,7 @@
     reactor => #{}
 }).
 
-%% Those of ranch_tcp.
+%% The defaults of ranch_tcp.
 -define(SOCKET_OPTS, [
     binary,
     {active, false},
@@ -89,19 +89,18 @@
     {send_timeout_close, true}
 ]).
 
-%% What gen_tcp reads at once. Cowboy looks at the length of a header after it has read: with 64 KiB its limits would not
-%% hold.
+%% gen_tcp's read size. Cowboy checks the length of a header after a read, so with 64 KiB its limits would not hold.
 -define(PROTOCOL_SOCKET_OPTS, [{buffer, 1460}]).
 
-%% What listening sockets are made of, and cannot change.
+%% Fixed properties of the listening sockets.
 -define(FIXED, [port, ip, fd, shared, mode]).
 
-%% What is changed for reactors that run: they have been given the rest.
+%% Options that can change for running reactors; the others were passed to them at their start.
 -define(CHANGES_FOR_REACTORS, [
     socket_opts, max_connections, overload, max_rate, per_address, allow, deny, measure, shutdown, given
 ]).
 
-%% @doc All options of a listener, or what is wrong with one.
+%% @doc Returns all options of a listener, or the first wrong one.
 -spec new(weir_listener:options(), weir_listener:handler(), Args :: term()) -> {ok, normal()} | {error, refused()}.
 new(Options, Handler, Args) when is_map(Options) ->
     try
@@ -118,8 +117,8 @@ new(Options, Handler, Args) when is_map(Options) ->
 new(Options, _Handler, _Args) ->
     {error, {bad_option, options, Options, "a map"}}.
 
-%% @doc The options of a listener that runs with some of them changed; `handler' and `args' may be among them. Of
-%% `socket_opts' those that are named change.
+%% @doc Applies changes to the options of a running listener; `handler' and `args' may be among them. Within
+%% `socket_opts' only the named ones change.
 -spec change(weir_listener:changes(), normal()) -> {ok, normal()} | {error, refused()}.
 change(Changes, Old = #{given := {Options, Handler, Args}}) when is_map(Changes) ->
     Changed = maps:merge(Options, maps:without([handler, args], Changes)),
@@ -144,7 +143,7 @@ change(Changes, Old = #{given := {Options, Handler, Args}}) when is_map(Changes)
 change(Changes, _Old) ->
     {error, {bad_option, options, Changes, "a map"}}.
 
-%% Behind the options that are not said anew. What is wrong is found when all are checked.
+%% Appends the new options to the old ones that they do not replace. Wrong ones are found by the check of all options.
 with_others(Now, Before) ->
     case is_proper(Now) of
         true ->
@@ -163,13 +162,13 @@ may_become(Old, New) ->
     Different = [Name || {Name, Value} <- maps:to_list(New), maps:get(Name, Old) =/= Value],
     Kinds = [element(1, maps:get(handler, Options)) || Options <- [Old, New]],
     case [Name || Name <- Different, lists:member(Name, ?FIXED)] of
-        [Fixed | _] -> bad(Fixed, maps:get(Fixed, New), "what it was: a listener that runs stays where it is");
+        [Fixed | _] -> bad(Fixed, maps:get(Fixed, New), "its old value: a running listener cannot change it");
         [] -> ok
     end,
     case lists:member(reactor, Kinds) andalso Different -- ?CHANGES_FOR_REACTORS of
         false -> ok;
         [] -> ok;
-        [Other | _] -> bad(Other, maps:get(Other, New), "what it was: reactors that run do not change it")
+        [Other | _] -> bad(Other, maps:get(Other, New), "its old value: running reactors cannot change it")
     end.
 
 -spec bad(term(), term(), string()) -> no_return().
@@ -198,7 +197,7 @@ value(socket_opts, Options) ->
     is_proper(Options) orelse bad(socket_opts, Options, "a list of options of gen_tcp:listen/2"),
     case [Option || Option <- Options, is_reserved(Option) orelse weir_options:listen([Option]) =:= {error, badarg}] of
         [] -> Options;
-        [Option | _] -> bad(socket_opts, Option, "options of gen_tcp:listen/2 but ip, port, fd and tcp_module")
+        [Option | _] -> bad(socket_opts, Option, "options of gen_tcp:listen/2 except ip, port, fd and tcp_module")
     end;
 value(tls, undefined) -> undefined;
 value(tls, Options) ->
@@ -250,7 +249,7 @@ length_of(Options) ->
         error:badarg -> -1
     end.
 
-%% `Others' are values that are no times.
+%% `Others' names allowed values that are not times.
 timeout(Name, Time, Others) ->
     case weir_checked_options:time(0, Time) of
         true -> Time;
@@ -286,13 +285,13 @@ prefix(Name, {IP, Bits} = Prefix) ->
         end,
     case is_integer(Bits) andalso Bits >= 0 andalso Bits =< Most of
         true -> Prefix;
-        false -> bad(Name, Prefix, "{Address, Bits}, with at most as many bits as the address has")
+        false -> bad(Name, Prefix, "{Address, Bits}, with at most 32 bits for IPv4 and 128 for IPv6")
     end;
 prefix(Name, IP) when tuple_size(IP) =:= 4 -> prefix(Name, {IP, 32});
 prefix(Name, IP) when tuple_size(IP) =:= 8 -> prefix(Name, {IP, 128});
 prefix(Name, Other) -> bad(Name, Other, "an address, or one with a prefix such as \"10.0.0.0/8\"").
 
-%% Ours come where the user says nothing: the last of equal names counts.
+%% Defaults come first: the last of equal names counts.
 defaults(#{handler := {protocol, _}, tls := undefined}) -> ?SOCKET_OPTS ++ ?PROTOCOL_SOCKET_OPTS;
 defaults(_Options) -> ?SOCKET_OPTS.
 
@@ -320,33 +319,33 @@ tls(#{tls := Options}) ->
         {error, {Option, Allowed}} -> bad(tls, Option, Allowed)
     end.
 
-%% What does not go together.
+%% Combinations that are not allowed.
 together(Options = #{handler := {reactor, _}}) ->
     for_reactor(Options),
     apart(Options);
 together(#{reactor := Reactor}) when map_size(Reactor) > 0 ->
-    bad(reactor, Reactor, "nothing, unless the handler is a reactor");
+    bad(reactor, Reactor, "only for a handler that is a reactor");
 together(Options = #{proxy_protocol := Proxy, tls := Tls, socket_opts := Socket}) when Proxy; Tls =/= undefined ->
     case [Option || {Name, Value} = Option <- Socket, Name =:= active orelse Name =:= packet, Value =/= false] of
         [] -> apart(Options);
-        [Option | _] -> bad(socket_opts, Option, "nothing of the kind before a PROXY header or a handshake: set it after")
+        [Option | _] -> bad(socket_opts, Option, "only after the PROXY header or the handshake: call setopts then")
     end;
 together(Options) ->
     apart(Options).
 
-%% What a reactor has no use for is refused rather than ignored.
+%% Options that a reactor would ignore are refused.
 for_reactor(#{tls := Tls}) when Tls =/= undefined ->
-    bad(tls, Tls, "nothing for a reactor: a handshake needs a process for each connection");
+    bad(tls, Tls, "undefined for reactors: a handshake needs a process for each connection");
 for_reactor(#{placement := least_loaded}) ->
     bad(placement, least_loaded, "local for reactors: each takes the connections of its own listening socket");
 for_reactor(#{balance := Balance}) when Balance =/= off ->
-    bad(balance, Balance, "off for reactors: a connection's state may hold timers and monitors, and cannot leave its process");
+    bad(balance, Balance, "off for reactors: a connection's state may hold timers and monitors of its process");
 for_reactor(#{affinity := bound}) ->
-    bad(affinity, bound, "soft; reactors are bound by reactor => #{affinity => bound}");
+    bad(affinity, bound, "soft; to bind reactors set reactor => #{affinity => bound}");
 for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := Socket}) ->
     case maps:to_list(maps:with([module, args, listen, scheduler, name, proxy_protocol, handshake_timeout, measure], Reactor)) of
         [] -> ok;
-        [Ours | _] -> bad(reactor, Ours, "nothing: the listener decides it")
+        [Ours | _] -> bad(reactor, Ours, "no such option: the listener sets it")
     end,
     case weir_reactor_options:new(Reactor#{module => Module}) of
         {ok, _} -> ok;
@@ -360,16 +359,16 @@ for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := S
 apart(#{affinity := bound, handler := {Kind, _}}) when Kind =/= function ->
     bad(affinity, bound, "soft: a module starts its processes itself; only those of a fun can be bound");
 apart(#{fd := Fd, ip := IP}) when Fd =/= undefined, IP =/= any ->
-    bad(ip, IP, "nothing beside fd: a descriptor is bound already");
+    bad(ip, IP, "not with fd: a descriptor is bound already");
 apart(#{fd := Fd, port := Port}) when Fd =/= undefined, Port =/= 0 ->
-    bad(port, Port, "nothing beside fd: a descriptor is bound already");
+    bad(port, Port, "not with fd: a descriptor is bound already");
 apart(#{ip := {local, _}, port := Port}) when Port =/= 0 ->
-    bad(port, Port, "nothing beside {local, Path}");
+    bad(port, Port, "not with {local, Path}");
 apart(#{ip := IP, mode := Mode}) ->
-    Mode =:= undefined orelse is_path(IP) orelse bad(mode, Mode, "nothing, unless ip is {local, Path}"),
+    Mode =:= undefined orelse is_path(IP) orelse bad(mode, Mode, "only with ip => {local, Path}"),
     ok.
 
-%% Names in Linux's abstract namespace, and those that the kernel chooses, have no file.
+%% Abstract names, and names that the kernel chooses, have no file.
 is_path({local, Path}) -> Path =/= <<>> andalso Path =/= [] andalso not is_abstract(Path);
 is_path(_) -> false.
 

@@ -1,12 +1,12 @@
 %% @private
-%% @doc The process of a listener: it has the listening sockets, and sees to it that each has a worker.
+%% @doc The process of a listener: owns the listening sockets, and keeps a worker for each of them.
 %%
-%% Connections need nothing of it. It may die at any time: its sockets close, those of its connections do not, and its
-%% successor goes on with the same native part (see {@link weir_listener_names}) on the same port, with the options that the
-%% listener had by then.
+%% Connections do not depend on it. It may die at any time: its sockets close, but not its connections. Its successor
+%% continues with the same native part (see {@link weir_listener_names}), the same port, and the options that the
+%% listener had last.
 %%
-%% One in a supervisor of the user's own may outlive Weir, which is stopped and started: it closes its sockets, and opens
-%% them again when the names of listeners are there again.
+%% In a user's own supervisor it may outlive Weir. When Weir is stopped it closes its sockets, and opens them again
+%% when {@link weir_listener_names} is back.
 -module(weir_listener_process).
 -behaviour(gen_server).
 
@@ -18,13 +18,13 @@
 -export([handle_info/2]).
 -export([terminate/2]).
 
-%% How long to wait when the system gives no descriptor: others have to close some first.
+%% Pause after the system has run out of descriptors: others have to close some first.
 -define(RETRY_MS, 100).
 
-%% When a listener that cannot follow the schedulers that are online tries again: it serves meanwhile.
+%% Pause before another try to use all online schedulers; the listener serves in the meantime.
 -define(FOLLOW_AGAIN_MS, 1000).
 
-%% How often it is looked whether Weir is running again.
+%% Interval between checks whether Weir is running again.
 -define(AWAIT_WEIR_MS, 100).
 
 -record(state, {
@@ -35,18 +35,19 @@
     terms :: weir_connection:terms(),
     workers :: weir_listener_workers:workers(),
     sockets = [] :: [weir_tcp:socket()],
-    %% How many pollsets they are dealt out to.
+    %% How many pollsets share the sockets.
     online = 1 :: pos_integer(),
-    %% That of the sockets, while there are any and after: it is kept for when the listener resumes.
+    %% The port of the sockets, also kept while the listener is suspended.
     port :: inet:port_number() | undefined,
-    %% The registry of names, which is as alive as Weir. Otherwise: what to do when it is back.
+    %% A monitor of weir_listener_names, which lives as long as Weir. While Weir is stopped: what to do when it is
+    %% back.
     names :: reference() | resume | go_on,
     ranch = none :: weir_ranch:bridge(),
     exhausted = false :: boolean(),
     loads = #{} :: weir_balancer:loads()
 }).
 
-%% @doc Starts the process of a listener. What it cannot listen with is the error, and no crash.
+%% @doc Starts the process of a listener. A failure to listen is returned as an error, without a crash report.
 -spec start_link(weir_listener:name(), weir_listener_options:normal()) -> {ok, pid()} | {error, term()}.
 start_link(Name, Options) ->
     try gen_server:start_link({via, weir_listener_names, Name}, ?MODULE, {Name, Options}, []) of
@@ -83,8 +84,8 @@ init({Name, Given}) ->
             {stop, {shutdown, Reason}}
     end.
 
-%% A listener that was started in the same way and died has left its native part, and the options that it had by then.
-%% Another one of that name has the connections that are there, and its own options.
+%% A listener that died and is started with the same arguments continues with its native part and its last options.
+%% With other arguments it continues with the native part and the new options.
 begin_with(Name, Given = #{given := How, port := Port}) ->
     case weir_listener_names:kept(Name) of
         {ok, #{listener := Listener, port := Kept, started_with := How, options := Changed, terms := Terms}} ->
@@ -129,7 +130,7 @@ keep(#state{name = Name, options = Options, started_with = How, listener = Liste
 start_workers(State = #state{workers = Workers, sockets = Sockets, online = Online}) ->
     State#state{workers = weir_listener_workers:start(Online, Sockets, Workers)}.
 
-%% What was written for ranch may ask ranch about its listener.
+%% Protocols written for ranch may call ranch about their listener.
 join_ranch(State = #state{ranch = none, name = Name, options = Options = #{handler := {protocol, _}}, sockets = Sockets}) ->
     State#state{ranch = weir_ranch:join(Name, Options, Sockets)};
 join_ranch(State = #state{ranch = Bridge, name = Name, options = #{handler := {Kind, _}}}) when Kind =/= protocol ->
@@ -206,7 +207,7 @@ resume(State = #state{port = Port, options = Options}) ->
 status(#state{sockets = []}) -> suspended;
 status(_) -> running.
 
-%% The sockets may refuse; all else cannot fail once it was checked.
+%% Only the sockets can refuse checked options.
 change(Changes, State = #state{options = Old, sockets = Sockets}) ->
     case weir_listener_options:change(Changes, Old) of
         {ok, Old} ->
@@ -228,7 +229,8 @@ changed(Options, State = #state{options = Old, listener = Listener, sockets = So
     Known = #state{ranch = Bridge} = join_ranch(State#state{options = Options, terms = NewTerms}),
     Changed = Known#state{workers = weir_listener_workers:change(NewTerms, Options, Bridge, Workers)},
     ok = keep(Changed),
-    %% All acceptors have been told. What they have begun to begin otherwise, and any connection from now on, begins so.
+    %% All acceptors were sent the new options. From here on no connection begins with the old ones, not even one
+    %% whose process was started with them.
     ok = weir_nif:listener_set_version(Listener, weir_connection:version(NewTerms)),
     balance_anew(Old, Options),
     Changed.
@@ -253,11 +255,11 @@ handle_info(retry, State = #state{listener = Listener}) ->
 handle_info(balance, State = #state{options = Options}) ->
     balance_later(Options),
     {noreply, balance(State)};
-%% All sockets are closed with it. A successor starts it anew.
+%% The engine's end closes all sockets. A successor starts the listener again.
 handle_info({'DOWN', _, process, {weir_engine, _}, _}, State) ->
     {stop, {shutdown, engine_ended}, State};
 handle_info(renew_workers, State = #state{workers = Workers, options = #{handler := {Kind, _}}}) ->
-    %% A message of which it knows nothing has an acceptor go on with the current code.
+    %% An unknown message makes an acceptor loop in the current code.
     _ = [Pid ! renew || Kind =/= reactor, Pid <- weir_listener_workers:acceptors(Workers)],
     {noreply, State};
 handle_info(pollers_moved, State) ->
@@ -271,7 +273,7 @@ handle_info({'EXIT', Bridge, _Reason}, State = #state{ranch = Bridge}) ->
 handle_info({'EXIT', Pid, Reason}, State = #state{workers = Workers}) ->
     {noreply, State#state{workers = weir_listener_workers:died(Pid, Reason, Workers)}};
 handle_info({'DOWN', Names, process, _, _}, State = #state{names = Names, sockets = Sockets}) ->
-    %% If Weir is stopped nobody polls the sockets. If only the names died, nothing is to be done but to know the next.
+    %% If Weir is stopped nothing polls the sockets. If only the registry died, it is enough to find the next one.
     await_weir(),
     case weir_listener_names:whereis_name(State#state.name) of
         undefined when Sockets =/= [] -> {noreply, (close(State))#state{names = resume}};
@@ -282,8 +284,8 @@ handle_info(look_for_weir, State) ->
 handle_info(_Message, State) ->
     {noreply, State}.
 
-%% Other schedulers are online. Those that are new get a socket and a worker. What waits in the backlogs of those that are gone is
-%% accepted by others.
+%% The number of online schedulers has changed. New ones get a socket and a worker. The backlogs of those gone are
+%% served by others.
 follow(State = #state{sockets = []}) ->
     start_workers(State#state{online = length(weir_pollsets:online())});
 follow(State = #state{options = Options, sockets = Before, listener = Listener}) ->
@@ -299,19 +301,19 @@ follow_again(ok, _State) ->
 follow_again({error, Reason}, #state{name = Name}) ->
     _ = erlang:send_after(?FOLLOW_AGAIN_MS, self(), pollers_moved),
     weir_reports:log(warning, #{
-        what => "a listener cannot use all schedulers that are online, trying again", listener => Name, reason => Reason
+        what => "a listener cannot use all online schedulers; it will try again", listener => Name, reason => Reason
     }).
 
 exhausted(_Reason, State = #state{exhausted = true}) ->
     State;
 exhausted(Reason, State = #state{name = Name}) ->
     ok = weir_reports:log(warning, #{
-        what => "a listener cannot accept, and connections wait in the backlog", listener => Name, reason => Reason
+        what => "a listener cannot accept connections; they wait in the backlog", listener => Name, reason => Reason
     }),
     weir_event:execute([weir, listener, exhausted], #{count => 1}, #{name => Name, reason => Reason}),
     State#state{exhausted = true}.
 
-%%% Weir is stopped and started.
+%%% Weir is stopped and started again.
 
 await_weir() ->
     _ = erlang:send_after(?AWAIT_WEIR_MS, self(), look_for_weir),
@@ -338,13 +340,13 @@ come_back_as(_Before, _IsOpen, State) ->
         {error, Reason} -> {stop, {shutdown, Reason}, State}
     end.
 
-%% The sockets of a listener that runs are closed when Weir is stopped; one that is suspended has none.
+%% Stopping Weir closes the sockets of a running listener; a suspended one has none.
 is_open(#state{sockets = []}) -> true;
 is_open(#state{sockets = [{_, _, Handle} | _]}) -> weir_nif:info(Handle) =/= {error, closed}.
 
-%%% The end.
+%%% Termination.
 
-%% Connections end, within the time that they have. The supervisor waits for that.
+%% Ends the connections within their time limit; the supervisor waits for it.
 -spec terminate(term(), #state{}) -> ok.
 terminate(_Reason, State = #state{name = Name, options = Options, listener = Listener, workers = Workers, ranch = Bridge}) ->
     Closed = close(State),
@@ -355,7 +357,7 @@ terminate(_Reason, State = #state{name = Name, options = Options, listener = Lis
     ok = weir_listener_names:forget(Name),
     event(stop, Closed).
 
-%% A reactor is all of its connections, and may be in a callback that does not return.
+%% A reactor's end is that of its connections, and its callback may not return.
 worker_shutdown(#{handler := {reactor, _}, shutdown := Shutdown}) -> Shutdown;
 worker_shutdown(_Options) -> infinity.
 
@@ -369,9 +371,9 @@ event(What, State = #state{name = Name, port = Port, listener = Listener}) ->
             ok
     end.
 
-%%% Balance.
+%%% Balancing.
 
-%% One that goes on takes the new interval with its next round.
+%% A running timer takes the new interval with its next round.
 balance_anew(#{balance := off}, Options) -> balance_later(Options);
 balance_anew(_Old, _Options) -> ok.
 

@@ -1,11 +1,11 @@
 %% @private
-%% @doc The listening sockets of a listener: one for each pollset of a scheduler that is online.
+%% @doc The listening sockets of a listener: one for each pollset of an online scheduler.
 %%
-%% Where the kernel knows SO_REUSEPORT they are sockets of their own on one port, and it spreads connections over them.
-%% A unix socket and a descriptor that came from elsewhere are duplicated instead: whichever pollset comes first accepts.
+%% With SO_REUSEPORT each is a socket of its own on the same port, and the kernel distributes connections. Unix
+%% sockets and inherited descriptors are duplicated instead: the first pollset to accept gets the connection.
 %%
-%% When schedulers go offline, all sockets stay, because the kernel resets what waits in the backlog of one that is closed. They
-%% are then dealt out to the pollsets that are left.
+%% When schedulers go offline all sockets stay, because the kernel resets the backlog of a closed one. The remaining
+%% pollsets share them.
 -module(weir_listener_sockets).
 
 -include_lib("kernel/include/file.hrl").
@@ -23,15 +23,15 @@
 
 -type socket() :: weir_tcp:socket().
 
-%% @doc Opens the sockets of the caller, one for each of the first pollsets. `Port' wins over that of the options. `Claim'
-%% fails with `eaddrinuse' if somebody listens there already, even with SO_REUSEPORT; a successor, whose predecessor's
-%% sockets may be on their way out, only shares.
+%% @doc Opens the sockets, owned by the caller, for the first pollsets. `Port' takes precedence over the option.
+%% `claim' fails with `eaddrinuse' if another socket listens there, even with SO_REUSEPORT. `share' is for a
+%% successor, whose predecessor's sockets may not be closed yet.
 -spec open(weir_listener_options:normal(), {claim | share, inet:port_number()}, pos_integer()) ->
     {ok, [socket()]} | {error, term()}.
 open(Options = #{fd := Fd}, _Port, Count) when Fd =/= undefined ->
     open_descriptor(Options, [inet, inet6, local], Count);
 open(Options = #{ip := {local, Path} = IP, shared := IsShared, mode := Mode}, {How, _Port}, Count) ->
-    %% Who listens there keeps the socket, but not its name. That of a predecessor is on its way out.
+    %% Another listener keeps its socket and loses the name. A predecessor's socket is about to close.
     _ = (IsShared orelse How =:= share) andalso remove(Path),
     Permit = fun() -> permit(Path, Mode) end,
     Listen = fun() -> listen(0, [{ip, IP} | settings(Options)], Permit) end,
@@ -52,11 +52,11 @@ open(Options, {How, Port}, Count) ->
 
 group(Options = #{ip := IP}) -> [{ip, IP}, {reuseport, true} | settings(Options)].
 
-%% Before it listens: nobody else has been able to connect until then.
+%% Called before listen(2): no client has been able to connect yet.
 permit(_Path, undefined) -> ok;
 permit(Path, Mode) -> file:change_mode(Path, Mode).
 
-%% The file of a unix socket stays behind its sockets. One on which nobody listens is removed.
+%% The file of a Unix socket outlives its sockets. It is removed if no socket listens on it.
 is_left_over(IP = {local, Path}) ->
     case gen_tcp:connect(IP, 0, [{tcp_module, weir_tcp}]) of
         {error, econnrefused} ->
@@ -68,14 +68,14 @@ is_left_over(IP = {local, Path}) ->
             false
     end.
 
-%% A file of another kind was put there by mistake.
+%% A file of another kind is not ours to delete.
 remove(Path) ->
     case file:read_link_info(Path) of
         {ok, #file_info{type = other}} -> file:delete(Path) =:= ok;
         _ -> false
     end.
 
-%% Families are tried, as the descriptor does not say.
+%% Tries all families, because the descriptor does not tell its own.
 open_descriptor(_Options, [], _Count) ->
     {error, einval};
 open_descriptor(Options = #{fd := Fd}, [Family | Families], Count) ->
@@ -86,14 +86,14 @@ open_descriptor(Options = #{fd := Fd}, [Family | Families], Count) ->
 
 settings(#{socket_opts := Options}) -> Options.
 
-%% What is wrong in the options of gen_tcp is an exit there.
+%% gen_tcp exits with `badarg' for wrong options.
 listen(Port, Options) -> listen(Port, Options, fun() -> ok end).
 
 listen(Port, Options, Bound) ->
     try
         weir_open:listen(any, Port, Options, Bound)
     catch
-        exit:badarg -> {error, {bad_option, socket_opts, Options, "options of gen_tcp:listen/2 that go together"}}
+        exit:badarg -> {error, {bad_option, socket_opts, Options, "compatible options of gen_tcp:listen/2"}}
     end.
 
 duplicated({ok, First}, Count) -> first(First, fun duplicate/2, Count);
@@ -123,7 +123,7 @@ placed({ok, Socket = ?SOCKET(Handle)}, Pollset) ->
 placed(Error, _Pollset) ->
     Error.
 
-%% It may have been made anywhere.
+%% The first socket may be on any pollset.
 first(First = ?SOCKET(Handle), Open, Count) ->
     ok = weir_nif:move(Handle, 1),
     case others(First, Open, 2, Count) of
@@ -134,7 +134,7 @@ first(First = ?SOCKET(Handle), Open, Count) ->
             Error
     end.
 
-%% All or none.
+%% Opens all or none.
 others(_First, _Open, Pollset, Count) when Pollset > Count ->
     {ok, []};
 others(First, Open, Pollset, Count) ->
@@ -151,8 +151,8 @@ others(First, Open, Pollset, Count) ->
             Error
     end.
 
-%% @doc Has a listener use so many pollsets, the first ones: opens the sockets that are missing, and deals out all. Returns them; after
-%% an error there are those that were there.
+%% @doc Makes a listener use the first `Count' pollsets: opens missing sockets and distributes all. Returns the
+%% sockets; after an error these are the previous ones.
 -spec follow([socket(), ...], weir_nif:listener(), weir_listener_options:normal(), pos_integer()) -> {ok | {error, term()}, [socket()]}.
 follow(Before, Listener, Options, Count) ->
     case others(hd(Before), opener(Options), length(Before) + 1, Count) of
@@ -164,17 +164,17 @@ follow(Before, Listener, Options, Count) ->
             {Error, Before}
     end.
 
-%% As the first ones were opened.
+%% In the way in which the first sockets were opened.
 opener(#{fd := Fd}) when Fd =/= undefined -> fun duplicate/2;
 opener(#{ip := {local, _}}) -> fun duplicate/2;
 opener(Options) -> fun(Socket, Pollset) -> join_group(Socket, group(Options), Pollset) end.
 
-%% @doc Deals sockets out to so many pollsets, the first ones.
+%% @doc Distributes sockets over the first `Count' pollsets.
 -spec share([socket()], pos_integer()) -> [{socket(), weir_nif:pollset()}].
 share(Sockets, Count) ->
     [{Socket, (Index - 1) rem Count + 1} || {Index, Socket} <- lists:zip(lists:seq(1, length(Sockets)), Sockets)].
 
-%% Sockets with SO_REUSEPORT share a port without a word, also with those of another listener. One without tells.
+%% bind(2) with SO_REUSEPORT succeeds although another listener has the port. Without it, it fails.
 is_free(#{ip := IP, socket_opts := Settings}, Port) ->
     Family =
         case {weir_address:family(IP), lists:member(inet6, Settings)} of
@@ -194,7 +194,7 @@ is_free(#{ip := IP, socket_opts := Settings}, Port) ->
             Error
     end.
 
-%% @doc Has what the sockets accept go through the native listener, with the options that they have now, to so many pollsets. The
+%% @doc Connects the sockets, with their current options, to the native listener, on the first `Count' pollsets. The
 %% kernel may refuse to watch one (epoll_ctl(2): ENOMEM, ENOSPC).
 -spec attach([socket()], weir_nif:listener(), weir_listener_options:normal(), pos_integer()) ->
     ok | {error, closed | reactor | inet:posix()}.
@@ -208,7 +208,7 @@ attach([{?SOCKET(Handle), Pollset} | Sockets], Listener, Options) ->
         {error, _} = Error -> Error
     end.
 
-%% Reactors take their connections from the listening socket, without a queue.
+%% Reactors accept from the listening socket, without a queue.
 attach_one(Handle, _Pollset, Listener, #{handler := {reactor, _}}) ->
     weir_nif:listener_add_socket(Listener, reactor, Handle);
 attach_one(Handle, Pollset, Listener, _Options) ->
@@ -217,20 +217,20 @@ attach_one(Handle, Pollset, Listener, _Options) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Has the kernel take no more connections. Those that are there, or shake hands, can be accepted. A backlog that came from
-%% elsewhere is others' too, and stays.
+%% @doc Makes the kernel refuse new connections. Connections in the backlog, or in a TCP handshake, can still be
+%% accepted. The backlog of an inherited descriptor is shared with other programs, so it stays open.
 -spec close_backlog(weir_listener_options:normal(), [socket()]) -> ok.
 close_backlog(#{fd := undefined}, Sockets) ->
     lists:foreach(fun(?SOCKET(Handle)) -> weir_nif:refuse(Handle) end, Sockets);
 close_backlog(_Options, _Sockets) ->
     ok.
 
-%% @doc Whether connections wait in a backlog.
+%% @doc Whether a backlog holds connections.
 -spec has_backlog([socket()]) -> boolean().
 has_backlog(Sockets) -> lists:any(fun(?SOCKET(Handle)) -> weir_nif:has_backlog(Handle) =:= true end, Sockets).
 
-%% @doc Has the sockets, and what they accept from now on, have other `socket_opts'. Those that both lists hold are not set
-%% again. The error names the one that a listening socket does not take; those before it are set then.
+%% @doc Sets new `socket_opts' on the sockets and for later connections. Options in both lists are not set again. The
+%% error names the option that a listening socket refuses; the options before it are set.
 -spec change(Old :: weir_listener_options:normal(), New :: weir_listener_options:normal(), [socket()]) ->
     ok | {error, weir_listener:bad_option()}.
 change(#{socket_opts := Old}, #{socket_opts := New}, Sockets) -> change_each(New -- Old, Sockets).
@@ -244,7 +244,7 @@ change_each([Option | Options], Sockets) ->
     end.
 
 refused(Reason) ->
-    lists:flatten(io_lib:format("what can be set while it listens (~p)", [Reason])).
+    lists:flatten(io_lib:format("an option that a listening socket accepts (~p)", [Reason])).
 
 change_one({backlog, Backlog}, Handle) ->
     weir_nif:listen(Handle, Backlog);
@@ -254,7 +254,7 @@ change_one(Option, Handle) ->
         {error, einval} = Error -> Error
     end.
 
-%% @doc The port of the sockets; none of unix sockets.
+%% @doc Returns the port of the sockets; `undefined' for Unix sockets.
 -spec port([socket()]) -> inet:port_number() | undefined.
 port([Socket | _]) ->
     case inet:sockname(Socket) of
@@ -262,7 +262,7 @@ port([Socket | _]) ->
         {ok, {_, Port}} -> Port
     end.
 
-%% @doc Closes the sockets. What waits in their backlogs is reset by the kernel.
+%% @doc Closes the sockets. The kernel resets connections in their backlogs.
 -spec close([socket()]) -> ok.
 close(Sockets) ->
     lists:foreach(fun({_, _, Handle}) -> weir_nif:close(Handle, now) end, Sockets).

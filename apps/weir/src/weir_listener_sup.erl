@@ -1,5 +1,5 @@
 %% @private
-%% @doc Supervises the listeners that `weir:start_listener/4' starts. Those in a tree of the user's own are not here.
+%% @doc Supervises the listeners of `weir:start_listener/4'. Those in users' own supervisors are not here.
 -module(weir_listener_sup).
 -behaviour(supervisor).
 
@@ -14,36 +14,36 @@
 start_link() ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 
-%% @doc Starts a listener. The error is the listener's own.
+%% @doc Starts a listener. Errors are the listener's own.
 -spec start_listener(supervisor:child_spec()) -> {ok, pid()} | {error, term()}.
 start_listener(Spec) ->
     case supervisor:start_child(?MODULE, Spec) of
         {ok, Pid} -> {ok, Pid};
-        %% It has ended, and who stops it is about to forget it.
+        %% It has ended, and stop_listener/1 is about to delete its specification.
         {error, already_present} -> start_listener(Spec);
         {error, {Reason, {child, _, _, _, _, _, _, _}}} -> {error, Reason};
         {error, {Reason, {child, _, _, _, _, _, _, _, _}}} -> {error, Reason};
         {error, Reason} -> {error, Reason}
     end.
 
-%% @doc Stops a listener and forgets it. Of those that stop it at once, one is told that it has done so.
+%% @doc Stops a listener and deletes it. Of several concurrent calls one returns `ok'.
 -spec stop_listener(weir_listener:name()) -> ok | {error, {no_listener, weir_listener:name()}}.
 stop_listener(Name) ->
     Id = {weir_listener, Name},
-    %% By a process of its own: the caller may be killed, and what has ended must be forgotten.
+    %% In a process of its own: the caller may be killed, but an ended listener must be deleted.
     {Caller, Stopped} = {self(), make_ref()},
     {Stopper, Monitor} = spawn_monitor(fun() -> _ = is_there(Name, Id) andalso is_stopped(Id) andalso (Caller ! Stopped), ok end),
     receive
         {'DOWN', Monitor, process, Stopper, _Reason} -> ok
     end,
-    %% Sent before the end. Without a supervisor there are no listeners.
+    %% `Stopped' was sent before the `DOWN'. Without the supervisor there are no listeners.
     receive
         Stopped -> ok
     after 0 -> {error, {no_listener, Name}}
     end.
 
-%% One that has ended, and that its stopper has not forgotten yet, is not there any more. One that has died is, if its supervisor is
-%% about to start it again.
+%% A listener that has ended but is not deleted yet does not exist any more. One that its supervisor is about to
+%% restart does.
 is_there(Name, Id) ->
     is_pid(weir_listener_names:whereis_name(Name)) orelse
         case lists:keyfind(Id, 1, supervisor:which_children(?MODULE)) of
@@ -52,7 +52,7 @@ is_there(Name, Id) ->
             false -> false
         end.
 
-%% If another one has been first, there is none of that name now, or the next one.
+%% Another call may have been first: then the child is gone, or is a later listener of that name.
 is_stopped(Id) ->
     case supervisor:terminate_child(?MODULE, Id) of
         ok ->
@@ -62,7 +62,7 @@ is_stopped(Id) ->
             false
     end.
 
-%% A listener that a fault of ours kills is started again at once; more than a few in a second are a fault of all.
+%% A listener killed by a bug is restarted at once. More than 10 restarts in a second mean that no listener can run.
 -spec init([]) -> {ok, {supervisor:sup_flags(), []}}.
 init([]) ->
     {ok, {#{strategy => one_for_one, intensity => 10, period => 1}, []}}.

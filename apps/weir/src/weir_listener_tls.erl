@@ -1,28 +1,28 @@
 %% @private
-%% @doc Whether TLS can work with what a listener was given, asked before the first client asks.
+%% @doc Checks whether TLS can work with a listener's options, before the first client connects.
 %%
-%% OTP's ssl looks at the values of its options when it listens, and at certificates and keys at the first handshake. So
-%% it is had listen on a transport that goes no further ({@link listen/2}), and the files are read here.
+%% OTP's ssl checks the values of options when it listens, and certificates and keys at the first handshake. So this
+%% calls its listen with a dummy transport ({@link listen/2}), and reads the files.
 -module(weir_listener_tls).
 
 -export([check/1]).
 
-%% As `cb_info' of ssl wants a transport.
+%% The transport of `cb_info'.
 -export([listen/2]).
 
-%% With one of these the certificate is chosen at the handshake, or there is none.
+%% These options choose the certificate at the handshake, or work without one.
 -define(CHOSEN_LATER, [sni_fun, sni_hosts, user_lookup_fun]).
 
 -type wrong() :: {Option :: term(), Allowed :: string()}.
 
-%% @doc Whether these options of `ssl:handshake/3' can work, or which cannot. Files are read.
+%% @doc Checks options of `ssl:handshake/3', and returns the first that cannot work. Reads files.
 -spec check([ssl:tls_server_option()]) -> ok | {error, {not_started, ssl} | wrong()}.
 check(Options) ->
     case whereis(ssl_sup) of
         undefined ->
             {error, {not_started, ssl}};
         _ ->
-            %% Releases of OTP from 29 on look at files here too, and say it in other words.
+            %% OTP 29 also reads the files in listen, with other error terms.
             try
                 ok = certificates(Options),
                 ok = values(Options)
@@ -39,13 +39,13 @@ wrong(Option, Allowed) -> throw({wrong, Option, Allowed}).
 values(Options) ->
     try (weir_ssl:ssl()):listen(0, [{cb_info, {?MODULE, tcp, tcp_closed, tcp_error, tcp_passive}} | Options]) of
         {error, {?MODULE, OfTransport}} -> foreign(Options, OfTransport);
-        {error, {options, Reason}} -> wrong(culprit(Reason, Options), "options of ssl:handshake/3 that go together");
+        {error, {options, Reason}} -> wrong(culprit(Reason, Options), "compatible options of ssl:handshake/3");
         {error, Reason} -> wrong(Reason, "options of ssl:handshake/3")
     catch
         error:_ -> wrong(Options, "a list of options of ssl:handshake/3")
     end.
 
-%% OTP names it in one of several ways, and some values as it sees them.
+%% OTP names the option in one of several forms, and some values in its internal form.
 culprit({_, Option = {Name, _}}, Options) when is_atom(Name) -> given(Name, Options, Option);
 culprit(Option = {Name, _}, Options) when is_atom(Name) -> given(Name, Options, Option);
 culprit(Reason, _Options) -> Reason.
@@ -56,11 +56,11 @@ given(Name, Options, Otherwise) ->
         Option -> Option
     end.
 
-%% @doc Stands for the transport: all options of TLS are right when it is called, and it gets those that are not of TLS.
+%% @doc The dummy transport. When ssl calls it, all options of TLS are valid; it gets the other options.
 -spec listen(inet:port_number(), list()) -> {error, {?MODULE, list()}}.
 listen(_Port, Options) -> {error, {?MODULE, Options}}.
 
-%% What ssl does not know it takes for an option of the socket.
+%% ssl passes unknown options on to the transport.
 foreign(Options, OfTransport) ->
     Given = [Option || Option <- Options, lists:member(Option, OfTransport)],
     case [Option || Option <- Given, weir_options:listen([Option]) =:= {error, badarg}] of
@@ -82,7 +82,7 @@ certificates(Options) ->
     ChosenLater = [Option || Option = {Name, _} <- Pairs, lists:member(Name, ?CHOSEN_LATER)],
     case ChosenLater =/= [] orelse lists:any(fun has_certificate/1, Sets) of
         true -> lists:foreach(fun certificate_and_key/1, [Set || Set <- Sets, has_certificate(Set)]);
-        false -> wrong(Options, "certfile and keyfile, cert and key, certs_keys, or sni_fun: there is no certificate")
+        false -> wrong(Options, "a certificate: certfile and keyfile, cert and key, certs_keys, or sni_fun")
     end.
 
 is_list_of_maps([Set | Others]) when is_map(Set) -> is_list_of_maps(Others);
@@ -98,7 +98,7 @@ certificate_and_key(Set) ->
         false -> wrong(Option, "the private key of the certificate")
     end.
 
-%% The first one is the server's own.
+%% The first certificate is the server's own.
 certificate(#{cert := [Certificate | _]}) ->
     Certificate;
 certificate(#{cert := Certificate}) ->
@@ -109,12 +109,12 @@ certificate(#{certfile := File}) ->
         false -> wrong({certfile, File}, "a PEM file with a certificate")
     end.
 
-%% The key may be in the file of the certificate.
+%% The file of the certificate may also contain the key.
 key(#{key := Key = {Type, Der}}) -> {{key, Key}, fun() -> (weir_ssl:public_key()):der_decode(Type, Der) end};
 key(#{key := Key}) -> {{key, Key}, fun() -> Key end};
 key(Set = #{keyfile := File}) -> key(keyfile, File, Set);
 key(Set = #{certfile := File}) -> key(certfile, File, Set);
-key(#{cert := Certificate}) -> wrong({cert, Certificate}, "a key beside it: key or keyfile").
+key(#{cert := Certificate}) -> wrong({cert, Certificate}, "together with key or keyfile").
 
 key(Name, File, Set) ->
     case [Entry || Entry = {Type, _, _} <- entries(Name, File), is_key(Type)] of
@@ -129,16 +129,16 @@ password(#{password := Password}) when is_function(Password, 0) -> Password();
 password(#{password := Password}) -> Password;
 password(_) -> "".
 
-%% The password may be a fun, which may fail.
+%% The password may be a fun, which may raise.
 opened(Entry, Set, Option) ->
     try (weir_ssl:public_key()):pem_entry_decode(Entry, password(Set)) of
         Key -> {Option, fun() -> Key end}
     catch
-        error:_ -> wrong(Option, "a private key that is whole, and opens with the password")
+        error:_ -> wrong(Option, "an intact private key that the password decrypts")
     end.
 
-%% What a key signs its certificate confirms. A key or a certificate of a kind that cannot be tried here, such as a key in
-%% hardware, is for the handshake to judge.
+%% Signs with the key and verifies with the certificate. Keys and certificates that cannot be tested here, such as
+%% keys in hardware, are left to the handshake.
 belong_together(Certificate, Key) ->
     try {public(Certificate), signed(<<?MODULE_STRING>>, private(Key()))} of
         {Public, {Digest, Signature}} -> confirms(Public, <<?MODULE_STRING>>, Digest, Signature)
@@ -146,7 +146,7 @@ belong_together(Certificate, Key) ->
         error:_ -> true
     end.
 
-%% A signature of another kind of key may raise.
+%% Verifying with a key of another type may raise.
 confirms(Public, Data, Digest, Signature) ->
     try
         (weir_ssl:public_key()):verify(Data, Digest, Signature, Public)
@@ -154,11 +154,11 @@ confirms(Public, Data, Digest, Signature) ->
         error:_ -> false
     end.
 
-%% RSA-PSS keys have parameters beside them.
+%% RSA-PSS keys come with parameters.
 private({Key, _Parameters}) -> Key;
 private(Key) -> Key.
 
-%% EdDSA has a digest of its own.
+%% EdDSA takes no digest.
 signed(Data, Key) ->
     PublicKey = weir_ssl:public_key(),
     try
@@ -167,7 +167,7 @@ signed(Data, Key) ->
         error:_ -> {none, PublicKey:sign(Data, none, Key)}
     end.
 
-%% By the definitions of public_key, which may not be there when this is compiled.
+%% Uses the records of public_key as plain tuples: the application may be missing when this is compiled.
 public(Certificate) ->
     {'OTPCertificate', Signed, _, _} = (weir_ssl:public_key()):pkix_decode_cert(Certificate, otp),
     {'OTPSubjectPublicKeyInfo', {'PublicKeyAlgorithm', Algorithm, Parameters}, Key} =
@@ -188,5 +188,5 @@ entries(Name, File) ->
                 error:_ -> wrong({Name, File}, "a PEM file")
             end;
         {error, Reason} ->
-            wrong({Name, File}, "a file that can be read (" ++ atom_to_list(Reason) ++ ")")
+            wrong({Name, File}, "a readable file (" ++ atom_to_list(Reason) ++ ")")
     end.

@@ -1,12 +1,13 @@
 %% @private
-%% @doc The workers of a listener: an acceptor or a reactor for each pollset of a scheduler that is online, linked to the process
-%% of the listener.
+%% @doc The workers of a listener: an acceptor or a reactor for each pollset of an online scheduler, linked to the
+%% listener's process.
 %%
-%% They are where the pollers are. One that dies is replaced; so is an acceptor whose poller has gone elsewhere, and the
-%% one before stays as long as it is the parent of connections.
+%% A worker runs on the scheduler of its poller. A dead worker is replaced. So is an acceptor whose poller has moved;
+%% the old acceptor stays while it is the parent of connections.
 %%
-%% When schedulers go offline, their workers stay: an acceptor for what waits in its accept queue still, a reactor for its
-%% connections. They get nothing new, because the listening sockets go to others, and go on when their schedulers are back.
+%% When schedulers go offline their workers stay: an acceptor for its accept queue, a reactor for its connections.
+%% They get no new connections, because other pollsets have the listening sockets, and resume when their schedulers
+%% are back.
 -module(weir_listener_workers).
 
 -export([new/4]).
@@ -20,7 +21,7 @@
 
 -export_type([workers/0]).
 
-%% A worker that lived shorter than this is not replaced at once: a fault must not become a storm.
+%% A worker that lived shorter than this is not replaced at once, so that a bug does not cause a storm of restarts.
 -define(SHORT_LIFE_MS, 50).
 
 -record(worker, {pid :: pid(), home :: weir_pollsets:home(), born :: integer()}).
@@ -30,21 +31,21 @@
     options :: weir_listener_options:normal(),
     listener :: weir_nif:listener(),
     ranch :: weir_ranch:bridge(),
-    %% How many pollsets have something to do, the first ones.
+    %% How many pollsets, the first ones, get connections.
     count = 1 :: pos_integer(),
     running = #{} :: #{weir_nif:pollset() => #worker{}},
-    %% Acceptors that were replaced, and still have connections.
+    %% Replaced acceptors that still have connections.
     retired = [] :: [pid()]
 }).
 
 -opaque workers() :: #workers{}.
 
-%% @doc No workers yet, of a listener with these terms for connections and these options, which ranch knows by that process.
+%% @doc Returns the workers of a listener, none of them started. `Ranch' is the process that ranch knows for it.
 -spec new(weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), weir_nif:listener()) -> workers().
 new(Terms, Options, Ranch, Listener) -> #workers{terms = Terms, options = Options, ranch = Ranch, listener = Listener}.
 
-%% @doc Gives each of so many pollsets, the first ones, a worker where its poller is; one whose poller has just died, when that has a
-%% successor. The sockets are those that reactors listen on, or none.
+%% @doc Starts a worker for each of the first `Count' pollsets, where its poller runs. If the poller has just died, it
+%% starts later, with the poller's successor. Reactors listen on the sockets.
 -spec start(pos_integer(), [weir_tcp:socket()], workers()) -> workers().
 start(Count, Sockets, Workers = #workers{running = Running}) ->
     Pollers = pollers(),
@@ -52,17 +53,18 @@ start(Count, Sockets, Workers = #workers{running = Running}) ->
     Start = fun(Pollset, Now) -> start(Pollset, Pollers, Sockets, Now) end,
     lists:foldl(Start, Workers#workers{count = Count}, Pollsets).
 
-%% A process of its own waits for it, also if this one is killed.
+%% In a process of its own, which waits even if this one is killed.
 retire(Old, Workers = #workers{retired = Retired}) ->
     _ = spawn(fun() -> weir_acceptor:retire([Old]) end),
     Workers#workers{retired = [Old | Retired]}.
 
-%% @doc Gives a pollset another worker, if it needs one. A reactor that got nothing new needs no successor.
+%% @doc Starts another worker for a pollset, if it needs one. A reactor beyond the first `Count' pollsets is not
+%% replaced.
 -spec restart(weir_nif:pollset(), [weir_tcp:socket()], workers()) -> workers().
 restart(Pollset, _Sockets, Workers = #workers{count = Count, options = #{handler := {reactor, _}}}) when Pollset > Count -> Workers;
 restart(Pollset, Sockets, Workers) -> start(Pollset, pollers(), Sockets, Workers).
 
-%% Where Weir is being stopped there is nobody to ask.
+%% While Weir is being stopped there are no pollers.
 pollers() ->
     try
         weir_pollsets:pollers()
@@ -74,11 +76,11 @@ start(Pollset, Pollers, Sockets, Workers = #workers{running = Running, options =
     case {Pollers, Running} of
         {#{Pollset := {_, Home}}, #{Pollset := #worker{home = Home}}} ->
             Workers;
-        %% A reactor has its connections with it; it is not bound unless its options say so.
+        %% A reactor keeps its connections and runs on. It is only bound if its options say so.
         {#{Pollset := _}, #{Pollset := _}} when Kind =:= reactor ->
             Workers;
         {#{Pollset := {_, Home}}, #{Pollset := #worker{pid = Old}}} ->
-            %% It may be frozen on a scheduler that is offline. Its connections stay with it.
+            %% The old one may be frozen on an offline scheduler. It keeps its connections.
             new_worker(Pollset, Home, Sockets, retire(Old, Workers));
         {#{Pollset := {_, Home}}, #{}} ->
             new_worker(Pollset, Home, Sockets, Workers);
@@ -98,7 +100,7 @@ new_worker(Pollset, Home, Sockets, Workers = #workers{running = Running, terms =
             Workers#workers{running = Running#{Pollset => #worker{pid = Pid, home = Home, born = Born}}};
         {error, Reason} ->
             ok = weir_reports:log(warning, #{
-                what => "a worker of a listener did not start, trying again",
+                what => "a worker of a listener did not start; it will be tried again",
                 listener => weir_connection:listener(Terms),
                 pollset => Pollset,
                 reason => Reason
@@ -119,11 +121,11 @@ start_link(Pollset, Home, Sockets, Workers = #workers{options = #{handler := {re
 start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, ranch = Ranch, listener = Listener}) ->
     {ok, weir_acceptor:start_link(Terms, Options, Ranch, Listener, Pollset, Home)}.
 
-%% There may be fewer, where the system gives no descriptors.
+%% There are fewer sockets if descriptors have run out.
 listening(Pollset, Sockets) when Pollset =< length(Sockets) -> lists:nth(Pollset, Sockets);
 listening(_Pollset, _Sockets) -> none.
 
-%% Those of schedulers that are offline.
+%% The sockets of offline schedulers.
 listen_on_others(Pollset, Pid, Sockets, #workers{options = #{handler := {reactor, _}}, count = Count}) ->
     Own = listening(Pollset, Sockets),
     Shares = weir_listener_sockets:share(Sockets, Count),
@@ -132,7 +134,7 @@ listen_on_others(Pollset, Pid, Sockets, #workers{options = #{handler := {reactor
 listen_on_others(_Pollset, _Pid, _Sockets, _Workers) ->
     ok.
 
-%% @doc Has connections to come begin with other options. A reactor goes on with those that it was given, but for `measure'.
+%% @doc Changes the options of later connections. A running reactor keeps its options, except `measure'.
 -spec change(weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), workers()) -> workers().
 change(Terms, Options, Ranch, Workers = #workers{running = Running, retired = Retired}) ->
     case Options of
@@ -145,7 +147,7 @@ change(Terms, Options, Ranch, Workers = #workers{running = Running, retired = Re
     end,
     Workers#workers{terms = Terms, options = Options, ranch = Ranch}.
 
-%% @doc Gives the reactors that run the sockets, dealt out to so many of them.
+%% @doc Distributes the sockets over the first `Count' running reactors.
 -spec listen(pos_integer(), [weir_tcp:socket()], workers()) -> ok.
 listen(Count, Sockets, #workers{options = #{handler := {reactor, _}}, running = Running}) ->
     Shares = weir_listener_sockets:share(Sockets, Count),
@@ -154,14 +156,14 @@ listen(Count, Sockets, #workers{options = #{handler := {reactor, _}}, running = 
 listen(_Count, _Sockets, _Workers) ->
     ok.
 
-%% @doc A linked process has died. If it was a worker the message `{start_worker, Pollset}' comes when it is time for
-%% {@link restart/3}.
+%% @doc Handles the death of a linked process. If it was a worker, the message `{start_worker, Pollset}' comes when it
+%% is time for {@link restart/3}.
 -spec died(pid(), Reason :: term(), workers()) -> workers().
 died(Pid, Reason, Workers = #workers{terms = Terms, running = Running, retired = Retired}) ->
     case [Entry || Entry = {_, #worker{pid = P}} <- maps:to_list(Running), P =:= Pid] of
         [{Pollset, #worker{born = Born}}] ->
             ok = weir_reports:log(warning, #{
-                what => "a worker of a listener died, starting another",
+                what => "a worker of a listener died; another is started",
                 listener => weir_connection:listener(Terms),
                 pollset => Pollset,
                 reason => Reason
@@ -176,12 +178,12 @@ died(Pid, Reason, Workers = #workers{terms = Terms, running = Running, retired =
             Workers#workers{retired = lists:delete(Pid, Retired)}
     end.
 
-%% @doc All workers, those among them that were replaced too.
+%% @doc Returns all workers, including replaced ones.
 -spec acceptors(workers()) -> [pid()].
 acceptors(#workers{running = Running, retired = Retired}) ->
     [Pid || #worker{pid = Pid} <- maps:values(Running)] ++ Retired.
 
-%% @doc The workers as `supervisor:which_children/1' shows them.
+%% @doc Returns the workers in the form of `supervisor:which_children/1'.
 -spec children(workers()) -> [{term(), pid(), worker | supervisor, [module()]}].
 children(Workers = #workers{options = #{handler := {Kind, Handler}}}) ->
     {Type, Module} =

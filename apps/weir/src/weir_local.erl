@@ -1,9 +1,9 @@
-%% @doc The drop-in for local (Unix domain) sockets: what `{tcp_module, weir_local}' puts in the place of OTP's
-%% `local_tcp'. It opens sockets; they are those of {@link weir_tcp}, which serves every call on them. Its functions are
-%% called by gen_tcp; those without a description do what the functions of {@link weir_tcp} with the same name do.
+%% @doc The drop-in for local (Unix) sockets: `{tcp_module, weir_local}' replaces OTP's `local_tcp'. It opens sockets
+%% of {@link weir_tcp}, which serves all calls on them. gen_tcp calls its functions; those without a description do
+%% the same as in {@link weir_tcp}.
 %%
-%% An address is `{local, Path}'; a path that begins with a null byte is a name in Linux's abstract namespace, and an
-%% empty one has the kernel choose such a name. The port is 0. Nobody removes the file of a path when its socket closes.
+%% An address is `{local, Path}'. A path that begins with a null byte is a name in Linux's abstract namespace; with an
+%% empty path the kernel chooses such a name. The port is 0. The file of a path stays when its socket closes.
 %% Connecting fails with `eagain' while the listener's backlog is full.
 -module(weir_local).
 
@@ -14,32 +14,32 @@
 
 -include("weir_family.hrl").
 
-%% @doc There is no port but 0. Another one is a `badarg' of connect and listen.
+%% @doc Returns the port, which is 0. With another one connect and listen exit with `badarg'.
 -spec getserv(0) -> {ok, 0}.
 getserv(Port) -> {ok, Port}.
 
-%% @doc The address itself.
+%% @doc Returns the address itself.
 -spec getaddr(inet:local_address()) -> {ok, inet:local_address()}.
 getaddr({local, _} = Address) -> {ok, Address}.
 
-%% @doc The address itself.
+%% @doc Returns the address itself.
 -spec getaddr(inet:local_address(), term()) -> {ok, inet:local_address()}.
 getaddr(Address, _Timer) -> getaddr(Address).
 
-%% @doc The address itself, in a list.
+%% @doc Returns the address itself, in a list.
 -spec getaddrs(inet:local_address()) -> {ok, [inet:local_address()]}.
 getaddrs({local, _} = Address) -> {ok, [Address]}.
 
-%% @doc The address itself, in a list.
+%% @doc Returns the address itself, in a list.
 -spec getaddrs(inet:local_address(), term()) -> {ok, [inet:local_address()]}.
 getaddrs(Address, _Timer) -> getaddrs(Address).
 
-%% @doc As local_tcp: `loopback' is a name that the kernel chooses, and `any' is none.
+%% @doc As local_tcp: `loopback' is a name that the kernel chooses, and `any' is `undefined'.
 -spec translate_ip(Address) -> Address | inet:local_address() | undefined when
     Address :: any | loopback | undefined | inet:local_address().
 translate_ip(Address) -> local_tcp:translate_ip(Address).
 
-%% @doc A connection without a limit of time.
+%% @doc Connects without a timeout.
 -spec connect(inet:local_address(), 0, [gen_tcp:connect_option()]) ->
     {ok, inet:socket()} | {error, timeout | inet:posix()}.
 connect(Address, Port, Options) -> connect(Address, Port, Options, infinity).

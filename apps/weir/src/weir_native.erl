@@ -1,8 +1,8 @@
 %% @private
-%% @doc How the native part is loaded, and why it is not there.
+%% @doc Loads the native part, and keeps the reason if that fails.
 %%
-%% `weir_nif' may be loaded again while there are sockets. A load that fails leaves the module that is there as it was; if
-%% there is none, or one without a library, the new one stays without, and sockets are OTP's.
+%% `weir_nif' may be loaded again while sockets are open. If that fails, the loaded module stays as it was. Without a
+%% loaded module, or if that has no library, the new module has none either, and sockets are OTP's.
 -module(weir_native).
 
 -export([load/2]).
@@ -10,10 +10,11 @@
 
 -define(LOAD_ERROR, {weir_nif, load_error}).
 
-%% How often a library was loaded.
+%% The number of loads.
 -define(LOADS, {weir_nif, loads}).
 
-%% @doc For `-on_load' of the module, which is `weir_nif': has it load the library with a fun of its own. The error ends the load.
+%% @doc Loads the library for the `-on_load' of the module, `weir_nif', with a fun of that module. An error ends its
+%% load.
 -spec load(module(), fun((file:filename()) -> ok | {error, {atom(), string()}})) -> ok | {error, {atom(), string()}}.
 load(Module, Load) ->
     Loads = persistent_term:get(?LOADS, 0),
@@ -34,17 +35,17 @@ load_library(Module, Load, Loads) ->
         {error, _} = Error -> Error
     end.
 
-%% The C library takes a file whose name it knows for the one that it has loaded, although another may be there now. So
-%% each load has another name for it.
+%% dlopen(3) takes a path that it knows for the loaded library, although the file may be another one by now. So each
+%% load uses another path.
 renamed(File, Loads) ->
     filename:join(filename:dirname(File), lists:flatten(lists:duplicate(Loads, "./")) ++ filename:basename(File)).
 
-%% The numbers are those of `native/src/nif/library.rs'.
+%% The numbers are defined in `native/src/nif/library.rs'.
 explained({What, Text}) when What =:= upgrade; What =:= load ->
     Reasons = [
-        {"(1)", "the VM refused its resource types"},
-        {"(2)", "the sockets that are open have another layout than this library knows: restart the node to use it"},
-        {"(3)", "it cannot be kept in memory"}
+        {"(1)", "the VM refused the library's resource types"},
+        {"(2)", "open sockets have a different layout than in this library: restart the node to use it"},
+        {"(3)", "the library cannot be kept loaded"}
     ],
     case [Reason || {Number, Reason} <- Reasons, string:find(Text, Number) =/= nomatch] of
         [Reason] -> {What, Reason};
@@ -53,6 +54,7 @@ explained({What, Text}) when What =:= upgrade; What =:= load ->
 explained(Reason) ->
     Reason.
 
-%% @doc Why the native part is not there, as {@link weir_library:file/2} or {@link erlang:load_nif/2} said.
+%% @doc Returns why the native part is not loaded: the error of {@link weir_library:file/2} or {@link
+%% erlang:load_nif/2}.
 -spec load_error() -> {atom(), string()} | undefined.
 load_error() -> persistent_term:get(?LOAD_ERROR, undefined).

@@ -1,9 +1,9 @@
 %% @private
-%% @doc Opening: from options to a listening or connected socket, for every family. `weir_tcp', `weir_tcp6' and
-%% `weir_local' are the ways in.
+%% @doc Opens listening and connected sockets from options, for every family. `weir_tcp', `weir_tcp6' and `weir_local'
+%% are the entry points.
 %%
-%% `weir_tcp' is asked for all families, since with `{tcp_module, weir_tcp}' gen_tcp does not choose the module by the
-%% address any more: it wants `any', and the address decides. The other two want their own.
+%% `weir_tcp' serves all families, because with `{tcp_module, weir_tcp}' gen_tcp does not choose the module by the
+%% address: it wants `any', and the address decides. The other two want their own family.
 -module(weir_open).
 
 -include("weir_socket.hrl").
@@ -18,17 +18,18 @@
 -export_type([wanted/0]).
 
 -type wanted() :: any | weir_address:family().
-%% The family of the module that is called.
+%% The family of the calling module.
 
-%% The module of every socket's term.
+%% The module in the term of every socket.
 -define(MODULE_OF_SOCKETS, weir_tcp).
 
-%% @doc A listening socket. Exits with `badarg' for what is wrong in the options, whose port wins over the argument.
+%% @doc Opens a listening socket. A port in the options takes precedence over the argument. Exits with `badarg' for
+%% wrong options.
 -spec listen(wanted(), inet:port_number(), [gen_tcp:listen_option()]) ->
     {ok, inet:socket()} | {error, system_limit | inet:posix()}.
 listen(Wanted, Port, Options) -> listen(Wanted, Port, Options, fun() -> ok end).
 
-%% @doc The same; `Bound' is called when the socket has its address, and nobody can connect to it yet.
+%% @doc The same. `Bound' is called between bind(2) and listen(2), when no client can connect yet.
 -spec listen(wanted(), inet:port_number(), [gen_tcp:listen_option()], Bound :: fun(() -> ok | {error, Reason})) ->
     {ok, inet:socket()} | {error, system_limit | inet:posix() | Reason}.
 listen(Wanted, Port, Options, Bound) ->
@@ -40,7 +41,7 @@ listen(Wanted, Port, Options, Bound) ->
         false -> (stock(Family)):listen(Port, without_families(Options))
     end.
 
-%% gen_tcp binds a new socket that is to listen; one that was opened elsewhere is bound already, unless it is told where.
+%% As in gen_tcp, a new listening socket is always bound; an inherited descriptor only if an address is given.
 listen_address(Family, Parsed = #{descriptor := Descriptor}, Port) ->
     case {translate(Family, Parsed), Descriptor} of
         {undefined, _} when Family =:= local -> none;
@@ -50,12 +51,12 @@ listen_address(Family, Parsed = #{descriptor := Descriptor}, Port) ->
         {IP, _} -> {IP, Port}
     end.
 
-%% As local_tcp: any address is none to a local socket, and the loopback one a name that the kernel chooses.
+%% As in local_tcp: for a local socket `any' is no address, and `loopback' a name that the kernel chooses.
 translate(local, #{ip := any}) -> undefined;
 translate(local, #{ip := loopback}) -> {local, <<>>};
 translate(_Family, #{ip := IP}) -> IP.
 
-%% @doc A connection to a socket address, `socket:sockaddr_in()' or `socket:sockaddr_in6()'.
+%% @doc Connects to a socket address, `socket:sockaddr_in()' or `socket:sockaddr_in6()'.
 -spec connect(wanted(), map(), [gen_tcp:connect_option()], timeout()) ->
     {ok, inet:socket()} | {error, timeout | inet:posix()}.
 connect(Wanted, Address, Options, Timeout) ->
@@ -68,7 +69,7 @@ connect(Wanted, Address, Options, Timeout) ->
             exit(badarg)
     end.
 
-%% @doc A connection to an address and a port. Exits with `badarg' for what is wrong in the options or the address.
+%% @doc Connects to an address and a port. Exits with `badarg' for wrong options or a wrong address.
 -spec connect(
     wanted(), inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()], timeout()
 ) ->
@@ -89,8 +90,8 @@ connect_to(Wanted, Address, Port, Options, Timeout, Stock) ->
         {true, {ok, Native}} -> open(Family, Parsed, Bind, fun(Handle) -> await_connect(Handle, Native, Timeout) end)
     end.
 
-%% @doc A socket of the caller's with everything set and bound, for a connection that somebody else makes, and the address
-%% for that as the native side takes it. Exits with `badarg' for what is wrong in the options or the address.
+%% @doc Opens a socket of the caller with its options set and bound, for another process to connect. Returns it with
+%% the address for the native side. Exits with `badarg' for wrong options or a wrong address.
 -spec unconnected(inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()]) ->
     {ok, weir_nif:handle(), weir_address:native()} | {error, no_native_part | inet:posix()}.
 unconnected(Address, Port, Options) ->
@@ -115,7 +116,7 @@ await_connect(Handle, Peer, Timeout) ->
         Result -> Result
     end.
 
-%% A connection is not bound unless somebody asks: the kernel has the wider choice of ports.
+%% A connecting socket is only bound on request: otherwise the kernel has more ports to choose from.
 connect_address(Family, Parsed = #{port := PortOption, descriptor := Descriptor}) ->
     Port = valid_port(Family, default(PortOption, 0)),
     _ = bound_family(Family, Parsed),
@@ -126,8 +127,8 @@ connect_address(Family, Parsed = #{port := PortOption, descriptor := Descriptor}
         {IP, _} -> {IP, Port}
     end.
 
-%% @doc A socket around a descriptor that was opened elsewhere: connected, if the descriptor is, and passive. The
-%% descriptor is left open when the socket is closed, as gen_tcp does. The options are those of `inet:setopts/2'.
+%% @doc Makes a socket of an open descriptor: connected, if the descriptor is, and passive. As in gen_tcp, closing the
+%% socket leaves the descriptor open. The options are those of `inet:setopts/2'.
 -spec fdopen(wanted(), non_neg_integer(), [gen_tcp:option()]) -> {ok, inet:socket()} | {error, inet:posix()}.
 fdopen(Wanted, Fd, Options) when is_integer(Fd), Fd >= 0 ->
     Settings = without_families(Options),
@@ -146,7 +147,7 @@ asked_family(Options) ->
 
 %%% Families.
 
-%% The family of a socket that is bound: what the module or the options want, or what the address is of.
+%% The family of a bound socket: that of the module or the options, or of the address.
 bound_family(Wanted, #{family := Asked, ip := IP}) ->
     Want =
         case Wanted of
@@ -158,7 +159,7 @@ bound_family(Wanted, #{family := Asked, ip := IP}) ->
         {undefined, Family} -> Family;
         {Family, undefined} -> Family;
         {Family, Family} -> Family;
-        %% The kernel has the word, as with gen_tcp.
+        %% The kernel decides, as in gen_tcp.
         {Family, _} when is_map(IP) -> Family;
         _ -> exit(badarg)
     end.
@@ -176,13 +177,13 @@ stock(inet) -> inet_tcp;
 stock(inet6) -> inet6_tcp;
 stock(local) -> local_tcp.
 
-%% OTP's modules do not know the family among the options.
+%% OTP's modules do not accept a family among the options.
 without_families(Options) -> [Option || Option <- Options, not lists:member(Option, [inet, inet6, local])].
 
 %%% Opening.
 
-%% A socket of the caller's with its options set and bound, which `Prepare' makes a listener or a connection. It is
-%% closed again if that fails or exits.
+%% Opens a socket of the caller, sets its options, binds it, and calls `Prepare' to listen or connect. Closes it if
+%% that fails or exits.
 open(Family, #{descriptor := Descriptor, settings := Settings}, Bind, Prepare) ->
     case descriptor(Family, Descriptor) of
         {ok, Handle} ->
@@ -221,7 +222,7 @@ close_and(Handle, Result) ->
     _ = weir_nif:close(Handle, now),
     Result.
 
-%% Calls one after the other, up to the first that fails.
+%% Calls the funs in order, up to the first that fails.
 maybe_all([Call | Calls]) ->
     case Call() of
         ok -> maybe_all(Calls);

@@ -1,9 +1,9 @@
 %% @private
-%% @doc Waiting for the native side: an operation that could not be done at once is answered by one message.
+%% @doc Waits for the native side: an operation that cannot complete at once is answered by one message.
 %%
-%% A process may wait here for as long as it lives. Meanwhile no other code of Weir is on its stack, and it leaves this code
-%% for a newer version of it when it is told to (see {@link weir_renewal}): what follows the wait is named by module and
-%% function, and called when the wait is over.
+%% A process may wait here for its whole life. No other code of Weir is on its stack then, and on request it continues
+%% here in a newer version of this module (see {@link weir_renewal}). So the code after the wait is named by module
+%% and function.
 -module(weir_operation).
 
 -export([await/3]).
@@ -11,26 +11,25 @@
 -export([await_until/4]).
 -export([cancel/3]).
 
-%% The longest time of `receive', seven weeks. An exception there would leave the operation behind, and its data with it.
+%% The longest timeout of `receive', 49 days. A `badarg' there would leave the operation and its data behind.
 -define(LONGEST_MS, 16#ffffffff).
 
 -type continuation() :: return | {module(), Function :: atom(), Arguments :: [term()]}.
-%% What is called with the result, as the last of the arguments.
+%% A function to call with the result as its last argument.
 
-%% @doc The result of an operation that waits, or `{error, timeout}'. Whatever ends the wait, no message of it is left
-%% over.
+%% @doc Returns the result of a waiting operation, or `{error, timeout}'. Leaves no message of the operation behind.
 -spec await(weir_nif:handle(), weir_nif:operation(), timeout()) -> term().
 await(Handle, Operation, Timeout) ->
     await(Handle, Operation, Timeout, return).
 
-%% @doc The same, with what is to be done with the result: to be the last call of a function.
+%% @doc The same, then calls the continuation with the result. Must be a tail call.
 -spec await(weir_nif:handle(), weir_nif:operation(), timeout(), continuation()) -> term().
 await(Handle, Operation, infinity, Next) ->
     await_until(Handle, Operation, infinity, Next);
 await(Handle, Operation, Timeout, Next) ->
     await_until(Handle, Operation, erlang:monotonic_time(millisecond) + Timeout, Next).
 
-%% @doc The same, with the time at which it ends.
+%% @doc The same, with a deadline.
 -spec await_until(weir_nif:handle(), weir_nif:operation(), integer() | infinity, continuation()) -> term().
 await_until(Handle, Operation, Deadline, Next) ->
     receive
@@ -46,7 +45,7 @@ left(Deadline) -> min(?LONGEST_MS, max(0, Deadline - erlang:monotonic_time(milli
 continue(return, Result) -> Result;
 continue({Module, Function, Arguments}, Result) -> apply(Module, Function, Arguments ++ [Result]).
 
-%% @doc Takes an operation back and returns `Cancelled', unless it is done: then its result counts.
+%% @doc Cancels an operation and returns `Cancelled'; if the operation is done already, its result.
 -spec cancel(weir_nif:handle(), weir_nif:operation(), Cancelled :: term()) -> term().
 cancel(Handle, Operation, Cancelled) ->
     case weir_nif:cancel(Handle, Operation) of

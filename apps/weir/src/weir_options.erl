@@ -1,6 +1,6 @@
 %% @private
-%% @doc The options of gen_tcp: which there are, which values they take, and what each function does about those that
-%% are wrong. Checked here once, so that the native side gets only what it knows.
+%% @doc The options of gen_tcp: names, allowed values, and how each function handles wrong ones. They are checked
+%% once, here, so the native side gets only valid options.
 -module(weir_options).
 
 -export([listen/1]).
@@ -12,7 +12,7 @@
 -export_type([setting/0, parsed/0]).
 
 -type setting() :: {atom(), term()} | {raw, integer(), integer(), binary()}.
-%% An option as the native side takes it.
+%% An option for the native side.
 
 -type parsed() :: #{
     family := weir_address:family() | undefined,
@@ -22,8 +22,8 @@
     backlog := integer(),
     settings := [setting()]
 }.
-%% What listen and connect do with their options: where the descriptor comes from, where to bind it, and what to set
-%% before, in this order.
+%% Parsed options of listen and connect: the origin of the descriptor, the address to bind it to, and the settings to
+%% apply before, in this order.
 
 %% The backlog of gen_tcp.
 -define(BACKLOG, 5).
@@ -41,7 +41,7 @@ listen(Options) ->
 connect(Options) ->
     parse(connect, defaults(inet_default_connect_options, Options)).
 
-%% @doc An address of `gen_tcp:connect/2,3' with all its fields, or of `{ifaddr, Address}'.
+%% @doc Completes an address of `gen_tcp:connect/2,3', or of `{ifaddr, Address}', with defaults.
 -spec socket_address(map()) -> {ok, weir_address:address()} | {error, badarg}.
 socket_address(Address) ->
     Defaults =
@@ -55,8 +55,8 @@ socket_address(Address) ->
         false -> {error, badarg}
     end.
 
-%% @doc Checks the options of `inet:setopts/2', and puts them into the order in which they are set. As in gen_tcp all
-%% are checked before any is set, and the first of equal names counts, because it is set last.
+%% @doc Checks the options of `inet:setopts/2', and returns them in the order in which they are set. As in gen_tcp,
+%% all are checked before any is set, and the first of equal names counts, because it is set last.
 -spec settings([term()]) -> {ok, [setting()]} | {error, einval}.
 settings(Options) ->
     try
@@ -65,7 +65,7 @@ settings(Options) ->
         throw:badarg -> {error, einval}
     end.
 
-%% @doc The values of options as `inet:getopts/2' shows them: paths as strings, where they can be.
+%% @doc Converts the values of options to those of `inet:getopts/2': paths become strings where possible.
 -spec shown([tuple()]) -> [tuple()].
 shown(Values) -> lists:map(fun shown_value/1, Values).
 
@@ -77,8 +77,8 @@ shown_value({netns, Path}) ->
 shown_value(Value) ->
     Value.
 
-%% An operator's defaults for all sockets come first: inet documents these variables of the kernel application. The
-%% active mode is not among them.
+%% The kernel application's defaults for all sockets, which inet documents, come first. As in gen_tcp `active' is not
+%% among them.
 defaults(Variable, Options) ->
     Defaults =
         case application:get_env(kernel, Variable) of
@@ -88,7 +88,7 @@ defaults(Variable, Options) ->
         end,
     lists:keydelete(active, 1, Defaults) ++ Options.
 
-%% Settings are put in front of each other, and set so: as in gen_tcp, which sets them from the end of the list.
+%% Settings are accumulated in reverse and applied from the end of the list, as in gen_tcp.
 parse(For, Options) when is_list(Options) ->
     Start = #{
         family => undefined, ip => undefined, port => undefined, descriptor => new, backlog => ?BACKLOG, settings => []
@@ -108,7 +108,7 @@ option(_For, {ifaddr, Address}, Parsed) when is_map(Address) ->
         {ok, Full} -> Parsed#{ip := Full};
         {error, badarg} -> throw(badarg)
     end;
-%% A socket address that came before is changed in part.
+%% Changes a part of an earlier socket address.
 option(_For, {ip, IP}, Parsed = #{ip := Address}) when is_map(Address) ->
     Parsed#{ip := valid(Address#{addr := IP})};
 option(_For, {port, Port}, Parsed = #{ip := Address}) when is_map(Address) ->
@@ -117,7 +117,7 @@ option(_For, {Name, IP}, Parsed) when Name =:= ip; Name =:= ifaddr ->
     Parsed#{ip := valid(IP)};
 option(_For, {port, Port}, Parsed) when is_integer(Port), Port >= 0, Port =< 65535 ->
     Parsed#{port := Port};
-%% What is no descriptor is passed over, as gen_tcp does.
+%% An invalid descriptor is ignored, as in gen_tcp.
 option(_For, {fd, Fd}, Parsed) when is_integer(Fd), Fd >= 0, Fd =< 16#7fffffff ->
     Parsed#{descriptor := {fd, Fd}};
 option(_For, {fd, _}, Parsed) ->
@@ -133,11 +133,11 @@ option(For, Option, Parsed = #{settings := Settings}) ->
             Parsed#{settings := [Setting | Settings]};
         Setting = {Name, _} ->
             is_for(For, Name) orelse throw(badarg),
-            %% The last of equal names counts: `{active, N}' twice is not a sum.
+            %% The last of equal names counts: two `{active, N}' do not add up.
             Parsed#{settings := [Setting | lists:keydelete(Name, 1, Settings)]}
     end.
 
-%% Some options gen_tcp takes later only.
+%% gen_tcp takes some options only in setopts.
 is_for(_For, dontroute) -> false;
 is_for(_For, nopush) -> false;
 is_for(listen, line_delimiter) -> false;

@@ -1,20 +1,19 @@
 %% @private
-%% @doc The process that owns a pollset and does nothing but poll it: one native call that reads, delivers and writes
-%% for all sockets that are ready, then whatever {@link weir_wait_strategy} says.
+%% @doc The process that owns a pollset and only polls it: one native call reads, delivers and writes for all ready
+%% sockets, then {@link weir_wait_strategy} decides how to wait.
 %%
-%% It may be killed at any time. The pollset outlives it, and {@link weir_pollsets} starts another.
+%% It may be killed at any time. The pollset outlives it, and {@link weir_pollsets} starts another poller.
 -module(weir_poller).
 
 -export([spawn_link/2]).
 -export([start/1]).
 -export([loop/3]).
 
-%% Messages are built on the poller's heap and copied to their owners. This heap takes some hundreds of them before it
-%% has to be collected, which is cheap, as nothing on it is alive.
+%% Messages are built on the poller's heap and copied to the owners. This heap holds some hundreds of them between
+%% collections, which are cheap because no data survives.
 -define(HEAP_WORDS, 16384).
 
-%% @doc Starts a poller, on a scheduler or wherever the VM likes. Fails with `badarg' where the VM does not know the
-%% option, which it does not document.
+%% @doc Starts a poller, bound to a scheduler or anywhere. Fails with `badarg' if the VM lacks the undocumented option.
 -spec spawn_link(weir_nif:pollset(), Scheduler :: pos_integer() | anywhere) -> pid().
 spawn_link(Pollset, Scheduler) ->
     Options = [link, {min_heap_size, ?HEAP_WORDS} | bind_options(Scheduler)],
@@ -25,13 +24,13 @@ spawn_link(Pollset, Scheduler) ->
 bind_options(anywhere) -> [];
 bind_options(Scheduler) -> [{scheduler, Scheduler}].
 
-%% @doc The first call of a poller.
+%% @doc The entry point of a poller.
 -spec start(weir_nif:pollset()) -> ok.
 start(Pollset) ->
     {ok, Token} = weir_nif:claim(Pollset),
     ?MODULE:loop(Pollset, Token, weir_wait_strategy:new()).
 
-%% @doc A round. Each begins with the code that is current.
+%% @doc One round, in the current code.
 -spec loop(weir_nif:pollset(), Token :: non_neg_integer(), weir_wait_strategy:strategy()) -> ok.
 loop(Pollset, Token, Strategy) ->
     case weir_nif:poll(Pollset, Token) of
@@ -59,7 +58,7 @@ wait(Pollset, Token, Strategy) ->
         _ -> wait(Pollset, Token, Strategy)
     end.
 
-%% More work than one call may do: the others get their turn in between, at whatever priority we go.
+%% There is more work than one call may do. Other processes run in between, whatever the poller's priority.
 let_others_run(Pollset, Token, Strategy) ->
     Priority = process_flag(priority, normal),
     erlang:yield(),

@@ -1,15 +1,15 @@
 %% @private
 %% @doc Keeps a poller on every pollset.
 %%
-%% There is a pollset for each scheduler, numbered like it, and a poller bound to that scheduler. A bound process does
-%% not run while its scheduler is offline (`erlang:system_flag(schedulers_online, _)'), and nobody is told of that. So
-%% this process, which is not bound, looks; and has the pollset of an offline scheduler polled from an online one. The
-%% poller left behind finds its token stale when it runs again.
+%% Each scheduler has a pollset of the same number, and a poller bound to that scheduler. A bound process does not run
+%% while its scheduler is offline (`erlang:system_flag(schedulers_online, _)'), and the VM notifies no process of
+%% that. So this process, which is not bound, checks, and has pollsets of offline schedulers polled from online ones.
+%% The old poller finds its token stale when it runs again.
 %%
-%% That is for what has to stay there. New sockets get pollsets of schedulers that are online, those that are elsewhere move
-%% when their scheduler goes offline ({@link weir_nif:evacuate/1}), and listeners are told.
+%% This serves sockets that have to stay. New sockets get pollsets of online schedulers; others move when their
+%% scheduler goes offline ({@link weir_nif:evacuate/1}), and listeners are notified.
 %%
-%% Where the VM refuses to bind processes, pollers run anywhere: correct, and slower.
+%% If the VM refuses to bind processes, pollers run unbound: correct, but slower.
 -module(weir_pollsets).
 -behaviour(gen_server).
 
@@ -31,17 +31,17 @@
 -export([handle_info/2]).
 -export([terminate/2]).
 
-%% How often the number of schedulers online is looked at: what changes it is an operator or a container's limits, and
-%% a quarter of a second of silence is what a lost packet costs as well. Looking takes microseconds.
+%% Interval between checks of the number of online schedulers. Operators and container limits change it; a pause of
+%% 250 ms is no worse than a lost packet. A check takes microseconds.
 -define(LOOK_MS, 250).
 
-%% A poller that lived shorter than this is not replaced at once: a fault must not become a storm.
+%% A poller that lived shorter than this is not replaced at once, so that a bug does not cause a storm of restarts.
 -define(SHORT_LIFE_MS, 50).
 
-%% A server at the limit runs out of descriptors whenever one comes back: it is told once in this time.
+%% A server at its limit runs out of descriptors again and again: at most one report in this time.
 -define(TELL_AGAIN_MS, 60_000).
 
-%% Old code that somebody needs is tried again after this time.
+%% Old code that is still in use is renewed again after this time.
 -define(RENEW_AGAIN_MS, 1000).
 
 -type home() :: pos_integer() | anywhere.
@@ -53,11 +53,11 @@
     binding :: boolean(),
     online :: pos_integer(),
     exhausted = never :: never | {told, integer()},
-    %% Pollers that were replaced, and die when their schedulers are online for a moment.
+    %% Replaced pollers of offline schedulers. They die when these schedulers are online for a moment.
     frozen = [] :: [pid()],
-    %% Who renews processes, or when that was done.
+    %% The process that renews old code, or when the last one ended.
     renewing = never :: never | integer() | pid(),
-    %% Panics of the native part that the log has been told of.
+    %% Panics of the native part that were logged.
     panics = 0 :: non_neg_integer(),
     pollers = #{} :: #{weir_nif:pollset() => #poller{}}
 }).
@@ -66,7 +66,7 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc Starts the {@link weir_engine} if nobody has: a socket needs somebody who polls it.
+%% @doc Starts the {@link weir_engine} if it is not running: a socket needs a poller.
 -spec ensure_started() -> ok | {error, no_native_part | term()}.
 ensure_started() ->
     case whereis(?MODULE) of
@@ -79,32 +79,32 @@ ensure_started() ->
             ok
     end.
 
-%% @doc The numbers of the pollsets, also of those of schedulers that are offline.
+%% @doc Returns the numbers of all pollsets, including those of offline schedulers.
 -spec all() -> [weir_nif:pollset()].
 all() ->
     lists:seq(1, erlang:system_info(schedulers)).
 
-%% @doc The pollsets of schedulers that are online: over these something new is spread. A listener that has asked is told when it
-%% is time to ask again.
+%% @doc Returns the pollsets of online schedulers, to distribute new sockets over. Listeners get `pollers_moved' when
+%% the number changes.
 -spec online() -> [weir_nif:pollset()].
 online() ->
     Online =
         try
             gen_server:call(?MODULE, online)
         catch
-            %% It does not run, or is about to end.
+            %% Not running, or about to end.
             exit:_ -> weir_schedulers:online()
         end,
     lists:seq(1, Online).
 
-%% @doc A scheduler that is online in the place of another, or that one if it is online.
+%% @doc Returns an online scheduler in place of an offline one; an online one itself.
 -spec substitute(Scheduler :: pos_integer()) -> pos_integer().
 substitute(Scheduler) -> substitute(Scheduler, erlang:system_info(schedulers_online)).
 
 substitute(Scheduler, Online) -> (Scheduler - 1) rem Online + 1.
 
-%% @doc The pollset of the scheduler that the caller runs on. Dirty schedulers, where no caller of ours should be, have
-%% numbers beyond those of the others, and no pollset.
+%% @doc Returns the pollset of the caller's scheduler. Dirty schedulers have higher numbers and no pollset; no caller
+%% should run there.
 -spec here() -> weir_nif:pollset().
 here() ->
     case {erlang:system_info(scheduler_id), erlang:system_info(schedulers)} of
@@ -112,7 +112,7 @@ here() ->
         _ -> 1
     end.
 
-%% @doc The pollers, and where each runs. None if Weir does not run.
+%% @doc Returns the pollers, and where each runs. Empty if Weir is not running.
 -spec pollers() -> #{weir_nif:pollset() => {pid(), home()}}.
 pollers() ->
     try
@@ -124,13 +124,13 @@ pollers() ->
 -spec init([]) -> {ok, #state{}} | {stop, term()}.
 init([]) ->
     process_flag(trap_exit, true),
-    %% When this process is there, all pollsets are: a poller may have to wait for its scheduler.
+    %% Creates all pollsets here: a poller may have to wait for its scheduler.
     case [Error || Pollset <- all(), {error, _} = Error <- [weir_nif:make(Pollset)]] of
         [] ->
             Online = weir_schedulers:online(),
             ok = weir_nif:set_online(Online),
             State = lists:foldl(fun start_poller/2, #state{binding = probe_binding(), online = Online}, all()),
-            %% The process before this one may have died when the number had just changed.
+            %% The last process may have died just after the number changed.
             _ = spawn_link(fun() -> evacuate(0) end),
             look_later(),
             {ok, State};
@@ -140,7 +140,7 @@ init([]) ->
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(pollers, _From, Before) ->
-    %% Who asks puts something where the pollers are. A reactor stays there.
+    %% The caller is about to place something next to the pollers, and a reactor stays there. So check first.
     State = #state{pollers = Pollers} = look(Before),
     {reply, maps:map(fun(_, #poller{pid = Pid, home = Home}) -> {Pid, Home} end, Pollers), State};
 handle_call(online, _From, Before) ->
@@ -163,7 +163,7 @@ handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of
         [{Pollset, #poller{born = Born}}] ->
             ok = weir_reports:log(warning, #{
-                what => "a poller died, and another is started", pollset => Pollset, poller => Pid, reason => Reason
+                what => "a poller died; another is started", pollset => Pollset, poller => Pid, reason => Reason
             }),
             Lived = erlang:monotonic_time(millisecond) - Born,
             ok = weir_event:execute(
@@ -190,14 +190,14 @@ handle_info({weir_descriptors, exhausted, Reason}, State = #state{exhausted = La
             {noreply, State};
         _ ->
             ok = weir_reports:log(warning, #{
-                what => "connections cannot be accepted, and wait in the backlog", reason => Reason
+                what => "connections cannot be accepted; they wait in the backlog", reason => Reason
             }),
             {noreply, State#state{exhausted = {told, Now}}}
     end;
 handle_info(_Message, State) ->
     {noreply, State}.
 
-%% All pollers are gone after this: a frozen one would keep the VM from stopping.
+%% Ends all pollers: a frozen one would keep the VM from stopping.
 -spec terminate(term(), #state{}) -> ok.
 terminate(_Reason, #state{pollers = Pollers, frozen = Frozen}) ->
     weir_shutdown:processes([Pid || #poller{pid = Pid} <- maps:values(Pollers)] ++ Frozen, brutal_kill).
@@ -208,14 +208,14 @@ tell_of_panics(State = #state{panics = Told}) ->
             State;
         {Count, Last} ->
             ok = weir_reports:log(error, #{
-                what => "Weir's native part has failed, and has closed what it was serving: please report this fault",
+                what => "a bug in Weir's native part; the sockets that it was serving are closed. Please report it",
                 count => Count - Told,
                 last => Last
             }),
             State#state{panics = Count}
     end.
 
-%% A process of its own does it: a purge waits for all processes.
+%% In a process of its own, because a purge waits for all processes.
 renew(State = #state{renewing = Last}) ->
     Due = is_integer(Last) andalso erlang:monotonic_time(millisecond) - Last >= ?RENEW_AGAIN_MS,
     case (Last =:= never orelse Due) andalso weir_renewal:is_due() of
@@ -227,26 +227,26 @@ look_later() ->
     _ = erlang:send_after(?LOOK_MS, self(), look),
     ok.
 
-%% Moves the pollers if the number of schedulers online has changed.
+%% Moves the pollers if the number of online schedulers has changed.
 look(State = #state{online = Before}) ->
     case weir_schedulers:online() of
         Before ->
             State;
         Online ->
-            %% Before sockets are looked for: none comes there any more.
+            %% First, so that no socket goes there any more.
             ok = weir_nif:set_online(Online),
             Rehoused = lists:foldl(fun rehouse/2, State#state{online = Online}, all()),
-            %% They look where their sockets and workers belong.
+            %% Listeners then move their sockets and workers.
             ok = weir_listener_names:tell_all(pollers_moved),
-            %% A process of its own does it: there may be many sockets.
+            %% In a process of its own, because there may be many sockets.
             _ = Online < Before andalso spawn_link(fun() -> evacuate(0) end),
-            %% Not linked: they have to end also if this process is killed.
+            %% Not linked: they have to end even if this process is killed.
             _ = spawn(fun() -> end_frozen(Rehoused) end),
             Rehoused
     end.
 
-%% A process that stands still answers nobody. `application:stop/1', of any application, asks all processes who their group leader
-%% is, and a purge of code whether they run it: they would wait.
+%% A frozen process answers no signal. `application:stop/1' of any application asks all processes for their group
+%% leader, and a code purge asks whether they run the code: both would wait.
 end_frozen(#state{frozen = Frozen}) ->
     weir_shutdown:processes(Frozen, brutal_kill).
 
@@ -274,14 +274,14 @@ start_poller(Pollset, State = #state{pollers = Pollers}) ->
     Poller = #poller{pid = Pid, home = Home, born = Born},
     State#state{pollers = Pollers#{Pollset => Poller}}.
 
-%% Gives a pollset another poller if its home has changed.
+%% Starts another poller for a pollset whose scheduler has changed.
 rehouse(Pollset, State = #state{pollers = Pollers, frozen = Frozen}) ->
     Home = home(Pollset, State),
     case Pollers of
         #{Pollset := #poller{home = Home}} ->
             State;
         #{Pollset := #poller{pid = Old}} ->
-            %% It may be frozen, and then does not die yet.
+            %% It may be frozen, and then dies later.
             exit(Old, kill),
             start_poller(Pollset, State#state{frozen = [Old | Frozen]});
         #{} ->
@@ -291,7 +291,7 @@ rehouse(Pollset, State = #state{pollers = Pollers, frozen = Frozen}) ->
 home(_Pollset, #state{binding = false}) -> anywhere;
 home(Pollset, #state{online = Online}) -> substitute(Pollset, Online).
 
-%% `{scheduler, I}' is not documented: see whether this VM takes it, and whether the process runs where it should.
+%% `{scheduler, I}' is not documented: tests whether this VM accepts it, and whether the process runs there.
 probe_binding() ->
     Probe = fun() -> exit({on, erlang:system_info(scheduler_id)}) end,
     try erlang:spawn_opt(Probe, [monitor, {scheduler, 1}]) of
@@ -307,5 +307,5 @@ probe_binding() ->
 -dialyzer({nowarn_function, probe_binding/0}).
 
 say_unbound() ->
-    ok = weir_reports:log(notice, #{what => "this VM binds no processes to schedulers: pollers run unbound, slower"}),
+    ok = weir_reports:log(notice, #{what => "this VM cannot bind processes to schedulers; unbound pollers are slower"}),
     false.

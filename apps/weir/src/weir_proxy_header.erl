@@ -1,7 +1,8 @@
-%% @doc The PROXY protocol, versions 1 and 2: what a proxy says of a connection's ends in front of its bytes. A value.
+%% @doc The PROXY protocol, versions 1 and 2: the header by which a proxy names both ends of a connection. Pure
+%% functions.
 %%
-%% Headers are maps as ranch's are, so that code that looks into them need not change. See the
-%% <a href="https://www.haproxy.org/download/2.6/doc/proxy-protocol.txt">specification</a>.
+%% Headers are maps as in ranch, so that code for ranch can read them. See the <a
+%% href="https://www.haproxy.org/download/2.6/doc/proxy-protocol.txt">specification</a>.
 -module(weir_proxy_header).
 
 -export([parse/1]).
@@ -33,15 +34,15 @@
     },
     raw_tlvs => [{0..255, binary()}]
 }.
-%% `local': the proxy speaks for itself, to see whether we are there; the addresses are those of the socket. Values that
-%% have no name here are in `raw_tlvs'.
+%% `local': a connection of the proxy itself, such as a health check; the addresses are those of the socket.
+%% `raw_tlvs' has the values without a key of their own.
 
 -type reason() :: not_proxy | bad_header.
-%% What came is no header; or one that the specification does not know, or whose checksum is wrong.
+%% `not_proxy': the data is no header. `bad_header': the header breaks the specification, or its checksum is wrong.
 
 -define(SIGNATURE, "\r\n\r\n\0\r\nQUIT\n").
 
-%% A line of version 1 is no longer, its end included.
+%% The longest line of version 1, including its end.
 -define(LINE_SIZE, 107).
 
 -define(ALPN, 16#01).
@@ -58,12 +59,12 @@
 -define(SSL_SIG_ALG, 16#24).
 -define(SSL_KEY_ALG, 16#25).
 
-%% @doc The header that data begins with, and what is behind it; `more' if that is not all of it.
+%% @doc Parses the header at the beginning of data, and returns it with the bytes after it; `more' if it is incomplete.
 -spec parse(binary()) -> {ok, header(), Rest :: binary()} | more | {error, reason()}.
 parse(<<?SIGNATURE, 2:4, Command:4, Family:4, Protocol:4, Size:16, Data/binary>>) ->
     case Data of
         <<_:Size/binary, Rest/binary>> when Command =:= 0 ->
-            %% What is in it does not count.
+            %% The receiver must ignore its body.
             {ok, #{version => 2, command => local}, Rest};
         <<Body:Size/binary, Rest/binary>> when Command =:= 1, Family =< 3, Protocol =< 2 ->
             Whole = <<?SIGNATURE, 2:4, Command:4, Family:4, Protocol:4, Size:16, Body/binary>>,
@@ -94,7 +95,7 @@ is_beginning(Data, Whole) ->
 
 %%% Version 1.
 
-%% A line feed alone ends no header. No more is waited for: what comes would be the client's.
+%% A line feed alone is an error. Waiting for more would consume the client's bytes.
 ended_line(Front, Rest) ->
     Size = byte_size(Front) - 1,
     case Front of
@@ -130,14 +131,14 @@ line(Family, Parse, Source, Destination, SourcePort, DestinationPort, Rest) ->
             {error, bad_header}
     end.
 
-%% No zone: that is a name of the sender's machine, and inet would skip it.
+%% No zone: it names an interface of the sender's machine, and inet would ignore it.
 ipv6(Text) ->
     case lists:member($%, Text) of
         true -> {error, einval};
         false -> inet:parse_ipv6strict_address(Text)
     end.
 
-%% Digits and nothing else: neither a sign nor zeros in front.
+%% Only digits: no sign, no leading zeros.
 port(Text) ->
     try binary_to_integer(Text) of
         Port when Port >= 0, Port =< 65535 ->
@@ -191,7 +192,7 @@ protocol(2) -> dgram.
 ip(<<A, B, C, D>>) -> {A, B, C, D};
 ip(<<A:16, B:16, C:16, D:16, E:16, F:16, G:16, H:16>>) -> {A, B, C, D, E, F, G, H}.
 
-%% A path ends with its first null. An abstract name begins with one.
+%% A path ends with its first null byte. An abstract name begins with one.
 path(<<0, _/binary>> = Name) -> Name;
 path(Padded) -> hd(binary:split(Padded, <<0>>)).
 
@@ -244,7 +245,7 @@ ssl_tlv({?SSL_SIG_ALG, Value}, Ssl) -> Ssl#{sig_alg => Value};
 ssl_tlv({?SSL_KEY_ALG, Value}, Ssl) -> Ssl#{key_alg => Value};
 ssl_tlv(_Other, Ssl) -> Ssl.
 
-%% The checksum is over the whole header with zeros in its own place.
+%% The checksum covers the whole header, with zeros in place of itself.
 has_good_checksum(Pairs, Whole) ->
     case [Value || {?CRC32C, Value} <- Pairs] of
         [] ->
@@ -277,8 +278,8 @@ crc32c_bits(Sum, Bits) -> crc32c_bits(Sum bsr 1, Bits - 1).
 
 %%% Building.
 
-%% @doc A header as bytes, for those who speak to a server behind a proxy. One of version 2 carries a checksum if it has
-%% values behind its addresses.
+%% @doc Builds a header, for clients of a server behind a proxy. A header of version 2 has a checksum if it has values
+%% after its addresses.
 -spec build(header()) -> binary().
 build(#{version := 1, transport_family := undefined}) ->
     <<"PROXY UNKNOWN\r\n">>;

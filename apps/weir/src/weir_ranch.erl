@@ -1,13 +1,13 @@
 %% @private
-%% @doc Makes a listener of Weir's known to ranch, for protocols that ask ranch about their listener: Cowboy's WebSocket
-%% calls `ranch:remove_connection/1', and `cowboy:set_env/3' sets what `ranch:get_protocol_options/1' gives.
+%% @doc Makes a listener known to ranch, for protocols that call ranch about their listener: Cowboy's WebSocket calls
+%% `ranch:remove_connection/1', and `cowboy:set_env/3' changes what `ranch:get_protocol_options/1' returns.
 %%
-%% ranch keeps what it knows of a listener in the table of `ranch_server', and asks three kinds of supervisors. One process
-%% is registered there for the listener, and plays two of them: the supervisor of the listener, and that of its
-%% connections. The listener's own process and its acceptors answer `which_children' as the others.
+%% ranch keeps its state of a listener in the table of `ranch_server', and calls three kinds of supervisors. One
+%% process is registered there for the listener, and acts as two of them: the supervisor of the listener and that of
+%% its connections. The listener's own process and its acceptors answer `which_children' as the others.
 %%
-%% It waits for ranch where that is in the code path and not started yet. If it cannot speak with this version of ranch, it
-%% says so and ends: connections are served all the same.
+%% If ranch is in the code path but not started, this process waits for it. If it is not compatible with this version
+%% of ranch, it logs that and ends; connections are still served.
 -module(weir_ranch).
 -behaviour(gen_server).
 
@@ -30,18 +30,18 @@
     listener :: pid(),
     options :: weir_listener_options:normal(),
     address :: tuple(),
-    %% Connections that came, and that ended, as ranch:info/1 shows them.
+    %% Connections accepted and ended, for ranch:info/1.
     metrics :: counters:counters_ref()
 }).
 
-%% How often it is looked whether ranch is there.
+%% Interval between checks whether ranch is running.
 -define(AWAIT_RANCH_MS, 1000).
 
-%% The number under which the connections are registered: ranch may have several supervisors of them.
+%% The number of the connections' supervisor: ranch may have several.
 -define(CONNECTIONS, 1).
 
-%% @doc Makes the listener of the calling process known to ranch, or to ranch when that starts. `none' where there is no
-%% ranch. The process that does so is linked to the caller.
+%% @doc Registers the calling listener with ranch, now or when ranch starts. Returns the process that does so, linked
+%% to the caller; `none' if there is no ranch.
 -spec join(weir_listener:name(), weir_listener_options:normal(), [weir_tcp:socket()]) -> bridge().
 join(Name, Options, Sockets) ->
     case code:which(ranch_server) of
@@ -60,14 +60,14 @@ address([Socket | _]) ->
     {ok, Address} = inet:sockname(Socket),
     Address.
 
-%% @doc Has ranch forget the listener: its functions then say what they say of a name that it never knew.
+%% @doc Makes ranch forget the listener: its functions then act as for an unknown name.
 -spec leave(weir_listener:name(), bridge()) -> ok.
 leave(_Name, none) ->
     ok;
 leave(Name, Pid) ->
     unlink(Pid),
     Monitor = monitor(process, Pid),
-    %% It may be asking the caller, and does not trap exits.
+    %% The process may be calling the caller. It does not trap exits, so it ends at once.
     exit(Pid, shutdown),
     receive
         {'DOWN', Monitor, process, Pid, _} -> forget(Name)
@@ -75,16 +75,16 @@ leave(Name, Pid) ->
 
 forget(Name) ->
     try
-        %% By then ranch may have a listener of its own with this name.
+        %% ranch may have a listener of its own with this name by now.
         _ = other_listener(Name) orelse (ranch_server()):cleanup_listener_opts(Name),
         ok
     catch
-        %% ranch is not there any more.
+        %% ranch has stopped.
         error:_ -> ok
     end.
 
-%% @doc Tells that the options of the listener have changed. ranch has them when it returns; what has not changed here may have
-%% changed there, and is not set.
+%% @doc Passes changed options of the listener to ranch, which has them at the return. Options that are unchanged here
+%% are not set, because they may have changed in ranch.
 -spec changed(weir_listener:name(), Old :: weir_listener_options:normal(), New :: weir_listener_options:normal(), bridge()) -> ok.
 changed(_Name, _Old, _New, none) ->
     ok;
@@ -101,12 +101,12 @@ set(Name, What, Value) ->
     try
         ok = (ranch_server()):What(Name, Value)
     catch
-        %% It is being stopped.
+        %% ranch is being stopped.
         exit:_ -> ok
     end.
 
-%% @doc The arguments of a connection that begins. `ranch:set_protocol_options/2' returns when ranch has them, before it is known
-%% here, so those of ranch are the ones that hold.
+%% @doc Returns the arguments of a new connection. Those of ranch take precedence: `ranch:set_protocol_options/2'
+%% returns when ranch has them, before the listener gets them.
 -spec arguments(weir_listener:name(), bridge(), Ours :: term()) -> term().
 arguments(_Name, none, Ours) ->
     Ours;
@@ -118,7 +118,7 @@ arguments(Name, Pid, Ours) ->
         error:_ -> Ours
     end.
 
-%% Whether what ranch has under this name is of this process.
+%% Whether ranch's entry of this name is of this process.
 is_known(Name, Pid) ->
     try
         (ranch_server()):get_listener_sup(Name) =:= Pid
@@ -131,7 +131,7 @@ init({Name, Listener, Options, Address}) ->
     State = #state{
         name = Name, listener = Listener, options = Options, address = Address, metrics = counters:new(2, [])
     },
-    %% Before the first connection, if ranch is there.
+    %% Before the first connection, if ranch is running.
     case register_listener(whereis(ranch_server), State) of
         ok -> {ok, State};
         refused -> ignore
@@ -153,7 +153,7 @@ register_listener(Server, State = #state{name = Name}) ->
             end
     end.
 
-%% ranch has one of the same name.
+%% Whether ranch has its own listener of this name.
 other_listener(Name) ->
     try (ranch_server()):get_listener_sup(Name) of
         Pid -> Pid =/= self() andalso is_process_alive(Pid)
@@ -163,7 +163,7 @@ other_listener(Name) ->
 
 refuse(Reason, #state{name = Name}) ->
     ok = weir_reports:log(warning, #{
-        what => "a listener is not known to ranch: functions of ranch that take its name do not work",
+        what => "a listener cannot be registered with ranch; ranch's functions do not know its name",
         listener => Name,
         reason => Reason
     }),
@@ -182,14 +182,14 @@ register_listener(#state{name = Name, options = Options, address = Address, metr
     ok = Ranch:set_listener_sup(Name, self()),
     ok = Ranch:set_connections_sup(Name, ?CONNECTIONS, self()).
 
-%% ranch is not among our dependencies.
+%% ranch is an optional dependency.
 ranch_server() -> ranch_server.
 
 transport_options(Options = #{given := {Given, _, _}}) ->
     SocketOptions = #{socket_opts => maps:get(socket_opts, Given, [])},
     maps:merge(SocketOptions, maps:with([max_connections, handshake_timeout, shutdown], Options)).
 
-%% What supervisors are asked and told: that of the listener, and that of its connections.
+%% Requests to the supervisors of the listener and of its connections.
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(which_children, _From, State = #state{name = Name, listener = Listener}) ->
     Acceptors =
@@ -226,7 +226,7 @@ count(#state{name = Name, metrics = Metrics}) ->
             0
     end.
 
-%% ranch tells us what the listener has set there, and that is nothing new then.
+%% ranch also notifies this process of options that the listener has set; they are not new then.
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast({changed, Options}, State) ->
     {noreply, State#state{options = Options}};
@@ -255,7 +255,7 @@ handle_info(register, State) ->
 handle_info(_Message, State) ->
     {noreply, State}.
 
-%% ranch has it already, and is not told.
+%% The change came from ranch, so it is not passed back.
 change(Changes, State = #state{name = Name, options = Options}) ->
     New = maps:filter(fun(Key, Value) -> maps:get(Key, Options, '') =/= Value end, Changes),
     case map_size(New) =:= 0 orelse weir_listener_names:call(Name, {set_options_of_ranch, New}) of
@@ -265,9 +265,9 @@ change(Changes, State = #state{name = Name, options = Options}) ->
             State#state{options = maps:merge(Options, maps:without([socket_opts], New))};
         {error, Reason} ->
             ok = weir_reports:log(warning, #{
-                what => "ranch set options that its listener does not take", listener => Name, reason => Reason
+                what => "ranch set options that the listener refuses", listener => Name, reason => Reason
             }),
-            %% It is told what there is.
+            %% Restores ranch's options to those of the listener.
             _ = [set(Name, What, Value) || {What, Value} <- as_of_ranch(Options), What =/= set_protocol_options],
             State
     end.

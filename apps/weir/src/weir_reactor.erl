@@ -1,10 +1,10 @@
-%% @doc One process that serves many connections: a callback module is called with what has come for each of them, and
-%% what it returns is sent.
+%% @doc One process that serves many connections. It calls a callback module with each connection's input, and sends
+%% what the callback returns.
 %%
-%% A reactor has a pollset of its own. One native call takes all writes of the batch before and returns all events of the
-%% next, so that no message, no mailbox and no context switch stands between a connection and its code. That is what
-%% native servers do, and it comes with their rule: <em>a callback must not wait</em>. While one runs, all connections of
-%% the reactor wait. One that takes longer than `long_callback_ms' is named in a warning.
+%% A reactor has a pollset of its own. One native call writes the output of the last batch and returns the events of
+%% the next. So there is no message, mailbox or context switch between a connection and its code. This is how native
+%% servers work, and it has their rule: <em>a callback must not block</em>. While a callback runs, all connections of
+%% the reactor wait. A callback that takes longer than `long_callback_ms' is named in a warning.
 %%
 %% ```
 %% -module(shout).
@@ -17,77 +17,80 @@
 %% '''
 %%
 %% <h2>Callbacks</h2>
-%% All are about one connection, whose state comes last. `init/2', `handle_data/3' and `handle_close/3' are needed, the
-%% others are optional. Sockets are ordinary ones for `inet:setopts/2', `inet:peername/1', `gen_tcp:send/2' and so on;
-%% `gen_tcp:recv/2', `file:sendfile/2' and `gen_tcp:controlling_process/2', which would wait for the reactor or take the
-%% socket away from it, are refused.
+%% Each call is for one connection, whose state is the last argument. `init/2', `handle_data/3' and `handle_close/3'
+%% are required, the others are optional. `inet:setopts/2', `inet:peername/1', `gen_tcp:send/2' and so on work as for
+%% other sockets. `gen_tcp:recv/2', `file:sendfile/2' and `gen_tcp:controlling_process/2' are refused, because they
+%% would block the reactor or take the socket away from it.
 %% <ul>
-%% <li>`init(Socket, Args)': there is a connection, accepted, connected or adopted.</li>
-%% <li>`handle_data(Socket, Data, State)': bytes have come, or a packet, by the options of the socket.</li>
-%% <li>`handle_close(Socket, Reason, State)': the connection is closed already. `closed': by the peer, or by
-%% `gen_tcp:close/1' on the socket. `send_queue_full': the peer does not read, and more than `max_send_queue' bytes wait for
-%% it. Otherwise an error such as `econnreset' or `etimedout'; `emsgsize' for a bad packet; `enodata', see <em>Files</em>.
-%% For a connection of {@link connect/4} that failed, Reason is `{connect, Posix}', and in place of a state there are the
-%% Args for `init/2', which was not called. Nothing can be sent any more: the only result is `{ok, State}'.</li>
-%% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1}, and
-%% when a connection that was not read because of its send queue is read again: in that case some output still waits.</li>
-%% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2} and {@link weir_group:join/3}.</li>
-%% <li>`handle_tick(Socket, State)': for every connection, once in `tick' milliseconds. Beside the results below it may return
-%% `{sleep, Ticks, State}': it is not called again for this connection before so many ticks have passed, or {@link tick_soon/1}
-%% was called. So thousands of idle connections cost nothing. A sleep ends after 63 ticks at the latest, and may end early.</li>
-%% <li>`begin_tick(Args)': once for each tick, before it comes to connections. `due': it is for those that do not sleep. `all': it is
-%% for all, and what they sleep is what they say then.</li>
-%% <li>`terminate(Reason, State)': the reactor forgets the connection: the last call, exactly one for each `init/2' that
-%% returned a state. Reason is the one of `handle_close/3'; `normal' after `{close, State}'; `{handoff, Pid}' or
-%% `{relay, Socket}'; `{error, {Class, Reason, Stacktrace}}' after a callback that raised, returned what it may not, or named
-%% a process or socket that the connection cannot go to; or why the reactor ends.</li>
+%% <li>`init(Socket, Args)': a connection begins: accepted, connected or adopted.</li>
+%% <li>`handle_data(Socket, Data, State)': bytes, or a packet, as the options of the socket say.</li>
+%% <li>`handle_close(Socket, Reason, State)': the connection is closed. `closed': by the peer, or by
+%% `gen_tcp:close/1'. `send_queue_full': the peer does not read, and more than `max_send_queue' bytes are queued for
+%% it. Otherwise an error such as `econnreset' or `etimedout'; `emsgsize' for a bad packet; `enodata', see
+%% <em>Files</em>. If a connection of {@link connect/4} failed, Reason is `{connect, Posix}', and State is the Args
+%% for `init/2', which was not called. The only result is `{ok, State}', because nothing can be sent any more.</li>
+%% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1};
+%% and when reading resumes after the send queue was above its high watermark: then some output is still queued.</li>
+%% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2} and {@link
+%% weir_group:join/3}.</li>
+%% <li>`handle_tick(Socket, State)': every `tick' milliseconds, for each connection. Besides the results below it may
+%% return `{sleep, Ticks, State}': it is not called for this connection until this many ticks have passed, or {@link
+%% tick_soon/1} is called. So thousands of idle connections cost nothing. A sleep lasts 63 ticks at most, and may end
+%% early.</li>
+%% <li>`begin_tick(Args)': once per tick, before `handle_tick/2' is called for connections. `due': for those that do
+%% not sleep. `all': for all, which ends all sleeps.</li>
+%% <li>`terminate(Reason, State)': the last call for a connection, exactly one for each `init/2' that returned a
+%% state. Reason is that of `handle_close/3'; `normal' after `{close, State}'; `{handoff, Pid}' or `{relay, Socket}';
+%% `{error, {Class, Reason, Stacktrace}}' after a callback that raised, returned a wrong value, or named a process or
+%% socket that the connection cannot go to; or the reason why the reactor ends.</li>
 %% </ul>
 %%
 %% <h2>Results</h2>
 %% <ul>
 %% <li>`{ok, State}'</li>
-%% <li>`{send, Output, State}': sent with all others of this batch. A binary, or a list of binaries, goes to the kernel as
-%% it is. Nothing waits: what the kernel does not take is queued, see below. In a list there may be parts of files, see
-%% below.</li>
-%% <li>`{close, State}' and `{close, Output, State}': what was sent goes out first. `handle_close/3' is not called.</li>
-%% <li>`{relay, Socket2, State}': {@link weir:relay/3} joins the two connections, Data of this callback first;
-%% `{relay, Socket2, Prefix, State}': Prefix in place of Data, as it is. Data of packets goes with its frame. Socket2 may be
-%% a connection of this reactor, which forgets it too, or a socket of the reactor's process. If they cannot be joined both
-%% are closed, but not a Socket2 of another process.</li>
+%% <li>`{send, Output, State}': sends with all other output of this batch. A binary, or a list of binaries, goes to
+%% the kernel without a copy. Never blocks: output that the kernel does not take is queued, see <em>Slow readers</em>.
+%% A list may contain parts of files, see <em>Files</em>.</li>
+%% <li>`{close, State}' and `{close, Output, State}': closes after earlier output and this. `handle_close/3' is not
+%% called.</li>
+%% <li>`{relay, Socket2, State}': {@link weir:relay/3} joins the two connections, with Data of this callback first;
+%% `{relay, Socket2, Prefix, State}': with Prefix as it is in place of Data. Data of packets includes the frame.
+%% Socket2 may be a connection of this reactor, which leaves it too, or a socket of the reactor's process. If joining
+%% fails both are closed, except a Socket2 of another process.</li>
 %% <li>`{handoff, Pid, State}': the connection becomes an ordinary passive socket of that process, which gets
-%% `{weir_reactor, handoff, Socket}'. Data of this callback, and bytes that were read after it, can still be received;
+%% `{weir_reactor, handoff, Socket}'. The process can still receive Data of this callback and the bytes read after it;
 %% `{handoff, Pid, Unread, State}': Unread in place of Data. If the process is dead the connection is closed.</li>
 %% </ul>
-%% From `init/2', `handle_tick/2', `handle_info/2' and `handle_writable/2' there is no Data that would be unread. Packets of
-%% HTTP are terms and no bytes, and cannot be put back: a connection leaves before it is framed so. A callback that raises,
-%% or returns something else, closes its own connection, with a report in the log. The same holds if it sends a term that is
-%% no output, more than its packets allow, or a file as a packet. Data that it had sent before goes out.
+%% `init/2', `handle_tick/2', `handle_info/2' and `handle_writable/2' have no Data that could be put back. Packets of
+%% HTTP are terms and cannot be put back either: let a connection leave before it is framed as HTTP. A callback that
+%% raises or returns a wrong value closes its own connection, with a report in the log; so does output that is no
+%% iodata, is longer than the packet type allows, or has a file where packets are sent. Earlier output is still sent.
 %%
 %% <h2>Files</h2>
-%% `{send, [Head, {sendfile, File, Offset, Length}, ...], State}' sends a part of a file in its turn, by sendfile(2): nothing is
-%% copied, and nothing is read into memory for it. {@link weir_file} opens files. A part that the kernel does not have in
-%% memory is read by a process meanwhile, and neither the reactor nor other connections wait for the disk. If a file has
-%% become shorter than that part, the connection is closed with the reason `enodata', after what there was. Bytes of files count
-%% as waiting for the peer (`high_watermark', `send_pend'), but not for `max_send_queue': they need no memory. A connection
-%% cannot be made a relay while a file is in its queue (`ebusy').
+%% `{send, [Head, {sendfile, File, Offset, Length}, ...], State}' sends a part of a file in order, by sendfile(2),
+%% without a copy in memory. {@link weir_file} opens files. If a part is not in the page cache, another process reads
+%% it; neither the reactor nor other connections wait for the disk. If the file has become shorter than the part, the
+%% available bytes are sent and the connection is closed with the reason `enodata'. Bytes of files count as queued for
+%% the peer (`high_watermark', `send_pend'), but not for `max_send_queue', because they need no memory. A connection
+%% cannot become a relay while a file is in its queue (`ebusy').
 %%
 %% <h2>PROXY headers</h2>
-%% With `proxy_protocol' a connection begins with such a header, of version 1 or 2. `init/2' is called when it has come, and
-%% gets it from {@link weir:proxy_header/0}; what is behind it is framed by the options of the connection. One that does not
-%% begin so, or not within `handshake_timeout', is closed, and no callback hears of it.
+%% With `proxy_protocol' a connection begins with a PROXY header, of version 1 or 2. `init/2' is called after it, and
+%% gets it by {@link weir:proxy_header/0}; the bytes after the header are framed by the options of the connection. A
+%% connection without a valid header within `handshake_timeout' is closed without a callback.
 %%
 %% <h2>Slow readers</h2>
-%% While more than `high_watermark' bytes wait for a peer, its own requests are not read; down at `low_watermark' they are
-%% again, and `handle_writable/2' is called. Further sends (ticks, broadcasts) fill the queue up to
-%% `max_send_queue' bytes; then the connection is closed. So the memory of a connection is bounded. One send onto an empty
-%% queue is taken whole, however large it is.
+%% While more than `high_watermark' bytes are queued for a peer, its requests are not read. At `low_watermark' reading
+%% resumes, and `handle_writable/2' is called. Further sends (ticks, broadcasts) may fill the queue up to
+%% `max_send_queue' bytes; beyond that the connection is closed. This bounds the memory of a connection. One send onto
+%% an empty queue is taken whole, however large it is.
 %%
 %% <h2>Scheduler</h2>
-%% A reactor starts on the scheduler in its options, or on one that is online if that is not. With `affinity' `soft' the VM may
-%% move it when schedulers are unevenly loaded. `bound' keeps it there, and <em>its connections stand still</em> while that
-%% scheduler is offline, also those in the backlog of its listening socket. A listener has other reactors listen on that socket
-%% meanwhile. No connection moves to another reactor: its state may hold timers and monitors of
-%% the process.
+%% A reactor starts on the scheduler in its options, or on an online one if that is offline. With `affinity' `soft'
+%% the VM may move it when schedulers are unevenly loaded. `bound' keeps it there, and <em>its connections stop</em>
+%% while that scheduler is offline, also those in the backlog of its listening socket. A listener lets other reactors
+%% listen on that socket then. Connections never move to another reactor, because their state may hold timers and
+%% monitors of the process.
 -module(weir_reactor).
 
 -include("weir_socket.hrl").
@@ -118,12 +121,12 @@
     measure => boolean(),
     name => atom()
 }.
-%% `module' is the callback module. `args' (`undefined') is for its `init/2'. `listen' (`none') is a listening socket of
-%% Weir's, whose connections the reactor takes, with its options; it stays its owner's, and survives the reactor.
-%% `scheduler' is where it begins, that of the caller unless told otherwise, `affinity' (`soft') how firmly. `tick'
-%% (`infinity') and `long_callback_ms' (100) are milliseconds, `max_send_queue' (1 MiB) bytes. `proxy_protocol' (`false') has
-%% accepted connections begin with a PROXY header, for which there are `handshake_timeout' (5000) milliseconds. `measure' (`false'): see {@link measure/2}. `name'
-%% registers the process.
+%% `module' is the callback module, and `args' (`undefined') is for its `init/2'. `listen' (`none') is a listening
+%% socket of Weir: the reactor takes its connections, with its options; the socket keeps its owner and outlives the
+%% reactor. `scheduler' (that of the caller) is where the reactor starts, and `affinity' (`soft') whether it may move.
+%% `tick' (`infinity') and `long_callback_ms' (100) are milliseconds, `max_send_queue' (1 MiB) bytes. With
+%% `proxy_protocol' (`false') accepted connections begin with a PROXY header, within `handshake_timeout' (5000)
+%% milliseconds. `measure' (`false'): see {@link measure/2}. `name' registers the process.
 
 -type option() :: {args, term()} | gen_tcp:connect_option().
 
@@ -150,7 +153,7 @@
     atom() => non_neg_integer() | [non_neg_integer()]
 }.
 %% A reactor: its callback module, its connections, and the counters of its own pollset, which are those of {@link
-%% weir:pollset()}. Each is described in {@link weir_counters:table/0}.
+%% weir:pollset()}. {@link weir_counters:table/0} explains each.
 
 -type summary() :: #{
     reactor := pid(),
@@ -162,10 +165,10 @@
     measured := boolean(),
     times := [{Nanoseconds :: non_neg_integer(), Count :: pos_integer()}]
 }.
-%% A reactor, with the scheduler that it began on. `callbacks': the events of its sockets, the messages and the ticks that it had callbacks
-%% for, since it began, and `callback_ns' the nanoseconds that these took. `measured' and `times': see {@link measure/2}.
+%% A reactor, and the scheduler that it started on. `callbacks': events, messages and ticks for which callbacks were
+%% called, and `callback_ns' the nanoseconds that these took. `measured' and `times': see {@link measure/2}.
 
-%% How long info/1 waits for a reactor that is in a callback.
+%% Milliseconds that info/1 waits for a reactor that is in a callback.
 -define(INFO_MS, 5000).
 
 -callback init(Socket :: weir_tcp:socket(), Args :: term()) -> result().
@@ -179,18 +182,19 @@
 
 -optional_callbacks([handle_writable/2, handle_info/2, handle_tick/2, begin_tick/1, terminate/2]).
 
-%% @doc Starts a reactor. It ends with its parent, or by a `shutdown' of its supervisor: then `terminate/2' is called for
-%% every connection, for three seconds at most, and all are closed. If it is killed its connections are closed too; the
-%% listening socket and its backlog are not touched, and wait for the next reactor.
+%% @doc Starts a reactor, linked to the caller. It ends with its parent, or by a `shutdown' of its supervisor:
+%% `terminate/2' is called for every connection, for three seconds at most, and all connections are closed. If it is
+%% killed its connections are closed too. The listening socket and its backlog stay for the next reactor.
 %%
-%% Errors: `no_native_part' where there is no native part; `{bad_option, Option, Value, Allowed}', also for a `module' without
-%% the callbacks that are needed; what is wrong with the listening socket; `emfile' if there are 1024 such processes already.
+%% Errors: `no_native_part' on an unsupported system; `{bad_option, Option, Value, Allowed}', also for a `module'
+%% without the required callbacks; an error of the listening socket; `emfile' if 1024 reactors are running.
 -spec start_link(options()) -> {ok, pid()} | {error, term()}.
 start_link(Options) ->
     weir_reactor_start:start_link(Options, weir_handshake:new(undefined)).
 
-%% @doc A reactor for a supervisor; in Elixir `{:weir_reactor, options}' in a list of children. The id is `{weir_reactor, Module}',
-%% with the scheduler if the options name one: several reactors of one module fit into a supervisor if each has its own scheduler.
+%% @doc Returns a child specification of a reactor; in Elixir `{:weir_reactor, options}' in a list of children. The id
+%% is `{weir_reactor, Module}', with the scheduler if the options name one: so a supervisor can have a reactor of one
+%% module for each scheduler.
 -spec child_spec(options()) -> supervisor:child_spec().
 child_spec(#{module := Module} = Options) ->
     Id =
@@ -200,21 +204,21 @@ child_spec(#{module := Module} = Options) ->
         end,
     #{id => Id, start => {?MODULE, start_link, [Options]}, shutdown => 5000}.
 
-%% @doc Makes a reactor take the connections of another listening socket, as `listen' of {@link start_link/1}. If that socket
-%% is closed by then, there is no message.
+%% @doc Makes a reactor take the connections of another listening socket, as `listen' of {@link start_link/1}. Does
+%% nothing if that socket is closed.
 -spec listen(Reactor :: pid(), weir_tcp:socket()) -> ok.
 listen(Reactor, ?SOCKET(Handle)) ->
     Reactor ! {'$weir_reactor', {listen, Handle}},
     ok.
 
-%% @doc Opens a connection in a reactor, from any process or from a callback. Does not wait: `init/2' is called when the
-%% connection is open, or `handle_close/3' with `{connect, Posix}' if it failed. The options are those of
-%% `gen_tcp:connect/3' (`{ip, Address}' chooses where it comes from), and `{args, Args}' for `init/2', in place of the
+%% @doc Opens a connection in a reactor, from any process or from a callback. Does not wait: `init/2' is called when
+%% the connection is open, or `handle_close/3' with `{connect, Posix}' if it fails. The options are those of
+%% `gen_tcp:connect/3' (`{ip, Address}' sets the local address), and `{args, Args}' for `init/2' in place of the
 %% reactor's own. `binary' is the default here.
 %%
-%% Errors are those that show at once: no descriptor (`emfile'), an address that cannot be bound (`eaddrnotavail',
-%% `eaddrinuse'), no such reactor (`noproc'). Exits with `badarg' for wrong arguments, as gen_tcp does. A
-%% host must be an address: resolve a name before, in a process that may wait.
+%% Returns only immediate errors: no descriptor (`emfile'), an address that cannot be bound (`eaddrnotavail',
+%% `eaddrinuse'), no such reactor (`noproc'), no native part (`no_native_part'). Exits with `badarg' for wrong
+%% arguments, as gen_tcp. The host must be an address: resolve names first, in a process that may block.
 -spec connect(Reactor :: pid() | atom(), inet:socket_address(), inet:port_number(), [option()]) ->
     {ok, weir_tcp:socket()} | {error, noproc | no_native_part | inet:posix()}.
 connect(Reactor, Address, Port, Options) ->
@@ -224,9 +228,9 @@ connect(Reactor, Address, Port, Options) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Gives a connection of the caller's to a reactor, which calls `init/2' with Args. What was not received goes to
-%% `handle_data/3'. Nobody may be receiving from it or waiting for its send queue: then, or if it is closed meanwhile, the
-%% reactor closes it and nothing is called.
+%% @doc Gives a connection of the caller to a reactor, which calls `init/2' with Args. Unread input goes to
+%% `handle_data/3'. No process may be receiving from it or waiting for its send queue: in that case, or if it is
+%% closed by then, the reactor closes it without a callback.
 -spec adopt(Reactor :: pid() | atom(), weir_tcp:socket(), Args :: term()) ->
     {ok, weir_tcp:socket()} | {error, noproc | closed | not_owner}.
 adopt(Reactor, ?SOCKET(Handle), Args) ->
@@ -238,7 +242,7 @@ give(undefined, Handle, _Message) ->
 give(Name, Handle, Message) when is_atom(Name) ->
     give(whereis(Name), Handle, Message);
 give(Reactor, Handle, Message) when is_pid(Reactor) ->
-    %% From now on the connection ends with the reactor, and not with the caller.
+    %% From now on the connection ends with the reactor, not with the caller.
     try weir_nif:set_owner(Handle, Reactor, false) of
         ok ->
             Reactor ! {'$weir_reactor', Message},
@@ -257,10 +261,10 @@ take_args(Options) when is_list(Options) ->
 take_args(_Options) ->
     exit(badarg).
 
-%% @doc Sends a message to a connection: its reactor calls `handle_info(Message, State)'. Nothing says whether it was still
-%% there to read it, as with `!'; the error is for a socket that is closed already or is no reactor's.
+%% @doc Sends a message to a connection: its reactor calls `handle_info(Message, State)'. As with `!', the message is
+%% lost if the connection ends first. Errors: the socket is closed already, or is not a reactor's.
 %%
-%% A message of any other origin gets there too if its first element is `{weir_reactor, Socket}', whole: with
+%% Any message whose first element is `{weir_reactor, Socket}' is delivered in the same way, whole. With
 %% `erlang:monitor(process, Pid, [{tag, {weir_reactor, Socket}}])' the `handle_info/2' of that connection gets
 %% `{{weir_reactor, Socket}, Reference, process, Pid, Reason}'.
 -spec send(weir_tcp:socket(), Message :: term()) -> ok | {error, closed | not_reactor}.
@@ -273,21 +277,21 @@ send(?SOCKET(Handle), Message) ->
             Error
     end.
 
-%% @doc Ends the sleep of a connection that `handle_tick/2' has begun: it is called for it with the next tick. Only in callbacks of the
-%% reactor of that connection; elsewhere, and in a reactor without ticks, it does nothing.
+%% @doc Ends the sleep of a connection: `handle_tick/2' is called for it at the next tick. Only works in callbacks of
+%% its reactor; elsewhere, and in a reactor without ticks, it does nothing.
 -spec tick_soon(weir_tcp:socket()) -> ok.
 tick_soon(?SOCKET(Handle)) -> weir_reactor_ticks:soon(Handle).
 
-%% @doc Begins to measure how long `handle_data/3' takes, or ends it. Of one batch of events in sixteen each call is timed: the clock is read
-%% twice for it. `times' of {@link weir:reactors/0} has how many took about so long, within 128 ns or 6 percent, since the reactor began. A
-%% listener has its reactors do so with its own option `measure', which can change while it runs.
+%% @doc Starts or stops measuring how long `handle_data/3' takes. Each call in one of sixteen batches is timed, with
+%% two reads of the clock. `times' of {@link weir:reactors/0} is the histogram since the reactor started, within 128
+%% ns or 6 percent. A listener sets this for its reactors by its option `measure', which can change while it runs.
 -spec measure(Reactor :: pid() | atom(), boolean()) -> ok.
 measure(Reactor, Measured) when is_boolean(Measured) ->
     Reactor ! {'$weir_reactor', {measure, Measured}},
     ok.
 
-%% @doc The state and the counters of a reactor. Waits until the callback that it is in has returned, 5 seconds at most: `timeout'.
-%% `noproc' if it is not there.
+%% @doc Returns the state and the counters of a reactor. Waits for its current callback to return, 5 seconds at most.
+%% Errors: `timeout'; `noproc' if there is no such reactor.
 -spec info(Reactor :: pid() | atom()) -> {ok, info()} | {error, noproc | timeout}.
 info(Reactor) ->
     Monitor = monitor(process, Reactor, [{alias, demonitor}]),
@@ -304,7 +308,7 @@ info(Reactor) ->
             {error, timeout}
         end
     catch
-        %% A name that nobody has.
+        %% The name is not registered.
         error:badarg ->
             _ = demonitor(Monitor, [flush]),
             {error, noproc}

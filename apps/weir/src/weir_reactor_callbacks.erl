@@ -1,7 +1,7 @@
 %% @private
-%% @doc Calls of a reactor's module: which callbacks it has, what comes of one that raises, and which take too long.
+%% @doc Calls the callbacks of a reactor's module: knows the optional ones, reports those that raise, and times them.
 %%
-%% `handle_data/3' is not called here but as the fun of {@link handle_data/1}, once for every event.
+%% `handle_data/3' is not called here: the reactor calls the fun of {@link handle_data/1} for each event.
 -module(weir_reactor_callbacks).
 
 -export([new/3]).
@@ -32,7 +32,7 @@
 
 -type error() :: {Class :: error | exit | throw, Reason :: term(), Stacktrace :: list()}.
 
-%% @doc The callbacks of a module, which is loaded, and may take so many milliseconds each.
+%% @doc Returns the callbacks of a loaded module, each of which may take this many milliseconds.
 -spec new(module(), pos_integer() | infinity, weir_reactor_times:times()) -> callbacks().
 new(Module, Long, Times) ->
     Names = [{handle_writable, 2}, {handle_info, 2}, {begin_tick, 1}, {terminate, 2}],
@@ -47,7 +47,7 @@ new(Module, Long, Times) ->
 measure(Measured, Callbacks = #callbacks{timing = Timing}) ->
     Callbacks#callbacks{timing = weir_reactor_timing:measure(Measured, Timing)}.
 
-%% @doc Whether the module has one of those that it need not have.
+%% @doc Whether the module has this optional callback.
 -spec has(atom(), callbacks()) -> boolean().
 has(Callback, #callbacks{optional = Optional}) -> map_get(Callback, Optional).
 
@@ -64,8 +64,8 @@ long(#callbacks{timing = Timing}) -> weir_reactor_timing:long(Timing).
 batch(Took, Events, Callbacks = #callbacks{timing = Timing}) ->
     Callbacks#callbacks{timing = weir_reactor_timing:batch(Took, Events, Timing)}.
 
-%% @doc Begins a connection, in a batch or alone (see {@link weir_reactor_timing:began/2}). What the result means is the
-%% caller's matter.
+%% @doc Calls `init/2', in a batch or alone (see {@link weir_reactor_timing:began/2}). The caller interprets the
+%% result.
 -spec init(batch | alone, weir_nif:handle(), term(), callbacks()) -> {ok, term()} | {failed, error()}.
 init(Where, Handle, Args, #callbacks{module = Module, timing = Timing}) ->
     Begin = weir_reactor_timing:began(Where, Timing),
@@ -77,7 +77,7 @@ init(Where, Handle, Args, #callbacks{module = Module, timing = Timing}) ->
         Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
     end.
 
-%% @doc Calls one that the module {@link has/2}, about a connection, in a batch or alone.
+%% @doc Calls an optional callback that the module {@link has/2}, for a connection, in a batch or alone.
 -spec optional(batch | alone, atom(), Argument :: term(), weir_nif:handle(), State :: term(), callbacks()) ->
     {ok, term()} | {failed, error()}.
 optional(Where, Callback, Argument, Handle, State, #callbacks{module = Module, timing = Timing}) ->
@@ -90,7 +90,7 @@ optional(Where, Callback, Argument, Handle, State, #callbacks{module = Module, t
         Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
     end.
 
-%% @doc Asks which connections a tick is for. A failure is reported, and then it is for all.
+%% @doc Calls `begin_tick/1', which returns the connections that a tick is for. A failure is reported and means all.
 -spec begin_tick(Args :: term(), callbacks()) -> all | due.
 begin_tick(_Args, #callbacks{optional = #{begin_tick := false}}) ->
     due;
@@ -106,7 +106,7 @@ all_after(Error, Callbacks) ->
     ok = report(Error, begin_tick, none, none, Callbacks),
     all.
 
-%% @doc Tells that a connection is closed, in a batch or alone. A failure is reported.
+%% @doc Calls `handle_close/3', in a batch or alone. A failure is reported.
 -spec handle_close(batch | alone, weir_nif:handle(), Reason :: term(), State, callbacks()) -> {ok, State} | {failed, error()}.
 handle_close(Where, Handle, Reason, State, Callbacks = #callbacks{module = Module, timing = Timing}) ->
     Begin = weir_reactor_timing:began(Where, Timing),
@@ -125,7 +125,7 @@ failed(Error, Callback, Handle, State, Callbacks) ->
     ok = report(Error, Callback, Handle, State, Callbacks),
     {failed, Error}.
 
-%% @doc The last call about a connection. A failure is reported.
+%% @doc Calls `terminate/2'. A failure is reported.
 -spec terminate(Reason :: term(), State :: term(), callbacks()) -> ok.
 terminate(Reason, State, Callbacks = #callbacks{module = Module, optional = #{terminate := true}}) ->
     try Module:terminate(Reason, State) of
@@ -136,7 +136,7 @@ terminate(Reason, State, Callbacks = #callbacks{module = Module, optional = #{te
 terminate(_Reason, _State, _Callbacks) ->
     ok.
 
-%% @doc The last call about each of these connections, which is forgotten, until a time that is over.
+%% @doc Calls `terminate/2' for each of these connections and removes their states, until the deadline.
 -spec terminate_all(Reason :: term(), Until :: integer(), [{weir_nif:handle(), State :: term()}], callbacks()) -> ok.
 terminate_all(Reason, Until, [{Handle, State} | States], Callbacks = #callbacks{optional = #{terminate := true}}) ->
     _ = erase(Handle),
@@ -148,7 +148,7 @@ terminate_all(Reason, Until, [{Handle, State} | States], Callbacks = #callbacks{
 terminate_all(_Reason, _Until, _States, _Callbacks) ->
     ok.
 
-%% @doc Says that a callback has failed; `send' says that what one has sent can be sent to nobody.
+%% @doc Reports a failed callback; `send' for output that cannot be sent.
 -spec report(error(), Callback :: atom(), weir_nif:handle() | none, State :: term(), callbacks()) -> ok.
 report({Class, Reason, Stack}, Callback, Handle, State, #callbacks{module = Module}) ->
     Socket =
@@ -169,4 +169,4 @@ report({Class, Reason, Stack}, Callback, Handle, State, #callbacks{module = Modu
     end).
 
 what(begin_tick) -> "a callback of a reactor failed";
-what(_Callback) -> "a callback of a reactor failed, and its connection is closed".
+what(_Callback) -> "a callback of a reactor failed; its connection is closed".

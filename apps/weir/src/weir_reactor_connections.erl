@@ -1,5 +1,5 @@
 %% @private
-%% @doc The connections of a reactor: their states, and what the callbacks make of events.
+%% @doc The connections of a reactor: calls the callbacks with events, and carries out their results.
 %%
 %% The states are in the process dictionary (see {@link weir_reactor_states}).
 -module(weir_reactor_connections).
@@ -25,20 +25,20 @@
 
 -import(weir_reactor_states, [keep/2, state/1, take/1]).
 
-%% When descriptors have run out: milliseconds until the backlog is looked at again.
+%% Milliseconds before accepting again after descriptors have run out.
 -define(PAUSE_MS, 100).
 
 -record(connections, {
     callbacks :: weir_reactor_callbacks:callbacks(),
-    %% The callback of every event, and from what time of a batch on the others want to know of it.
+    %% The callback for data, and the native time units from which on a batch is passed to weir_reactor_callbacks.
     data :: fun((weir_tcp:socket(), term(), term()) -> weir_reactor:result()),
     long :: non_neg_integer() | infinity,
-    %% Where it is counted what callbacks take.
+    %% Counters of the time that callbacks take.
     times :: weir_reactor_times:times(),
     args :: term(),
-    %% The pollset for those that leave.
+    %% The pollset for sockets that leave the reactor.
     home :: weir_nif:pollset(),
-    %% How long a PROXY header may take, if there is one.
+    %% Milliseconds for a PROXY header, if connections have one.
     header :: timeout() | none,
     handshakes :: weir_handshake:handshakes(),
     count = 0 :: non_neg_integer(),
@@ -48,15 +48,15 @@
 -opaque connections() :: #connections{}.
 
 -type args() :: {args, term()} | default.
-%% What `init/2' is called with: that, or what the reactor has for all.
+%% The arguments of `init/2': those given, or the reactor's default.
 
 -type old() :: {state, term()} | none.
-%% The state that a callback was called with, if it was.
+%% The state that the callback was called with, if any.
 
-%% Two words for two things, in every write.
+%% A write is an improper list to save two words.
 -dialyzer({no_improper_lists, [result/8]}).
 
-%% @doc How many connections there are, or are about to be, and how many have failed before.
+%% @doc Returns the numbers of connections, open or being opened, and of failed handshakes.
 -spec counts(connections()) -> #{connections | failed_handshakes => non_neg_integer()}.
 counts(#connections{count = Count, handshakes = Handshakes}) ->
     #{connections => Count, failed_handshakes => weir_handshake:failed(Handshakes)}.
@@ -77,12 +77,12 @@ new(Options = #{module := Module, args := Args, long_callback_ms := Long, measur
         handshakes = Handshakes
     }.
 
-%% @doc Whether it is measured how long callbacks take.
+%% @doc Turns the measuring of callback times on or off.
 -spec measure(boolean(), connections()) -> connections().
 measure(Measured, Connections = #connections{callbacks = Callbacks}) ->
     timed(weir_reactor_callbacks:measure(Measured, Callbacks), Connections).
 
-%% How the next batch is timed.
+%% Applies the timing to the next batch.
 timed(Callbacks, Connections) ->
     Connections#connections{
         callbacks = Callbacks,
@@ -92,7 +92,7 @@ timed(Callbacks, Connections) ->
 
 %%% Events.
 
-%% @doc Has the callbacks deal with a batch of events. Returns what they have sent, the last of it first.
+%% @doc Handles a batch of events. Returns the output of the callbacks, last one first.
 -spec events([weir_reactor_process:event()], connections()) -> {[weir_reactor_process:write()], connections()}.
 events(Events, Connections = #connections{times = Times}) ->
     Begin = erlang:monotonic_time(),
@@ -173,19 +173,19 @@ event({exhausted, Handle, Reason}, Events, Writes, Connections) ->
     _ = erlang:send_after(?PAUSE_MS, self(), {'$weir_reactor', {resume, Handle}}),
     ok = weir_reports:say(fun() ->
         weir_reports:log(warning, #{
-            what => "connections cannot be accepted, and wait in the backlog", reason => Reason, reactor => self()
+            what => "connections cannot be accepted; they wait in the backlog", reason => Reason, reactor => self()
         })
     end),
     {Events, Writes, Connections}.
 
-%% A callback has returned what no peer can be sent, and its connection is closed already.
+%% A callback has returned output that cannot be sent, and its connection is closed already.
 unsent(Handle, Reason, IoData, Connections) ->
     Error = {error, {Reason, {send, IoData}}, []},
     case take(Handle) of
         {state, State} ->
             ok = report(Error, send, Handle, State, Connections),
             terminated({error, Error}, State, Connections);
-        %% It was the last that it has sent.
+        %% It was the last output of a closed connection.
         none ->
             ok = report(Error, send, Handle, closed, Connections),
             Connections
@@ -207,7 +207,7 @@ header(Handle, Data, Header, Events, Writes, Connections = #connections{args = A
         end,
     events(NewEvents, NewWrites, NewConnections).
 
-%% @doc The time for the header of a connection is over.
+%% @doc Handles the timeout of a connection's PROXY header.
 -spec header_timeout(weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 header_timeout(Handle, Writes, Connections) ->
     case state(Handle) of
@@ -215,7 +215,7 @@ header_timeout(Handle, Writes, Connections) ->
             _ = erase(Handle),
             {error, timeout} = weir_reactor_header:ended({error, timeout}, Header),
             {[Handle | Writes], Connections};
-        %% The last byte has been quicker.
+        %% The header came in time.
         _ ->
             {Writes, Connections}
     end.
@@ -228,7 +228,7 @@ begin_connection(Where, Handle, Args, Events, Writes, Before = #connections{call
         {failed, Error} -> failed(Error, init, Handle, none, Events, Writes, Connections)
     end.
 
-%% Calls an optional callback about a connection, if both are there.
+%% Calls an optional callback for a connection, if both exist.
 on(Where, Callback, Argument, Handle, Events, Writes, Connections = #connections{callbacks = Callbacks}) ->
     case {weir_reactor_callbacks:has(Callback, Callbacks), state(Handle)} of
         {true, {state, State}} ->
@@ -242,7 +242,7 @@ on(Where, Callback, Argument, Handle, Events, Writes, Connections = #connections
 
 %%% Results.
 
-%% Does what a callback has returned. Unread: what it was called with, if that was data.
+%% Carries out the result of a callback. Unread: the data that the callback was called with, if any.
 -spec result(Callback :: atom(), term(), weir_nif:handle(), Unread :: [term()], old(), Events, Writes, connections()) ->
     {Events, Writes, connections()}
 when
@@ -290,7 +290,7 @@ relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{hom
             {NewEvents, NewWrites, Forgotten}
     end.
 
-%% A callback has raised, or returned what it may not: its connection is closed, what it has sent before is not lost.
+%% A callback has raised, or returned a wrong result: its connection is closed after earlier output.
 failed(Error, Callback, Handle, Old, Events, Writes, Connections) ->
     _ = erase(Handle),
     case Old of
@@ -311,30 +311,30 @@ closed(Handle, Reason, State, Connections = #connections{callbacks = Callbacks})
         {failed, Error} -> terminated({error, Error}, State, Connections)
     end.
 
-%% There is no state that had to be terminated.
+%% There is no state to terminate.
 told_not_connected(Where, Handle, Reason, Args, Connections = #connections{callbacks = Callbacks}) ->
     _ = weir_reactor_callbacks:handle_close(Where, Handle, {connect, Reason}, Args, Callbacks),
     Connections.
 
-%% The reactor forgets a connection.
+%% Ends a connection of the reactor.
 terminated(Reason, State, Connections = #connections{callbacks = Callbacks}) ->
     ok = weir_reactor_callbacks:terminate(Reason, State, Callbacks),
     forget(Connections).
 
-%%% What does not come from the kernel.
+%%% Requests of processes.
 
-%% @doc A connection is being made.
+%% @doc Adds a connection that is being opened.
 -spec connecting(weir_nif:handle(), args(), connections()) -> connections().
 connecting(Handle, Args, Connections) ->
     _ = put(Handle, #pending{what = {connecting, args(Args, Connections)}}),
     Connections.
 
-%% @doc A connection could not even be begun.
+%% @doc Handles a connection attempt that failed at once.
 -spec not_connected(weir_nif:handle(), term(), args(), connections()) -> connections().
 not_connected(Handle, Reason, Args, Connections) ->
     told_not_connected(alone, Handle, Reason, args(Args, Connections), Connections).
 
-%% @doc A connection was given to the reactor.
+%% @doc Begins a connection that was given to the reactor.
 -spec joined(weir_nif:handle(), args(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 joined(Handle, Args, Writes, Connections) ->
     {[], NewWrites, NewConnections} = begin_connection(alone, Handle, args(Args, Connections), [], Writes, Connections),
@@ -343,17 +343,18 @@ joined(Handle, Args, Writes, Connections) ->
 args({args, Args}, _Connections) -> Args;
 args(default, #connections{args = Args}) -> Args.
 
-%% @doc There is a message for a connection.
+%% @doc Handles a message for a connection.
 -spec info(term(), weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 info(Message, Handle, Writes, Connections) ->
     {[], NewWrites, NewConnections} = on(alone, handle_info, Message, Handle, [], Writes, Connections),
     {NewWrites, NewConnections}.
 
-%% @doc Which connections a tick is for.
+%% @doc Returns the connections that a tick is for.
 -spec begin_tick(connections()) -> all | due.
 begin_tick(#connections{callbacks = Callbacks, args = Args}) -> weir_reactor_callbacks:begin_tick(Args, Callbacks).
 
-%% @doc It is time for a connection. Returns after how many ticks it wants to be called again, 0 if it is gone.
+%% @doc Calls `handle_tick/2' for a connection. Returns the number of ticks until its next call; 0 if the connection
+%% is gone.
 -spec tick(weir_nif:handle(), [weir_reactor_process:write()], connections()) ->
     {non_neg_integer(), [weir_reactor_process:write()], connections()}.
 tick(Handle, Writes, Connections = #connections{callbacks = Callbacks}) ->
@@ -374,18 +375,18 @@ tick(Handle, Writes, Connections = #connections{callbacks = Callbacks}) ->
             {0, Writes, Connections}
     end.
 
-%% @doc The reactor ends: `terminate/2' is called for each connection, until a time that is over.
+%% @doc Calls `terminate/2' for each connection, until the deadline.
 -spec terminate_all(Reason :: term(), Until :: integer(), connections()) -> ok.
 terminate_all(Reason, Until, #connections{callbacks = Callbacks}) ->
     weir_reactor_callbacks:terminate_all(Reason, Until, weir_reactor_states:all(), Callbacks).
 
 %%% Memory.
 
-%% @doc Gives back what the heap has for events. It grows again when some come.
+%% @doc Shrinks the heap to its initial size. It grows again with events.
 -spec shrink(connections()) -> connections().
 shrink(Connections) -> Connections#connections{heap = weir_reactor_heap:shrink()}.
 
-%% Connections that only are there need no room for events.
+%% Only data needs a larger heap: idle connections do not.
 fit([[_Handle | _Data] | _], Connections = #connections{count = Count, heap = Heap}) ->
     case weir_reactor_heap:fit(Count, Heap) of
         Heap -> Connections;

@@ -1,6 +1,6 @@
 %% @private
-%% @doc How a connection leaves its reactor: for a process, or for a relay. What was sent goes first, and what was read but
-%% not used comes with it.
+%% @doc Moves a connection out of its reactor, to a process or into a relay. Earlier output is sent first, and unread
+%% input moves along.
 -module(weir_reactor_departure).
 
 -include("weir_socket.hrl").
@@ -12,8 +12,9 @@
 -type writes() :: [weir_reactor_process:write()].
 
 
-%% @doc Makes a connection an ordinary socket of a process, which is told, and reads Unread first. What it has done in the
-%% current batch is taken out of the events and writes. After an error it is closed. Returns why it is gone, too.
+%% @doc Makes a connection an ordinary socket of a process, and notifies the process, which reads Unread first.
+%% Removes the connection's events and writes from the current batch. After an error the connection is closed. Also
+%% returns the reason of the departure.
 -spec to_process(weir_nif:handle(), pid(), Unread :: [term()], Home :: weir_nif:pollset(), events(), writes()) ->
     {Reason :: term(), events(), writes()}.
 to_process(Handle, Pid, Unread, Home, Events, Writes) ->
@@ -29,9 +30,9 @@ to_process(Handle, Pid, Unread, Home, Events, Writes) ->
 
 failed(What, Why) -> {error, {error, {What, Why}, []}}.
 
-%% @doc Joins a connection with another socket, to which Unread goes first, framed as it came, or Prefix as it is.
-%% `IsOurs' says that the other socket is a connection of the reactor too. After an error both are closed, but not a socket
-%% that is another process's. Returns why each of the two is gone, too.
+%% @doc Joins a connection with another socket, which first gets Unread, framed as it came, or Prefix as it is.
+%% `IsOurs': the other socket is a connection of the reactor too. After an error both are closed, except a socket of
+%% another process. Also returns the reasons of both departures.
 -spec to_relay(
     {weir_nif:handle(), Other :: weir_nif:handle(), IsOurs :: boolean()},
     {Unread :: [term()], Prefix :: binary()},
@@ -59,7 +60,7 @@ is_mine(Handle) ->
     try
         weir_nif:owner(Handle) =:= {ok, self()}
     catch
-        %% A handle that was never one.
+        %% The handle was never valid.
         error:badarg -> false
     end.
 
@@ -78,19 +79,19 @@ leave(Handle, Pid, Unread, Home, Events, Writes) ->
         try
             send_and_leave(Handle, lists:reverse(Ours), Pid, Home, All)
         catch
-            %% A dead process, or packets that are terms and no bytes.
+            %% The process is dead, or the data is terms, not bytes.
             error:badarg -> {error, badarg}
         end,
     {Left, OtherEvents, OtherWrites}.
 
-%% Data that has come, or that was sent.
+%% Received data or output of a connection.
 is_of(Handle, [Handle | _Data]) -> true;
 is_of(_Handle, _Other) -> false.
 
 send_and_leave(Handle, [[_ | Output] | Writes], Pid, Home, Unread) ->
     case weir_nif:reactor_write(Handle, Output) of
         {error, Reason} = Error when Reason =:= emsgsize; Reason =:= einval; Reason =:= badarg -> Error;
-        %% The next process of the connection finds out that it is broken.
+        %% The next owner of the connection finds the error.
         _ -> send_and_leave(Handle, Writes, Pid, Home, Unread)
     end;
 send_and_leave(Handle, [], Pid, Home, Unread) ->

@@ -1,8 +1,8 @@
 %% @private
-%% @doc The PROXY header in front of a reactor's connection, which is read before the reactor's module hears of it.
+%% @doc The PROXY header of a reactor's connection, which is read before the module's `init/2' is called.
 %%
-%% While it is read the connection delivers what has come and stops: what stands behind the header in the same segment is
-%% put back, and framed as the connection's options say by then.
+%% In the meantime the connection is in the mode `{active, once}' and raw. Bytes after the header in the same segment
+%% are put back, and framed by the connection's options.
 -module(weir_reactor_header).
 
 -export([begin_with/3]).
@@ -15,11 +15,11 @@
 
 -record(header, {
     handle :: weir_nif:handle(),
-    %% The type of packets that follow.
+    %% The connection's packet type, restored after the header.
     packet :: term(),
     timer :: reference() | none,
     handshakes :: weir_handshake:handshakes(),
-    %% Since when, and with whom.
+    %% When it began, and the peer.
     start :: integer(),
     peer :: weir_tcp:name() | undefined,
     read = <<>> :: binary()
@@ -27,12 +27,12 @@
 
 -opaque header() :: #header{}.
 
-%% @doc Begins to read the header of a connection of the calling reactor, which is sent `{'$weir_reactor', {header_timeout,
-%% Handle}}' when the time is over.
+%% @doc Begins to read the header of a connection of the calling reactor. After the timeout the reactor gets
+%% `{'$weir_reactor', {header_timeout, Handle}}'.
 -spec begin_with(weir_nif:handle(), timeout(), weir_handshake:handshakes()) -> header().
 begin_with(Handle, Timeout, Handshakes) ->
     Peer = weir_handshake:peer(?SOCKET(Handle)),
-    %% A connection that is closed meanwhile has no options, and its end is the next event.
+    %% A closed connection has no options, and its close is the next event.
     Packet =
         case weir_nif:getopts(Handle, [packet]) of
             {ok, [{packet, Type}]} -> Type;
@@ -47,7 +47,7 @@ begin_with(Handle, Timeout, Handshakes) ->
     Start = erlang:monotonic_time(),
     #header{handle = Handle, packet = Packet, timer = Timer, handshakes = Handshakes, start = Start, peer = Peer}.
 
-%% @doc Bytes have come. After `ok' they are delivered as for any connection.
+%% @doc Parses received bytes. After `ok' the connection delivers as usual.
 -spec data(iodata(), header()) ->
     {ok, weir_proxy_header:header()} | {more, header()} | {error, weir_proxy_header:reason()}.
 data(Data, Header = #header{handle = Handle, packet = Packet, read = Before}) ->
@@ -64,7 +64,7 @@ data(Data, Header = #header{handle = Handle, packet = Packet, read = Before}) ->
             ended(Error, Header)
     end.
 
-%% @doc Nobody waits for the header any more. Counts and tells what has come of it, and returns it.
+%% @doc Stops waiting for the header. Counts and reports the result, and returns it.
 -spec ended(Result, header()) -> Result when Result :: {ok, weir_proxy_header:header()} | {error, term()}.
 ended(Result, #header{timer = Timer, handshakes = Handshakes, start = Start, peer = Peer}) ->
     _ = Timer =/= none andalso erlang:cancel_timer(Timer),

@@ -1,6 +1,5 @@
 %% @private
-%% @doc The options of a reactor: which there are, what they are when nobody says, and what is wrong with those that are
-%% wrong. They are normalised here, once.
+%% @doc The options of a reactor: defaults and checks. They are normalised here, once.
 -module(weir_reactor_options).
 
 -include("weir_socket.hrl").
@@ -41,7 +40,7 @@
 
 -define(IS_MODULE, "a module that exports init/2, handle_data/3 and handle_close/3").
 
-%% @doc All options of a reactor, or what is wrong with one.
+%% @doc Returns all options of a reactor, or the first wrong one.
 -spec new(weir_reactor:options()) -> {ok, normal()} | {error, weir_checked_options:bad_option()}.
 new(Options) when is_map(Options), not is_map_key(module, Options) ->
     {error, {bad_option, module, missing, ?IS_MODULE}};
@@ -51,7 +50,7 @@ new(Options) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Whether a module has the callbacks that a reactor needs.
+%% @doc Whether a module has the required callbacks of a reactor.
 -spec is_reactor(module()) -> boolean().
 is_reactor(Module) ->
     _ = code:ensure_loaded(Module),

@@ -1,12 +1,12 @@
 %% @private
-%% @doc The process behind {@link weir_reactor}: writes and events in one native call, callbacks, and again. What the
-%% callbacks do with the connections is the matter of {@link weir_reactor_connections}.
+%% @doc The process of a {@link weir_reactor}. It loops over one native call for writes and events, and the callbacks.
+%% {@link weir_reactor_connections} carries out the results of callbacks.
 -module(weir_reactor_process).
 
 -export([init/4]).
 -export([loop/2]).
 
-%% For sys.
+%% Callbacks for sys.
 -export([system_continue/3]).
 -export([system_terminate/4]).
 -export([system_code_change/4]).
@@ -15,17 +15,17 @@
 
 -include("weir_socket.hrl").
 
-%% Messages that are handled between two batches.
+%% The most messages handled between two batches.
 -define(MESSAGES, 64).
-%% Connections that a slice of a tick is for. What they send has to fit into one call (500 microseconds, see `work.rs'): what
-%% does not is copied into queues, and sent at twice the cost.
+%% The most connections in a slice of a tick. Their output has to fit into one call (500 microseconds, see `work.rs'):
+%% the rest is copied into queues, and sending it costs twice as much.
 -define(TICKS, 32).
 
-%% Milliseconds of silence after which the memory for many events is given back, and with it what else is garbage: it may
-%% keep files open.
+%% Milliseconds of silence after which the heap is shrunk. The collection also drops garbage, which may keep files
+%% open.
 -define(IDLE_MS, 1000).
 
-%% Milliseconds for calling terminate/2, of the five seconds that a supervisor waits.
+%% Milliseconds for calls of terminate/2, out of the five seconds that a supervisor waits.
 -define(TERMINATE_MS, 3000).
 
 -export_type([event/0, write/0]).
@@ -35,25 +35,27 @@
     | {accepted | connected | writable | served, weir_nif:handle()}
     | {closed | refused | exhausted, weir_nif:handle(), Reason :: atom()}
     | {unsent, weir_nif:handle(), badarg | einval | emsgsize, term()}.
-%% What a reactor's batch consists of. `closed', `refused' (by connect(2)) and `unsent' are the last of a socket. `unsent'
-%% was to be written and is no output, has a file for a socket of packets, or is longer than a packet may be. `exhausted' is
-%% of a listening one: it is not asked again before {@link weir_nif:reactor_resume/1}.
+%% An event in a reactor's batch. `closed', `refused' (by connect(2)) and `unsent' are the last event of a socket.
+%% `unsent': output that is no iodata, has a file for a socket of packets, or is longer than a packet may be.
+%% `exhausted': a listening socket has run out of descriptors; it accepts again after {@link
+%% weir_nif:reactor_resume/1}.
 
 -type write() :: nonempty_improper_list(weir_nif:handle(), weir_reactor:output()) | weir_nif:handle().
-%% What a reactor has done with its sockets: a handle by itself is closed.
+%% An operation on a socket: output, or a bare handle to close it.
 
 -record(reactor, {
     module :: module(),
     pollset :: weir_nif:pollset(),
     token :: non_neg_integer(),
     parent :: pid(),
-    %% When it began, and what its pollset had counted until then: another process may have had that before.
+    %% When the reactor began, and the counters of its pollset at that time: the pollset may have had another owner
+    %% before.
     started :: {integer(), #{atom() => non_neg_integer()}},
     debug = [] :: [sys:debug_option()],
     connections :: weir_reactor_connections:connections(),
     times :: weir_reactor_times:times(),
     ticks :: weir_reactor_ticks:ticks(),
-    %% Whether something has come since the last collection of garbage after a silence, and until when the next one lasts.
+    %% Whether anything has come since the heap was shrunk, and until when the silence has to last.
     silence = kept :: broken | kept | integer(),
     strategy = weir_wait_strategy:new() :: weir_wait_strategy:strategy()
 }).
@@ -62,11 +64,11 @@
 
 -dialyzer({nowarn_function, loosen/1}).
 
-%% @doc The first call of a reactor, on the scheduler where it is at home. {@link weir_reactor_start} waits for it.
+%% @doc The entry point of a reactor, on its home scheduler. {@link weir_reactor_start} waits for it.
 -spec init(pid(), pos_integer(), weir_reactor_options:normal(), weir_handshake:handshakes()) -> no_return().
 init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := Tick}, Handshakes) ->
     process_flag(trap_exit, true),
-    %% Until then it stands still if its scheduler goes offline.
+    %% Before this, the process would stand still if its scheduler went offline.
     loosen(Affinity),
     case prepare(Home, Options) of
         {ok, Pollset, Token} ->
@@ -124,11 +126,12 @@ listen(Pollset, ?SOCKET(Handle)) ->
     try
         weir_nif:reactor_listen(Pollset, Handle)
     catch
-        %% It was never a socket here: of another node, say. Connections that the reactor has do not pay for that.
+        %% The handle was never valid here: it is of another node, for example. The reactor's connections must survive
+        %% that.
         error:badarg -> {error, einval}
     end.
 
-%% Bound to its scheduler by its birth, a process can let go: it stays on that run queue until it is stolen.
+%% The process was started bound to its scheduler. After unbinding it stays on that run queue until it is stolen.
 loosen(bound) ->
     ok;
 loosen(soft) ->
@@ -140,9 +143,9 @@ loosen(soft) ->
 
 %%% The loop.
 
-%% @doc A round. Each begins with the code that is current.
+%% @doc One round, in the current code.
 %%
-%% Writes: what the callbacks have asked for since the last call, the last one first.
+%% Writes: the callbacks' output since the last call, last one first.
 -spec loop([write()], #reactor{}) -> no_return().
 loop(Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = Connections}) ->
     case weir_nif:react(Pollset, Token, Writes) of
@@ -153,7 +156,7 @@ loop(Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = 
             more(NewWrites, Count, RoundNs, Reactor#reactor{connections = NewConnections, silence = broken})
     end.
 
-%% What is not of the kernel: messages and ticks.
+%% Handles messages and ticks.
 more(Writes, Count, RoundNs, Reactor) ->
     {NewWrites, NewReactor} = messages(?MESSAGES, Writes, Reactor),
     case weir_reactor_ticks:next(NewReactor#reactor.ticks) of
@@ -177,11 +180,11 @@ go_on(Writes, Count, RoundNs, Reactor = #reactor{strategy = Strategy}) ->
             sleep(NewReactor)
     end.
 
-%% A tick does not break a silence: what comes from peers does, and what is said to connections.
+%% Input of peers and messages for connections end a silence; ticks do not.
 asleep(Reactor = #reactor{silence = broken}) ->
     asleep(Reactor#reactor{silence = erlang:monotonic_time(millisecond) + ?IDLE_MS});
 asleep(Reactor = #reactor{silence = Silence}) ->
-    %% Whatever it is, the poll comes next.
+    %% The loop polls after any message.
     receive
         Message ->
             {Writes, NewReactor} = message(Message, [], Reactor),
@@ -205,7 +208,8 @@ sleep(Reactor = #reactor{pollset = Pollset, token = Token}) ->
         asleep ->
             asleep(Reactor);
         busy ->
-            %% More work than one call may do: the others get their turn in between, at whatever priority we go.
+            %% There is more work than one call may do. Other processes run in between, whatever the reactor's
+            %% priority.
             Priority = process_flag(priority, normal),
             erlang:yield(),
             _ = process_flag(priority, Priority),
@@ -229,7 +233,7 @@ message(weir_wake, Writes, Reactor) ->
 message({'$weir_reactor', Request}, Writes, Reactor) ->
     request(Request, Writes, Reactor);
 message({system, From, Request}, Writes, Reactor = #reactor{parent = Parent, debug = Debug}) ->
-    %% Does not return; the writes may not wait for it.
+    %% Does not return; passes the writes along, so that they are not lost.
     sys:handle_system_msg(Request, From, Parent, ?MODULE, Debug, {Writes, Reactor});
 message({'EXIT', Parent, Reason}, Writes, Reactor = #reactor{parent = Parent}) ->
     terminate(Reason, Writes, Reactor);
@@ -282,16 +286,16 @@ info(Message, Handle, Writes, Reactor = #reactor{connections = Connections}) ->
 went_on({Writes, Connections}, Reactor) ->
     {Writes, Reactor#reactor{connections = Connections}}.
 
-%% A process that a callback was linked to has done its work.
+%% A linked process of a callback has ended normally.
 unexpected({'EXIT', _Pid, normal}, Writes, Reactor) ->
     {Writes, Reactor};
-%% A relay that we have started is over.
+%% A relay that this reactor started has ended.
 unexpected({weir_relay, _Relay, _What, _About}, Writes, Reactor) ->
     {Writes, Reactor};
 unexpected(Message, Writes, Reactor = #reactor{module = Module}) ->
     ok = weir_reports:say(fun() ->
         weir_reports:log(error, #{
-            what => "a reactor received a message that is for no connection",
+            what => "a reactor received an unexpected message, for none of its connections",
             reactor => self(),
             module => Module,
             message => Message
@@ -301,7 +305,7 @@ unexpected(Message, Writes, Reactor = #reactor{module = Module}) ->
 
 %%% Ticks.
 
-%% A slice of the connections. Their sends go out in one call, and data of others is served before the next slice.
+%% A slice of the connections. Their output goes out in one call, and data of others is handled before the next slice.
 tick(N, {Handle, Ticks}, Writes, Reactor = #reactor{connections = Connections}) ->
     {Again, NewWrites, NewConnections} = weir_reactor_connections:tick(Handle, Writes, Connections),
     NewTicks = weir_reactor_ticks:again(Handle, Again, Ticks),
@@ -311,12 +315,12 @@ tick(N, {Handle, Ticks}, Writes, Reactor = #reactor{connections = Connections}) 
         _ -> {NewWrites, NewReactor}
     end.
 
-%%% The end.
+%%% Termination.
 
 -spec terminate(term(), [write()], #reactor{}) -> no_return().
 terminate(Reason, Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = Connections}) ->
     Until = erlang:monotonic_time(millisecond) + ?TERMINATE_MS,
-    %% What was sent is written or queued; the queues are sent when the sockets are closed.
+    %% Writes or queues earlier output; the queues are sent when the sockets are closed.
     _ = weir_nif:react(Pollset, Token, Writes),
     ok = weir_reactors:leave(Pollset),
     ok = stopped(Reason, Reactor),
@@ -358,7 +362,7 @@ system_terminate(Reason, _Parent, _Debug, {Writes, Reactor}) ->
 system_code_change(State, _Module, _OldVersion, _Extra) ->
     {ok, State}.
 
-%% The states of the connections, by their sockets.
+%% Returns the states of the connections, by their sockets.
 -spec system_get_state(term()) -> {ok, #{weir_tcp:socket() => term()}}.
 system_get_state(_Internal) ->
     {ok, maps:from_list([{?SOCKET(Handle), State} || {Handle, State} <- weir_reactor_states:all()])}.

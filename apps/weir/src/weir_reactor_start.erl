@@ -1,23 +1,23 @@
 %% @private
-%% @doc How a reactor begins: bound to its scheduler, so that it is there from its first step on.
+%% @doc Starts a reactor, bound to its scheduler, so that it runs there from the first instruction.
 %%
-%% If that scheduler goes offline at this moment, the process does not run, and nobody is told. So the caller, which waits for it,
-%% looks from time to time, and has it begin on another scheduler.
+%% If that scheduler goes offline at this moment the new process does not run, and no process is notified. So the
+%% caller, which waits for it, checks periodically and starts another process on another scheduler.
 -module(weir_reactor_start).
 
 -export([start_link/2]).
 -export([started/2]).
 
-%% With which heap a reactor begins; see weir_reactor_connections.
+%% The initial heap of a reactor; see weir_reactor_heap.
 -define(HEAP_WORDS, 32768).
 
-%% Words of binaries on the way that make a collection worth it: 4 MiB.
+%% The words of binaries that trigger a collection: 4 MiB.
 -define(BINARY_WORDS, 524288).
 
-%% How often it is looked whether the scheduler is online.
+%% Interval between checks whether the scheduler is online.
 -define(LOOK_MS, 50).
 
-%% @doc Starts a reactor, whose PROXY headers are among these handshakes.
+%% @doc Starts a reactor, whose PROXY headers count among these handshakes.
 -spec start_link(weir_reactor:options(), weir_handshake:handshakes()) -> {ok, pid()} | {error, term()}.
 start_link(Options, Handshakes) ->
     case {weir_reactor_options:new(Options), weir_pollsets:ensure_started()} of
@@ -40,7 +40,7 @@ spawn_reactor(Arguments, Scheduler) ->
     try
         {proc_lib:spawn_opt(weir_reactor_process, init, Arguments, [{scheduler, Scheduler} | Options]), Scheduler}
     catch
-        %% This VM does not bind processes.
+        %% This VM cannot bind processes.
         error:badarg -> {proc_lib:spawn_opt(weir_reactor_process, init, Arguments, Options), anywhere}
     end.
 
@@ -59,7 +59,7 @@ await(Pid, Monitor, Scheduler) ->
             Online when Online =:= true; Online =:= Scheduler ->
                 await(Pid, Monitor, Scheduler);
             _ ->
-                %% It stands still, and somebody has to see that it dies.
+                %% It is frozen. Another process waits for its death.
                 _ = unlink(Pid),
                 _ = spawn(fun() -> weir_shutdown:processes([Pid], brutal_kill) end),
                 _ = demonitor(Monitor, [flush]),
@@ -68,7 +68,7 @@ await(Pid, Monitor, Scheduler) ->
         end
     end.
 
-%% What it has told the caller, who may trap exits.
+%% Drops its messages to the caller, who may trap exits.
 forget(Pid) ->
     receive
         {'EXIT', Pid, _} -> forget(Pid);
@@ -76,7 +76,7 @@ forget(Pid) ->
     after 0 -> ok
     end.
 
-%% @doc Tells the process that waits for a reactor that it has begun, or why it has not.
+%% @doc Notifies the process that waits for a reactor that it has begun, or why it failed.
 -spec started(pid(), {ok, pid()} | {error, term()}) -> ok.
 started(Parent, Result) ->
     Parent ! {?MODULE, self(), Result},

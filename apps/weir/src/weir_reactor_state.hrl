@@ -1,7 +1,7 @@
-%% What stands for a connection in the process dictionary of its reactor, by its handle: its state, or one of these.
+%% The values of a reactor's process dictionary, by the connection's handle: the state, or one of these.
 
-%% The state `undefined', which means no connection there.
+%% The state `undefined', because get/1 returns `undefined' for no connection.
 -define(UNDEFINED, '$weir_undefined').
 
-%% `init/2' was not called yet.
+%% `init/2' has not been called yet.
 -record(pending, {what :: {connecting, Args :: term()} | {header, weir_reactor_header:header()}}).

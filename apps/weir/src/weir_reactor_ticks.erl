@@ -1,10 +1,10 @@
 %% @private
-%% @doc The ticks of a reactor: when they come, and which connections each is for.
+%% @doc The ticks of a reactor: their times, and the connections that each is for.
 %%
-%% A connection is called with each tick until it says that it sleeps. Sleepers stand in a ring of slots, one for each of the
-%% next ticks, so that a tick costs nothing for those that are not due. Nothing is taken out of the ring: a connection that
-%% is gone has no state any more, and one that was woken is called once more than it needs, and sleeps on. Those that are new or
-%% were woken are in the process dictionary, where callbacks reach it.
+%% A connection is called at each tick until it sleeps. Sleeping connections are in a ring of slots (a timer wheel),
+%% one for each of the next ticks, so they cost nothing until they are due. Entries are never removed: a closed
+%% connection has no state, and one that was woken is called once too often and sleeps again. New and woken
+%% connections are in the process dictionary, because callbacks can reach it.
 -module(weir_reactor_ticks).
 
 -export([start/2]).
@@ -15,24 +15,25 @@
 
 -export_type([ticks/0]).
 
-%% So many ticks, but one, a connection can sleep.
+%% The ring's size; a connection sleeps one tick less at most.
 -define(SLOTS, 64).
 
 -record(ticks, {
     tick :: pos_integer() | infinity,
-    %% When the next one comes: milliseconds of the monotonic time.
+    %% The monotonic time of the next tick in milliseconds.
     due = 0 :: integer(),
-    %% The slot of the current one, and the connections that it has not come to yet.
+    %% The slot of the current tick, and the connections left to call in it.
     slot = 0 :: 0..?SLOTS - 1,
     ticking = [] :: [weir_nif:handle()],
-    %% Those that it has come to and that do not sleep.
+    %% The connections already called in this tick that do not sleep.
     awake = [] :: [weir_nif:handle()],
     sleeping = erlang:make_tuple(?SLOTS, []) :: tuple()
 }).
 
 -opaque ticks() :: #ticks{}.
 
-%% @doc Begins them, if there are any. The calling reactor is sent `{'$weir_reactor', tick}' at each. They keep their rhythm.
+%% @doc Starts the ticks, if there are any, in a fixed rhythm: the calling reactor gets `{'$weir_reactor', tick}' at
+%% each.
 -spec start(pos_integer() | infinity, module()) -> ticks().
 start(Tick, Module) ->
     case Tick =/= infinity andalso erlang:function_exported(Module, handle_tick, 2) of
@@ -43,27 +44,27 @@ start(Tick, Module) ->
             #ticks{tick = infinity}
     end.
 
-%% One that would be late by more than itself is left out.
+%% Ticks that would be late by a whole interval are skipped.
 wait(Ticks = #ticks{tick = Tick, due = Due}) ->
     Now = erlang:monotonic_time(millisecond),
     Next = Due + Tick * max(1, (Now - Due) div Tick + 1),
     _ = erlang:send_after(Next, self(), {'$weir_reactor', tick}, [{abs, true}]),
     Ticks#ticks{due = Next}.
 
-%% @doc The next tick is for that connection, too.
+%% @doc Adds a connection to the next tick.
 -spec soon(weir_nif:handle()) -> ok.
 soon(Handle) ->
     _ =
         case get(?MODULE) of
-            %% There are no ticks, or this is no reactor.
+            %% There are no ticks, or the caller is not a reactor.
             undefined -> ok;
             [Handle | _] -> ok;
             Soon -> put(?MODULE, [Handle | Soon])
         end,
     ok.
 
-%% @doc The time has come, for all connections or for those that are due. A tick that comes while the last is not through is
-%% left out.
+%% @doc Begins a tick for all connections, or for those that are due. A tick that comes before the last one is
+%% finished is skipped.
 -spec begin_tick(all | due, ticks()) -> ticks().
 begin_tick(Which, Ticks = #ticks{ticking = [], slot = Before, awake = Awake, sleeping = Sleeping}) ->
     Slot = (Before + 1) rem ?SLOTS,
@@ -87,15 +88,15 @@ begin_tick(_Which, Ticks) ->
     wait(Ticks).
 
 merged([], [], Awake) -> Awake;
-%% Most of those that have begun since the last one may be gone: there can be many thousands in a second.
+%% Most connections that began since the last tick may be gone: there can be many thousands in a second.
 merged(Due, Soon, Awake) -> lists:usort(Due ++ lists:filter(fun weir_reactor_states:is_there/1, Soon) ++ Awake).
 
-%% @doc The next connection of the current tick.
+%% @doc Returns the next connection of the current tick.
 -spec next(ticks()) -> {weir_nif:handle(), ticks()} | none.
 next(#ticks{ticking = []}) -> none;
 next(Ticks = #ticks{ticking = [Handle | Ticking]}) -> {Handle, Ticks#ticks{ticking = Ticking}}.
 
-%% @doc A connection wants to be called again after so many ticks: 0 is never.
+%% @doc Schedules the next call of a connection after this many ticks; 0 means never.
 -spec again(weir_nif:handle(), non_neg_integer(), ticks()) -> ticks().
 again(_Handle, 0, Ticks) ->
     Ticks;

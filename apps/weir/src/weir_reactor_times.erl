@@ -1,8 +1,9 @@
 %% @private
-%% @doc How long the callbacks of a reactor take: counters that only grow, written by the reactor and read by anybody, who asks nobody.
+%% @doc The times of a reactor's callbacks: counters that only grow. The reactor writes them, and any process reads
+%% them without a call.
 %%
-%% All batches of events are counted, with what they took. How long each `handle_data/3' took is a histogram, while that is measured: times
-%% are told apart to 128 ns, and from 1 µs on to an eighth of themselves.
+%% All batches of events are counted, with their times. While measuring is on, the times of `handle_data/3' are in a
+%% histogram with steps of 128 ns, and from 1 µs on of an eighth of the time.
 -module(weir_reactor_times).
 
 -export([new/0]).
@@ -16,18 +17,18 @@
 
 -opaque times() :: counters:counters_ref().
 
-%% Where things are.
+%% Indexes of the counters.
 -define(CALLBACKS, 1).
 -define(TIME, 2).
 -define(MEASURED, 3).
 -define(FIRST, 4).
 
-%% 2^UNIT is the least that is told apart, in native units: nanoseconds, where there is a native part. Beyond it there are 2^PARTS steps to
-%% a power of two.
+%% 2^UNIT native units, which are nanoseconds on supported systems, is the smallest step. Above 1 µs there are 2^PARTS
+%% steps to a power of two.
 -define(UNIT, 7).
 -define(PARTS, 3).
 
-%% 137 seconds, in units: what takes longer counts as that.
+%% 137 seconds, in units of 2^UNIT; longer times count as this.
 -define(LONGEST, 16#3fffffff).
 
 -define(STEPS, 224).
@@ -35,18 +36,18 @@
 -spec new() -> times().
 new() -> counters:new(?FIRST + ?STEPS - 1, []).
 
-%% @doc Notes whether callbacks are measured, for those who read.
+%% @doc Records whether callbacks are measured, for readers.
 -spec measures(boolean(), times()) -> ok.
 measures(true, Times) -> counters:put(Times, ?MEASURED, 1);
 measures(false, Times) -> counters:put(Times, ?MEASURED, 0).
 
-%% @doc So many events took so long, in native units.
+%% @doc Adds the time of a batch of events, in native units.
 -spec batch(Events :: pos_integer(), Took :: integer(), times()) -> ok.
 batch(Events, Took, Times) ->
     ok = counters:add(Times, ?CALLBACKS, Events),
     counters:add(Times, ?TIME, Took).
 
-%% @doc One callback took so long, in native units.
+%% @doc Adds the time of one callback to the histogram, in native units.
 -spec callback(Took :: integer(), times()) -> ok.
 callback(Took, Times) -> counters:add(Times, ?FIRST + step(min(Took bsr ?UNIT, ?LONGEST)), 1).
 
@@ -61,12 +62,12 @@ log2(Number, Power) when Number >= 1 bsl 4 -> log2(Number bsr 4, Power + 4);
 log2(Number, Power) when Number >= 1 bsl 2 -> log2(Number bsr 2, Power + 2);
 log2(Number, Power) -> Power + (Number bsr 1).
 
-%% @doc How many events there were, and how long their callbacks took together.
+%% @doc Returns the number of events, and the total time of their callbacks.
 -spec totals(times()) -> #{callbacks := non_neg_integer(), callback_ns := non_neg_integer()}.
 totals(Times) ->
     #{callbacks => counters:get(Times, ?CALLBACKS), callback_ns => nanoseconds(counters:get(Times, ?TIME))}.
 
-%% @doc Whether callbacks are measured, and how many took about so long, the shortest first.
+%% @doc Returns whether callbacks are measured, and the histogram, shortest times first.
 -spec seen(times()) -> #{measured := boolean(), times := [{Nanoseconds :: non_neg_integer(), Count :: pos_integer()}]}.
 seen(Times) ->
     Counts = [{Step, counters:get(Times, ?FIRST + Step)} || Step <- lists:seq(0, ?STEPS - 1)],

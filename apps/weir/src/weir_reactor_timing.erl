@@ -1,9 +1,9 @@
 %% @private
-%% @doc Which callbacks take too long, so that all connections of their reactor wait: a value, and warnings.
+%% @doc Finds callbacks that take too long and block their reactor: a value, and warnings.
 %%
-%% Looking at the clock for every event would cost a percent. So a batch of events is timed as a whole, and if it took too
-%% long, each `handle_data/3', `init/2' and `handle_close/3' of the next batches is. Where it is wanted how long callbacks take, each
-%% `handle_data/3' of one batch in sixteen is timed for that.
+%% Reading the clock for every event would cost a percent. So a whole batch of events is timed. If it takes too long,
+%% each `handle_data/3', `init/2' and `handle_close/3' of the next batches is timed. If measuring is on, each
+%% `handle_data/3' in one of sixteen batches is timed for the histogram.
 -module(weir_reactor_timing).
 
 -export([new/3]).
@@ -16,10 +16,10 @@
 
 -export_type([timing/0]).
 
-%% Batches whose callbacks are timed one by one, after one that took too long.
+%% The number of batches whose callbacks are timed one by one, after a batch that took too long.
 -define(TIMED_BATCHES, 1000).
 
-%% Of so many batches the callbacks of one are measured.
+%% One in this many batches is measured.
 -define(MEASURED_ONE_IN, 16).
 
 -record(timing, {
@@ -27,34 +27,34 @@
     times :: weir_reactor_times:times(),
     %% Native time units.
     long :: pos_integer() | infinity,
-    %% Batches that are still to be timed.
+    %% Batches left to time.
     left = 0 :: non_neg_integer(),
-    %% Batches until the next whose callbacks are measured.
+    %% Batches until the next measured one.
     measured_in = never :: non_neg_integer() | never
 }).
 
 -opaque timing() :: #timing{}.
 
-%% @doc Callbacks of a module may take so many milliseconds. Where they are measured, the times tell.
+%% @doc Returns the timing for a module whose callbacks may take this many milliseconds. Measurements go to the times.
 -spec new(module(), pos_integer() | infinity, weir_reactor_times:times()) -> timing().
 new(Module, infinity, Times) ->
     #timing{module = Module, times = Times, long = infinity};
 new(Module, Milliseconds, Times) ->
     #timing{module = Module, times = Times, long = erlang:convert_time_unit(Milliseconds, millisecond, native)}.
 
-%% @doc Whether it is measured how long callbacks take.
+%% @doc Turns measuring on or off.
 -spec measure(boolean(), timing()) -> timing().
 measure(Measured, Timing = #timing{times = Times}) ->
     ok = weir_reactor_times:measures(Measured, Times),
     Timing#timing{measured_in = case Measured of true -> 0; false -> never end}.
 
-%% @doc From what time of a batch on, in native units, {@link batch/3} wants to know of it. None is too short while
+%% @doc Returns the time from which on {@link batch/3} has to be called for a batch, in native units; 0 while
 %% callbacks are timed.
 -spec long(timing()) -> non_neg_integer() | infinity.
 long(#timing{left = 0, measured_in = never, long = Long}) -> Long;
 long(#timing{}) -> 0.
 
-%% @doc What to call for data, timed or not.
+%% @doc Returns the function to call for data, timed or not.
 -spec handle_data(timing()) -> fun((weir_tcp:socket(), term(), term()) -> weir_reactor:result()).
 handle_data(Timing = #timing{module = Module, measured_in = 0, times = Times}) ->
     fun(Socket, Data, State) ->
@@ -66,7 +66,7 @@ handle_data(Timing = #timing{module = Module, measured_in = 0, times = Times}) -
         Result
     end;
 handle_data(#timing{module = Module, left = 0}) ->
-    %% As a fun, since a call by the name of a module costs a lookup.
+    %% An external fun: a call by a variable module name costs a lookup.
     fun Module:handle_data/3;
 handle_data(Timing = #timing{module = Module}) ->
     fun(Socket, Data, State) ->
@@ -76,10 +76,10 @@ handle_data(Timing = #timing{module = Module}) ->
         Result
     end.
 
-%% @doc A batch of events took so long.
+%% @doc Handles the time of a batch.
 -spec batch(integer(), [weir_reactor_process:event()], timing()) -> timing().
 batch(Took, Events, Timing = #timing{long = Long, left = Left}) when Took >= Long ->
-    Left =:= 0 andalso warn(io_lib:format("one or some of ~b callbacks", [length(Events)]), Took, Timing),
+    Left =:= 0 andalso warn(io_lib:format("one or more of ~b callbacks", [length(Events)]), Took, Timing),
     next(Timing#timing{left = ?TIMED_BATCHES});
 batch(_Took, _Events, Timing = #timing{left = Left}) ->
     next(Timing#timing{left = max(0, Left - 1)}).
@@ -88,13 +88,13 @@ next(Timing = #timing{measured_in = never}) -> Timing;
 next(Timing = #timing{measured_in = 0}) -> Timing#timing{measured_in = ?MEASURED_ONE_IN - 1};
 next(Timing = #timing{measured_in = Batches}) -> Timing#timing{measured_in = Batches - 1}.
 
-%% @doc When a callback begins, in native units. `batch': its batch is timed as a whole, so unless one was too long there is
-%% nothing to know.
+%% @doc Returns the start time of a callback in native units; `untimed' in a `batch' that is timed as a whole.
 -spec began(batch | alone, timing()) -> integer() | untimed.
 began(batch, #timing{left = 0}) -> untimed;
 began(_Where, #timing{}) -> erlang:monotonic_time().
 
-%% @doc A callback has returned that had begun at that time. One that is alone is counted; those of a batch are with it.
+%% @doc Handles the end of a callback that began at this time. A callback `alone' is counted here, others with their
+%% batch.
 -spec callback(batch | alone, atom(), weir_tcp:socket(), integer() | untimed, timing()) -> ok.
 callback(_Where, _Callback, _Socket, untimed, _Timing) ->
     ok;
@@ -111,7 +111,7 @@ took(Callback, Socket, Took, Timing) -> warn(io_lib:format("~s for ~0p", [Callba
 warn(What, Took, #timing{module = Module}) ->
     weir_reports:say(fun() ->
         weir_reports:log(warning, #{
-            what => lists:flatten([What, " took long, and all connections of the reactor have waited"]),
+            what => lists:flatten([What, " took too long and delayed all connections of the reactor"]),
             reactor => self(),
             module => Module,
             took_ms => erlang:convert_time_unit(Took, native, millisecond)

@@ -1,7 +1,7 @@
 %% @private
-%% @doc The reactors of the node. Each enters itself; who wants to know of them disturbs none.
+%% @doc The reactors of the node, in a table. Each adds itself, and readers do not call them.
 %%
-%% A reactor that is killed leaves its row behind, until another has its pollset: rows of the dead are not told.
+%% A killed reactor leaves its row until another reactor gets its pollset. Rows of dead reactors are not returned.
 -module(weir_reactors).
 
 -export([new_table/0]).
@@ -11,19 +11,19 @@
 
 -define(TABLE, ?MODULE).
 
-%% @doc Makes the table, which lives as long as the caller.
+%% @doc Creates the table, owned by the caller.
 -spec new_table() -> ok.
 new_table() ->
     _ = ets:new(?TABLE, [named_table, public]),
     ok.
 
-%% @doc The calling process is the reactor of a pollset.
+%% @doc Adds the calling reactor of a pollset.
 -spec enter(#{pollset := weir_nif:pollset(), module := module(), scheduler := pos_integer()}, weir_reactor_times:times()) -> ok.
 enter(About = #{pollset := Pollset}, Times) ->
     _ = is_there() andalso ets:insert(?TABLE, {Pollset, About#{reactor => self()}, Times}),
     ok.
 
-%% @doc It ends.
+%% @doc Removes the reactor of a pollset.
 -spec leave(weir_nif:pollset()) -> ok.
 leave(Pollset) ->
     _ = is_there() andalso ets:delete(?TABLE, Pollset),

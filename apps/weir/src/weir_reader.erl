@@ -1,9 +1,9 @@
 %% @private
-%% @doc Reads what is to be sent and is not in memory, for the connections of reactors.
+%% @doc Reads parts of files that reactors send and that are not in the page cache.
 %%
-%% A reactor sends files from memory. Where a part has to come from a disk, the engine names the connection here, and a process
-%% has the part read on a dirty scheduler. The VM has as many of those as the disk is asked things at a time; the others wait
-%% their turn.
+%% A reactor sends files from the page cache only. If a part is not there, the native side notifies this process of
+%% the connection, and a process for it reads the part on a dirty I/O scheduler. The number of these schedulers limits
+%% the concurrent reads of the disk; other reads wait.
 -module(weir_reader).
 -behaviour(gen_server).
 
@@ -24,7 +24,7 @@ start_link() ->
 init([]) ->
     {ok, none, {continue, look}}.
 
-%% Some connection may have been named while there was no reader.
+%% A connection may have begun to wait while there was no reader.
 -spec handle_continue(look, none) -> {noreply, none}.
 handle_continue(look, State) ->
     ok = fetch_all(0),
@@ -58,7 +58,7 @@ begin_fetch(Handle) ->
     _ = spawn(?MODULE, fetch, [Handle]),
     ok.
 
-%% @doc Has the part read that a connection waits for, and the connection go on.
+%% @doc Reads the part that a connection waits for, and continues the connection.
 -spec fetch(weir_nif:handle()) -> ok.
 fetch(Handle) ->
     ok = weir_nif:file_fetch(Handle),

@@ -1,14 +1,14 @@
 %% @private
-%% @doc Closes what nobody else does: the connections of reactors that have died, and Unix sockets whose peer does not take
-%% what is left for it.
+%% @doc Closes sockets that have lost their process: connections of dead reactors, and lingering Unix sockets whose
+%% peer does not read.
 %%
-%% Nobody watches a reactor's connections one by one: that would cost each of them as much memory as the rest of it. Their
-%% pollset is watched, and what is found there when the reactor is dead is closed here, in slices, since thousands of
-%% closes take longer than a call into native code may. Until that is done nobody else gets the pollset.
+%% A monitor for each connection of a reactor would take as much memory as the rest of the connection. So the pollset
+%% is watched instead. When its reactor is dead this process closes its sockets, in slices, because thousands of
+%% closes exceed the time limit of a native call. No other reactor gets the pollset before that is done.
 %%
-%% A socket whose owner has died with bytes queued sends them first. The kernel gives up on a TCP peer that takes nothing
-%% for 30 s, but never on the peer of a Unix socket. So such a socket names itself here when it begins to linger, and this
-%% process looks every 5 s at those that do.
+%% A socket whose owner dies with bytes queued lingers: it sends them first. The kernel gives up on a TCP peer that
+%% takes nothing for 30 s (TCP_USER_TIMEOUT). Unix sockets have no such timeout, so this process enforces it: they
+%% register here when they begin to linger, and are checked every 5 s.
 -module(weir_reaper).
 -behaviour(gen_server).
 
@@ -20,13 +20,13 @@
 -export([handle_cast/2]).
 -export([handle_info/2]).
 
-%% How long a peer may take nothing, and how often that is looked at, in milliseconds.
+%% How long a peer may take nothing, and the interval between checks, in milliseconds.
 -define(PATIENCE, 30000).
 -define(INTERVAL, 5000).
 
 -type state() :: #{weir_nif:handle() => {LeftBehind :: non_neg_integer() | done, Since :: integer()}}.
-%% Sockets that linger: how much their peers have not taken, and since when it is as much, in milliseconds of the
-%% monotonic clock.
+%% Lingering sockets: the bytes that the peer has not taken, and since when that has not changed, in milliseconds of
+%% the monotonic clock.
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
@@ -36,7 +36,7 @@ start_link() ->
 init([]) ->
     {ok, #{}, {continue, look}}.
 
-%% Some reactor may have died, and some socket begun to linger, while there was no reaper.
+%% A reactor may have died, or a socket begun to linger, while there was no reaper.
 -spec handle_continue(look, state()) -> {noreply, state()}.
 handle_continue(look, State) ->
     _ = [self() ! {weir_abandoned, Pollset} || Pollset <- weir_nif:abandoned()],
@@ -52,7 +52,7 @@ handle_cast(_Request, State) ->
 
 -spec handle_info(term(), state()) -> {noreply, state()}.
 handle_info({weir_abandoned, Pollset}, State) ->
-    %% One that was found when this process began may be somebody else's by now.
+    %% A pollset found at the start may have been cleared and have another reactor by now.
     _ = lists:member(Pollset, weir_nif:abandoned()) andalso reap(Pollset, 0),
     {noreply, State};
 handle_info({weir_lingers, Handle}, State) ->

@@ -1,4 +1,4 @@
-%% @doc Relays, behind {@link weir:relay/3}: their options, and the calls of the native side.
+%% @doc Relays: the implementation of {@link weir:relay/3}, with its options.
 -module(weir_relay).
 
 -include("weir_socket.hrl").
@@ -16,10 +16,10 @@
 -opaque relay() :: {weir_relay, weir_nif:relay()}.
 
 -opaque latency() :: {weir_latency, reference()}.
-%% Times of replies, of any number of relays: see {@link new_latency/0}.
+%% Reply times, of any number of relays: see {@link new_latency/0}.
 
 -type server() :: {connect, weir_tcp:name(), timeout()}.
-%% Where to connect to, and the milliseconds until that has failed.
+%% The server to connect to, and the timeout of the connect in milliseconds.
 
 -type options() :: #{
     prefix => iodata(),
@@ -38,10 +38,10 @@
     {IdleTimeout :: timeout(), HalfCloseTimeout :: timeout()}, Detached :: boolean(), Observed :: boolean(),
     reference() | undefined
 }.
-%% The options as the native part has them.
+%% The options as the native part takes them.
 
 -type traffic() :: #{bytes := non_neg_integer(), packets := non_neg_integer()}.
-%% What has come from one side: bytes, and reads of the kernel that gave any.
+%% What one side has sent: bytes, and reads of the kernel that returned any.
 
 -type times() ::
     #{count := 0}
@@ -57,7 +57,7 @@
         p99 := non_neg_integer(),
         p999 := non_neg_integer()
     }.
-%% Microseconds, each within 6 %; those beyond an hour count as an hour.
+%% Microseconds, each within 6 %; times beyond an hour count as an hour.
 
 -type statistics() :: #{
     a_to_b := traffic(),
@@ -69,10 +69,10 @@
     failed := a | b | undefined,
     ended_first := a | b | undefined
 }.
-%% What a relay has done: `duration_us' since it began, `idle_us' since bytes last moved, `first_byte_us' from its
-%% beginning to the first byte of B. `reply_us' is from the last bytes of A, the client, to the first ones of B, the
-%% server, after them, for each time that B replied to A: the response time of tcprstat. `failed' is the side whose connection
-%% was reset, if that has ended it. `ended_first': of the two sides the one whose end of data was passed on first.
+%% What a relay has done. `duration_us': since it began; `idle_us': since bytes last moved; `first_byte_us': from its
+%% beginning to the first byte of B. `reply_us': the response times of tcprstat, from the last bytes of A, the client,
+%% to the first bytes of B, the server, after them. `failed': the side whose connection was reset, if that ended the
+%% relay. `ended_first': the side whose end of data was passed on first.
 
 -type info() :: #{
     owner := pid(),
@@ -86,7 +86,7 @@
     failed := undefined,
     ended_first := a | b | undefined
 }.
-%% The statistics so far, and who and where.
+%% The statistics so far, with the owner and the pollset.
 
 -type refused() ::
     {connect, timeout | closed | inet:posix()}
@@ -95,14 +95,15 @@
     | weir_checked_options:bad_option()
     | no_native_part
     | inet:posix().
-%% Why there is no relay: why a server was not reached, which socket cannot be relayed and why, what is no socket of Weir's, an option that is wrong, a
-%% system without the native part, or what the kernel said.
+%% Why a relay was not started: the server was not reached, a socket cannot be relayed, a term is no socket of Weir,
+%% an option is wrong, the system is unsupported, or the kernel's error.
 
-%% As large as what one read takes: a receiver that keeps up leaves it empty.
+%% The size of one read: a receiver that keeps up leaves the buffer empty.
 -define(BUFFER, 16#10000).
 -define(BUFFER_MAX, 16#100000).
 
-%% A pipe of this size costs a stream 5 % less than one of 64 KiB. It holds references to what the sockets hold anyway.
+%% A pipe of this size costs a stream 5 % less than one of 64 KiB. It only references memory that the sockets hold
+%% anyway.
 -define(PIPE, 16#40000).
 
 -define(DEFAULTS, #{
@@ -127,7 +128,7 @@ start(A, B, Options) ->
         {{error, _} = Error, _, _} -> Error
     end.
 
-%% Before anything else: a server should not get a connection that nobody is there for.
+%% Checked first: a server should not get a connection without an owner.
 owned(A, B, #{owner := Owner, detached := false} = Options) when Owner =/= self() ->
     case is_process_alive(Owner) of
         true -> join(A, B, Options);
@@ -139,7 +140,7 @@ owned(A, B, Options) ->
 join(?SOCKET(A) = SocketA, B, #{prefix := Prefix} = Options) ->
     Owner = maps:get(owner, Options, self()),
     try
-        %% Afterwards there are no sockets to be asked for their peers.
+        %% Looked up now: after the start the sockets are gone.
         Peers = weir_event:is_attached(?STARTED) andalso #{peer_a => peer(SocketA), peer_b => peer(B)},
         {Peers, native_join(A, B, Owner, iolist_to_binary(Prefix), native(Options))}
     of
@@ -152,7 +153,8 @@ join(?SOCKET(A) = SocketA, B, #{prefix := Prefix} = Options) ->
         {_, {error, {Handle, Reason}}} -> {error, {?SOCKET(Handle), Reason}};
         {_, {error, Reason}} -> {error, Reason}
     catch
-        %% One of them was never a socket here, the latency is something else, or the owner is of an earlier life of this node.
+        %% A term was never a socket here, the latency is wrong, or the owner's pid is of an earlier incarnation of
+        %% this node.
         error:badarg -> {error, unknown([SocketA | [B || ?SOCKET(_) <- [B]]], Options)}
     end.
 
@@ -172,7 +174,7 @@ await(A, Handle, Operation, {connect, _, Timeout}, Options) ->
         ok ->
             case join(A, ?SOCKET(Handle), Options) of
                 {ok, _} = Started -> Started;
-                %% A stop of Weir may close it, and the caller does not know this socket.
+                %% Weir was stopped and has closed this socket, which the caller does not know.
                 {error, {?SOCKET(Handle), Reason}} -> close_and(Handle, {error, {connect, Reason}});
                 {error, _} = Error -> close_and(Handle, Error)
             end;
@@ -220,7 +222,7 @@ check_ends(?SOCKET(A), {connect, Server, Timeout}) when is_integer(A) ->
         {false, _} -> {error, {bad_option, connect, Server, "{Address, Port} or {local, Path}"}}
     end;
 check_ends(?SOCKET(Handle) = Socket, ?SOCKET(Handle)) ->
-    {error, {bad_socket, Socket, "two different sockets are needed"}};
+    {error, {bad_socket, Socket, "a different socket is needed"}};
 check_ends(?SOCKET(A), ?SOCKET(B)) when is_integer(A), is_integer(B) -> ok;
 check_ends(?SOCKET(A), B) when is_integer(A) -> {error, {bad_socket, B, needed_socket()}};
 check_ends(A, _B) -> {error, {bad_socket, A, needed_socket()}}.
@@ -229,7 +231,7 @@ is_server({local, _}) -> true;
 is_server({Address, Port}) when is_tuple(Address), is_integer(Port), Port >= 0, Port =< 65535 -> weir_address:is_valid(Address);
 is_server(_) -> false.
 
-needed_latency() -> "what weir_relay:new_latency/0 has returned".
+needed_latency() -> "a result of weir_relay:new_latency/0".
 
 needed_owner() -> "a process of this node".
 
@@ -241,7 +243,7 @@ native(#{splice := Splice, idle_timeout := Idle, half_close_timeout := HalfClose
     Latency = case Options of #{latency := {weir_latency, Native}} -> Native; #{} -> undefined end,
     {Buffer, pipe(Buffer), Splice, {Idle, HalfClose}, Detached, weir_relay_observer:is_wanted(), Latency}.
 
-%% Who asks for another buffer gets pipes like that.
+%% The default has larger pipes; another buffer size is also that of the pipes.
 pipe(?BUFFER) -> ?PIPE;
 pipe(Buffer) -> Buffer.
 
@@ -265,7 +267,8 @@ allowed(Timeout, Time) when Timeout =:= idle_timeout; Timeout =:= half_close_tim
     weir_checked_options:time(1, Time).
 
 %% @private
-%% @doc The relays of connections that came through a listener, each with the process that its connection was accepted for.
+%% @doc Returns the relays of connections that came through a listener, each with the process that its connection was
+%% accepted for.
 -spec of_listener(weir_nif:listener()) -> [{relay(), pid()}].
 of_listener(Listener) -> of_listener(Listener, 0).
 
@@ -275,12 +278,12 @@ of_listener(Listener, Piece) ->
         done -> []
     end.
 
-%% @doc New times of replies, for the option `latency' of relays: all relays that are started with them add to them, such as those to one
-%% server. They take 110 KiB at most, and are gone when nobody has them any more.
+%% @doc Creates reply times for the option `latency'. All relays started with them add to them, for example all relays
+%% to one server. They take 110 KiB at most, and are freed when no term refers to them.
 -spec new_latency() -> latency().
 new_latency() -> {weir_latency, weir_nif:latency_new()}.
 
-%% @doc How long the replies took, from the beginning on; see {@link weir:latency/1}.
+%% @doc Returns the reply times since their creation; see {@link weir:latency/1}.
 -spec latency(latency()) -> weir_listener:latency().
 latency({weir_latency, Native}) ->
     {Sum, Times} = weir_nif:latency_seen(Native),

@@ -1,8 +1,8 @@
 %% @private
-%% @doc Makes an event of the end of each relay that began while somebody was attached to it.
+%% @doc Executes the event `[weir, relay, stop]' for relays that began while it had a handler.
 %%
-%% A relay ends in a call of the native side, often in that of a poller, and no Erlang code of Weir runs where its owner gets
-%% the message. So the native side tells this process. If it dies, the ends of that moment are not told.
+%% A relay ends in a native call, often that of a poller, and its owner's message is not handled by Weir's Erlang
+%% code. So the native side notifies this process. While it is dead ends of relays are not reported.
 -module(weir_relay_observer).
 -behaviour(gen_server).
 
@@ -16,7 +16,7 @@
 
 -define(STOPPED, [weir, relay, stop]).
 
-%% @doc Whether the end of a relay that begins now is to be told.
+%% @doc Whether to report the end of a relay that begins now.
 -spec is_wanted() -> boolean().
 is_wanted() -> weir_event:is_attached(?STOPPED).
 

@@ -1,12 +1,12 @@
 %% @private
-%% @doc The timeouts of relays.
+%% @doc Enforces the timeouts of relays.
 %%
-%% A relay whose timeout may pass in the next 10 seconds has a timer, which is set once and not at every byte: when it fires
-%% the native side says how long the relay may still go on, and the timer is set for that. So a timeout costs traffic
-%% nothing, and is exact. Longer ones have no timer, because a timer outlives its relay: all relays are looked at often
-%% enough to set one in time.
+%% A relay whose timeout may pass in the next 10 seconds has a timer. It is set once, not at every byte: when it
+%% fires, the native side returns the remaining time, and the timer is set to that. So a timeout is exact and costs
+%% the traffic nothing. Longer timeouts have no timer, because a timer outlives its relay. Instead all relays are
+%% checked often enough to set a timer in time.
 %%
-%% It may be killed: the next one looks at all relays that there are.
+%% This process may be killed: the next one checks all relays.
 -module(weir_relay_timer).
 -behaviour(gen_server).
 
@@ -18,7 +18,7 @@
 -export([handle_cast/2]).
 -export([handle_info/2]).
 
-%% Less than half of what the native side calls soon: a look that comes late is still in time.
+%% Less than half of the native side's 10 seconds, so that a late check is still in time.
 -define(LOOK_MS, 4000).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.

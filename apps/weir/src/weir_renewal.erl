@@ -1,24 +1,24 @@
 %% @private
-%% @doc Has processes leave old code in which they wait.
+%% @doc Moves waiting processes out of old code.
 %%
-%% The VM keeps two versions of a module: when a third is loaded, it kills processes that are still in the first. A process that
-%% waits for data, in `gen_tcp:recv/2' for example, may wait in our code for days. So when there is old code, those who wait
-%% are told to wait on in the current one, and so are pollers, reactors and acceptors. After that nobody needs the old code,
-%% and it is purged; where somebody does, this is tried again.
+%% The VM keeps two versions of a module. When a third is loaded, it kills processes that still run the first. A
+%% process that waits for data, in `gen_tcp:recv/2' for example, may wait in Weir's code for days. So when there is
+%% old code, waiting processes, pollers, reactors and acceptors are notified to continue in the current code. Then the
+%% old code is purged; if a process still needs it, this is tried again later.
 -module(weir_renewal).
 
 -export([is_due/0]).
 -export([run/0]).
 
-%% Where processes wait.
+%% The modules in which processes wait.
 -define(MODULES, [weir_operation, weir_poller, weir_acceptor, weir_reactor_process]).
 
-%% @doc Whether there is old code of a module in which processes wait. Cheap.
+%% @doc Whether there is old code of these modules. Cheap.
 -spec is_due() -> boolean().
 is_due() ->
     lists:any(fun erlang:check_old_code/1, ?MODULES).
 
-%% @doc Renews all.
+%% @doc Renews all waiting processes, and purges the old code.
 -spec run() -> ok.
 run() ->
     Old = lists:filter(fun erlang:check_old_code/1, ?MODULES),

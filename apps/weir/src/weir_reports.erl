@@ -1,12 +1,12 @@
 %% @private
-%% @doc Reports for the log: maps, in one shape, and in bounded numbers.
+%% @doc Log reports: maps in one format, with a rate limit.
 %%
-%% A report is a map: `what' says in a few words what happened, and the other keys say to whom, by the names that events
-%% have for them ({@link weir_event}). Handlers of the log get the map as it is, with `domain => [weir]' in the metadata;
-%% for a reader it becomes a line: `weir: ' and what happened, then the keys.
+%% In a report, `what' says in a few words what happened, and the other keys say where, by the names that events use
+%% ({@link weir_event}). Log handlers get the map as it is, with `domain => [weir]' in the metadata. As text it is one
+%% line: `weir: ', what happened, then the keys.
 %%
-%% Ten thousand connections that fail in the same way are a line or two. The limit is one of the calling process
-%% ({@link say/1}), which has it in its dictionary; or of many that share it ({@link log/3}).
+%% Ten thousand connections that fail in the same way give a few lines. The limit is that of the calling process
+%% ({@link say/1}), in its dictionary, or is shared by many processes ({@link log/3}).
 -module(weir_reports).
 
 -export([log/2]).
@@ -19,26 +19,27 @@
 -export_type([report/0, limit/0]).
 
 -type report() :: #{what := string(), domain => [atom()], atom() => term()}.
-%% `domain' is that of the metadata, `[weir]' unless given. `peer' is an address, `listener' a name, `reason' why it happened, `stacktrace' where.
+%% `domain' is that of the metadata, by default `[weir]'. `peer' is an address, `listener' a name, `reason' the cause,
+%% `stacktrace' the place.
 
 -opaque limit() :: atomics:atomics_ref().
-%% Of many processes.
+%% A limit shared by many processes.
 
 %% Reports in one period.
 -define(REPORTS, 10).
 -define(PERIOD_MS, 1000).
 
-%% Where the beginning of the period is kept, and how many reports there were since.
+%% The key in the process dictionary of the period's start and its number of reports.
 -define(LIMIT, ?MODULE).
 
-%% The places of a shared limit.
+%% Indexes of a shared limit.
 -define(SINCE, 1).
 -define(SAID, 2).
 
 %% Depth to which terms are shown.
 -define(DEPTH, 50).
 
-%% @doc Puts a report into the log.
+%% @doc Logs a report.
 -spec log(logger:level(), report()) -> ok.
 log(Level, Report) ->
     {Domain, Said} =
@@ -48,14 +49,15 @@ log(Level, Report) ->
         end,
     logger:log(Level, Said, #{domain => Domain, report_cb => fun ?MODULE:format/1}).
 
-%% @doc The same, unless those who share the limit have said too much lately. The next report says how many were left out.
+%% @doc Logs a report, unless the limit is exceeded. The first report of the next period has the number of omitted
+%% ones.
 -spec log(logger:level(), report(), limit()) -> ok.
 log(Level, Report, Limit) ->
     Now = erlang:monotonic_time(millisecond),
     Since = atomics:get(Limit, ?SINCE),
     case Now - Since >= ?PERIOD_MS andalso atomics:compare_exchange(Limit, ?SINCE, Since, Now) of
         ok ->
-            %% A period begins, with this report.
+            %% This report begins a period.
             case atomics:exchange(Limit, ?SAID, 1) - ?REPORTS of
                 LeftOut when LeftOut > 0 -> log(Level, Report#{left_out => LeftOut});
                 _ -> log(Level, Report)
@@ -67,27 +69,27 @@ log(Level, Report, Limit) ->
             end
     end.
 
-%% @doc Has the handler `default' of Erlang's log take our reports. As the kernel configures it, it stops every event that
-%% has a domain but OTP's own; a filter that somebody has put there before ours still comes first.
+%% @doc Makes the log handler `default' accept Weir's reports. By default the kernel configures it to stop all events
+%% with a domain other than OTP's. Filters that were added earlier still come first.
 -spec let_through() -> ok.
 let_through() ->
     case logger:get_handler_config(default) of
         {ok, #{filter_default := stop}} ->
-            %% There already, if this is the second time.
+            %% An error means that it was added before.
             _ = logger:add_handler_filter(default, weir, {fun logger_filters:domain/2, {log, sub, [weir]}}),
             ok;
         _ ->
             ok
     end.
 
-%% @doc A limit for many processes.
+%% @doc Creates a limit for many processes.
 -spec new_limit() -> limit().
 new_limit() ->
     Limit = atomics:new(2, [{signed, true}]),
     ok = atomics:put(Limit, ?SINCE, erlang:monotonic_time(millisecond) - ?PERIOD_MS),
     Limit.
 
-%% @doc A report as text.
+%% @doc Formats a report as text, for `report_cb'.
 -spec format(report()) -> {io:format(), [term()]}.
 format(Report = #{what := What}) ->
     Keys = lists:sort(maps:keys(maps:without([what, stacktrace], Report))),
@@ -103,7 +105,8 @@ shown(peer, {IP, Port}) when is_tuple(IP), tuple_size(IP) =:= 8 -> [$[, inet:nto
 shown(peer, {IP, Port}) when is_tuple(IP), is_integer(Port) -> [inet:ntoa(IP), $:, integer_to_list(Port)];
 shown(_Key, Value) -> io_lib:format("~0tP", [Value, ?DEPTH]).
 
-%% @doc Says something, unless the caller has said too much lately. How many reports were left out is told with the next.
+%% @doc Calls a fun that logs, unless the calling process exceeds its limit. The number of omitted reports is logged
+%% with the next one.
 -spec say(fun(() -> term())) -> ok.
 say(Say) ->
     Now = erlang:monotonic_time(millisecond),
@@ -114,7 +117,7 @@ say(Say) ->
             _ = put(?LIMIT, {Since, Said + 1}),
             ok;
         {_, Said} when Said > ?REPORTS ->
-            ok = log(warning, #{what => "more reports were left out", left_out => Said - ?REPORTS}),
+            ok = log(warning, #{what => "reports were left out", left_out => Said - ?REPORTS}),
             said(Now, 1, Say);
         _ ->
             said(Now, 1, Say)

@@ -1,13 +1,14 @@
 %% @private
-%% @doc Has all schedulers online while somebody waits for processes that are bound to one that may be offline.
+%% @doc Puts all schedulers online while a process waits for processes that may be bound to offline ones.
 %%
-%% There may be several who wait at once, so one process of the VM counts them: it sets all schedulers online for the first, and
-%% sets the number that was before when the last has ended, by itself or killed. The process begins with the first wish and ends
-%% with the last. It is bound to no scheduler, and belongs to no application, because applications wait here while they are stopped.
+%% One process per VM counts the callers: it puts all schedulers online for the first, and restores the number after
+%% the last, also if callers are killed. It lives from the first request to the last. It is bound to no scheduler and
+%% belongs to no application, because applications wait here while they are stopped.
 %%
-%% If somebody else sets another number meanwhile, that is the one to go back to. Nobody can compare the flag and set it in one step,
-%% and a process that sets it may wait for one that does the same. But setting it tells what it was in the same step, and so whether
-%% somebody has set it since. Only the number of all schedulers cannot be told from the one that is set here: it is lost.
+%% If another process sets a different number in the meantime, that one is restored. There is no compare-and-set for
+%% the flag, and setting it may wait for a concurrent change. But setting it returns the old value in the same step,
+%% which shows whether it was changed. Only a change to the number of all schedulers cannot be distinguished from this
+%% process's own, and is lost.
 -module(weir_schedulers).
 -behaviour(gen_server).
 
@@ -19,22 +20,23 @@
 -export([handle_cast/2]).
 -export([handle_info/2]).
 
-%% How often it is looked whether somebody has set another number: those who wait would wait for as long.
+%% Interval between checks whether another process has set a different number; callers may wait that much longer.
 -define(LOOK_MS, 50).
 
-%% In how many turns a process that ends is at its end. One was enough, as far as was seen.
+%% The number of turns in which a dying process is finished. One was enough in all observations.
 -define(TURNS, 4).
 
 -record(state, {
-    %% How many are online when nobody waits.
+    %% The number online without requests.
     online :: pos_integer(),
     waiting = #{} :: #{reference() => []}
 }).
 
-%% @doc How many schedulers are online, or will be again when nobody waits any more: nothing is spread over the others for that time.
+%% @doc Returns the number of online schedulers, or the number to be restored, so that nothing is distributed over
+%% schedulers that are only online temporarily.
 -spec online() -> pos_integer().
 online() ->
-    %% In this order: a keeper that begins sets the number when it can be found, and one that ends while it can be found.
+    %% The order matters: a keeper changes the number only while it is registered.
     Online = erlang:system_info(schedulers_online),
     case whereis(?MODULE) of
         undefined ->
@@ -51,8 +53,8 @@ online() ->
             end
     end.
 
-%% @doc Calls a fun while all schedulers are online, and returns what it returns. The fun waits, and does nothing else: it has a
-%% high priority, so that the time is short.
+%% @doc Calls a fun while all schedulers are online, and returns its result. The fun must only wait: it runs at high
+%% priority, to keep that time short.
 -spec with_all_online(fun(() -> Result)) -> Result.
 with_all_online(Do) ->
     Priority = process_flag(priority, high),
@@ -73,11 +75,11 @@ wish() ->
     try
         {Keeper, gen_server:call(Keeper, wish, infinity)}
     catch
-        %% It has just ended, with the last wish before.
+        %% It has just ended, with the last request before.
         exit:_ -> wish()
     end.
 
-%% If the keeper was killed, nobody knows the number.
+%% If the keeper was killed, the number is lost.
 take_back(Keeper, Wish) ->
     try
         gen_server:call(Keeper, {take_back, Wish}, infinity)
@@ -87,7 +89,7 @@ take_back(Keeper, Wish) ->
 
 -spec init([]) -> {ok, #state{}}.
 init([]) ->
-    %% The processes of an application's group are killed with it.
+    %% Processes in an application's group are killed with it.
     true = group_leader(whereis(init), self()),
     _ = process_flag(priority, high),
     look_later(),
@@ -126,7 +128,7 @@ look_later() ->
     _ = erlang:send_after(?LOOK_MS, self(), look),
     ok.
 
-%% To set it once more to the same number may have fewer dirty schedulers online.
+%% Setting the same number again could put fewer dirty schedulers online.
 all_online(State) ->
     All = erlang:system_info(schedulers),
     case erlang:system_info(schedulers_online) =:= All orelse erlang:system_flag(schedulers_online, All) of
@@ -143,8 +145,8 @@ without(Wish, State = #state{waiting = Waiting}) ->
             {noreply, State#state{waiting = Others}}
     end.
 
-%% A process that ends has told its monitors before it answers what else was sent to it, and it may do that in a turn of its own. A
-%% scheduler that went offline in between would keep these answers back. So each gives all others their turns before.
+%% A dying process sends its `DOWN's before it answers other signals, perhaps in another turn. If its scheduler went
+%% offline in between, these answers would be stuck. So wait until each scheduler has given its processes some turns.
 let_end(State = #state{online = Online}) ->
     await([turns(Scheduler) || Scheduler <- lists:seq(Online + 1, erlang:system_info(schedulers))], State).
 
@@ -153,7 +155,7 @@ turns(Scheduler) ->
     try
         element(2, erlang:spawn_opt(Turns, [monitor, {scheduler, Scheduler}]))
     catch
-        %% This VM binds no processes.
+        %% This VM cannot bind processes.
         error:badarg -> none
     end.
 
@@ -171,12 +173,12 @@ await([Monitor | Others] = Monitors, State) ->
 
 set_back(#state{online = Online}) ->
     case erlang:system_info(schedulers) of
-        %% They were online before, and nothing has been set.
+        %% All were online before, so nothing was changed.
         Online -> ok;
         All -> set_back(Online, All)
     end.
 
-%% Sets the number where this process had set that other one. What somebody has set since is set again.
+%% Sets the number, and compares the old one. A change by another process is set again.
 set_back(Online, Ours) ->
     case erlang:system_flag(schedulers_online, Online) of
         Before when Before =:= Ours; Before =:= Online -> ok;

@@ -1,5 +1,5 @@
 %% @private
-%% @doc Sends a part of a file on a socket: the caller drives the transfer, one native call after the other.
+%% @doc Sends a part of a file on a socket. The caller drives the transfer, by one native call after another.
 -module(weir_sendfile).
 
 -include_lib("kernel/include/file.hrl").
@@ -9,7 +9,7 @@
 
 -import(weir_operation, [await/4]).
 
-%% The most bytes of a file, and the last of them.
+%% The largest file size and offset.
 -define(MAX_FILE, (1 bsl 63 - 1)).
 
 %% @doc See {@link weir_tcp:sendfile/4}.
@@ -35,7 +35,7 @@ send_descriptor(Handle, Descriptor, Offset, Bytes) when
         Error -> Error
     end;
 send_descriptor(Handle, _Descriptor, _Offset, _Bytes) ->
-    %% Who may not send is told so first.
+    %% `not_owner' takes precedence over `einval'.
     Self = self(),
     case weir_nif:owner(Handle) of
         {ok, Owner} when Owner =/= Self -> {error, not_owner};
@@ -52,7 +52,7 @@ send_parts(_Handle, Result) ->
     Result.
 
 %% @private
-%% @doc The end of a wait of a file that is being sent.
+%% @doc Continues after a wait of a transfer.
 -spec sent_part(weir_nif:handle(), retry | Result) -> Result when
     Result :: {ok, non_neg_integer()} | {error, closed | inet:posix()}.
 sent_part(Handle, retry) -> send_parts(Handle, more);

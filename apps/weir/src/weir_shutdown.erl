@@ -1,16 +1,16 @@
 %% @private
-%% @doc Ends processes as a supervisor does: asked first, and killed when they take too long.
+%% @doc Ends processes as a supervisor does: with `shutdown' first, and with `kill' after a timeout.
 %%
-%% A process that is bound to a scheduler which is offline does not run, and so does not even die: `init:stop/0' would wait
-%% for it without end. So when some stay, all schedulers are online until they are gone.
+%% A process bound to an offline scheduler does not run, and so does not die: `init:stop/0' would wait for it forever.
+%% If some processes remain, all schedulers are put online until they are dead.
 -module(weir_shutdown).
 
 -export([processes/2]).
 
-%% How long a process that runs takes to end if there is nothing to wait for.
+%% A running process that has nothing to wait for ends within this time.
 -define(PROMPT_MS, 100).
 
-%% @doc Ends processes, all at once, and returns when all are gone. The caller may be linked to them.
+%% @doc Ends processes concurrently, and returns when all are dead. The caller may be linked to them.
 -spec processes([pid()], timeout() | brutal_kill) -> ok.
 processes(Pids, brutal_kill) ->
     await(ask(Pids, kill), infinity);
@@ -42,7 +42,7 @@ await_or_kill(Processes, Deadline) ->
     #{} = gone(Left, infinity),
     ok.
 
-%% Waits for processes, and returns those that are not gone at the deadline. Any number is smaller than an atom.
+%% Waits for processes, and returns those alive at the deadline. In the term order any number is smaller than an atom.
 gone(Left, _Deadline) when map_size(Left) =:= 0 ->
     Left;
 gone(Left, Deadline) ->

@@ -1,2 +1,2 @@
-%% The term of a socket: what gen_tcp and inet dispatch by, and what stands in messages. `weir_tcp:socket()' is its type.
+%% The term of a socket: gen_tcp and inet dispatch by it, and messages contain it. Its type is `weir_tcp:socket()'.
 -define(SOCKET(Handle), {'$inet', weir_tcp, Handle}).

@@ -1,7 +1,8 @@
 %% @private
-%% @doc OTP's `ssl', and `public_key' that comes with it, which are not among our dependencies.
+%% @doc OTP's `ssl' and `public_key', which are optional dependencies.
 %%
-%% What a remote call returns is not known to the compiler, so a release without them is not told of undefined functions.
+%% A module name returned by a remote call is unknown to the compiler, so a release without them gets no warnings of
+%% undefined functions.
 -module(weir_ssl).
 
 -export([ssl/0]).

@@ -1,15 +1,16 @@
 %% @private
-%% @doc Has one sender of a socket's messages follow another.
+%% @doc Keeps messages of a socket in order when their sender changes.
 %%
-%% The VM keeps the messages of one sender in order. The queue of a process with `{message_queue_data, off_heap}' may consist of
-%% buffers, which senders are distributed over and which the process empties one after the other. So another sender may go on
-%% with a socket only when its owner has taken what the one before has sent.
+%% The VM keeps the messages of one sender in order. The queue of a process with `{message_queue_data, off_heap}' may
+%% have several buffers: senders are distributed over them, and the process empties one after the other. So another
+%% sender may continue with a socket only after its owner has fetched the messages of the previous one.
 %%
-%% - An owner that asks for data that waits does so for itself ({@link finish/2}), and sends itself the data. A `receive' looks
-%%   into all buffers before its time is over.
-%% - Where a socket gets another poller, by {@link weir:migrate/2} or as the one before was killed, the engine names it here, and
-%%   a process asks for the length of the owner's queue: what is in the buffers counts, so they are emptied. (For
-%%   `message_queue_data' alone they are not.) An owner that does not run makes only its own sockets wait.
+%% - An owner that asks for pending data does so itself ({@link finish/2}), and sends itself the data. A `receive'
+%% looks into all buffers before its timeout.
+%% - When a socket gets another poller, by {@link weir:migrate/2} or because the previous one was killed, the native
+%% side notifies this module's process, and a process asks for the length of the owner's queue. That includes the
+%% buffers, so it empties them. (`message_queue_data' alone does not.) An owner that does not run only delays its own
+%% sockets.
 -module(weir_succession).
 -behaviour(gen_server).
 
@@ -29,8 +30,8 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc The end of a call that has set options. If something waits, the caller is sent it behind all that it was sent before, up
-%% to message number `Told'.
+%% @doc Ends a call that has set options. Pending data is sent to the caller after all earlier messages, up to message
+%% number `Told'.
 -spec finish(weir_nif:handle(), {settle, Told :: non_neg_integer()} | Result) -> ok | Result.
 finish(Handle, {settle, Told}) ->
     {message_queue_data, Kept} = process_info(self(), message_queue_data),
@@ -40,7 +41,8 @@ finish(Handle, {settle, Told}) ->
 finish(_Handle, Result) ->
     Result.
 
-%% `process_info' of the caller itself does not empty the buffers. The messages before are not looked at, as the reference is new.
+%% `process_info' of the caller itself does not empty the buffers. The new reference makes `receive' skip all older
+%% messages.
 take_in() ->
     Reference = make_ref(),
     receive
@@ -52,7 +54,7 @@ take_in() ->
 init([]) ->
     {ok, none, {continue, look}}.
 
-%% Some socket may have been named while this process was not there.
+%% A socket may have begun to wait while this process was dead.
 -spec handle_continue(look, none) -> {noreply, none}.
 handle_continue(look, State) ->
     ok = settle_all(0),
@@ -86,13 +88,14 @@ begin_settling(Handle) ->
     _ = spawn(?MODULE, settle, [Handle]),
     ok.
 
-%% @doc Waits until the owner of a socket has taken what it was sent, and has the socket go on.
+%% @doc Waits until the owner of a socket has fetched its messages, then continues the socket.
 -spec settle(weir_nif:handle()) -> ok.
 settle(Handle) ->
     case weir_nif:unsettled(Handle) of
         {Owner, Told} ->
-            %% The first question may be taken while the buffers are being emptied, and theirs already has been. When it is
-            %% answered that is over, and the second one is behind all that were in any buffer.
+            %% The first request may arrive while the buffers are being emptied, after those of this socket's
+            %% messages. When it is answered that is over, and the second request comes after the messages of all
+            %% buffers.
             _ = process_info(Owner, message_queue_len),
             ?STEP,
             case process_info(Owner, [message_queue_len, message_queue_data]) of

@@ -1,12 +1,11 @@
-%% @doc The drop-in: what `{tcp_module, weir_tcp}' among the options of `gen_tcp:listen/2' and `gen_tcp:connect/3,4'
-%% puts in the place of OTP's `inet_tcp'.
+%% @doc The drop-in: `{tcp_module, weir_tcp}' among the options of `gen_tcp:listen/2' and `gen_tcp:connect/3,4'
+%% replaces OTP's `inet_tcp' with this module.
 %%
-%% gen_tcp and inet hand every call on a socket `{'$inet', weir_tcp, _}' to this module, so its functions are called by
-%% them and not by users, and return what the manual of gen_tcp and inet says. What is different on purpose is listed in
-%% `docs/differences.md'.
+%% gen_tcp and inet dispatch every call on a socket `{'$inet', weir_tcp, _}' to this module. Users do not call it. Its
+%% functions return what the manuals of gen_tcp and inet say; `docs/differences.md' lists the intended differences.
 %%
-%% A call that has to wait (for a connection, for data, for room in the send queue) waits for one message of the native
-%% side, in the process of the caller.
+%% A call that has to wait (for a connection, for data, for room in the send queue) waits in the calling process, for
+%% one message of the native side.
 -module(weir_tcp).
 
 -include("weir_socket.hrl").
@@ -42,7 +41,7 @@
 -export([setopts/2]).
 -export([getopts/2]).
 
-%% What follows a wait, for {@link weir_operation}.
+%% Continuations after a wait, for {@link weir_operation}.
 -export([accepted/1]).
 -export([sent/3]).
 -export([received/3]).
@@ -61,61 +60,61 @@
 -export_type([socket/0, name/0]).
 
 -type socket() :: ?SOCKET(Handle :: non_neg_integer()).
-%% A socket. Equal terms for equal sockets; the handle of a closed one is never used again.
+%% A socket. Equal sockets are equal terms; a handle is never used again after its socket is closed.
 
 -type name() :: {inet:ip_address(), inet:port_number()} | {local, binary()}.
-%% An address as `inet:sockname/1' and `inet:peername/1' show it.
+%% An address, as `inet:sockname/1' and `inet:peername/1' return it.
 
 
 -import(weir_operation, [await/4, cancel/3]).
 -import(weir_pollsets, [here/0]).
 
-%% The most binaries that one native send takes: more are put together first, by a function of the VM that yields.
+%% The most binaries of one native send. More are flattened first, by a BIF that yields.
 -define(PARTS, 64).
 
-%% @doc The port number of a service, as inet_tcp.
+%% @doc Returns the port number of a service, as inet_tcp.
 -spec getserv(inet:port_number() | atom()) -> {ok, inet:port_number()} | {error, einval}.
 getserv(Port) -> inet_tcp:getserv(Port).
 
-%% @doc An address of a host, the first of {@link getaddrs/1}.
+%% @doc Returns the first of {@link getaddrs/1}.
 -spec getaddr(inet:socket_address() | inet:hostname()) -> {ok, inet:socket_address()} | {error, inet:posix()}.
 getaddr(Address) -> first(getaddrs(Address)).
 
-%% @doc An address of a host within a timer of inet's, the first of {@link getaddrs/2}.
+%% @doc Returns the first of {@link getaddrs/2}.
 -spec getaddr(inet:socket_address() | inet:hostname(), term()) -> {ok, inet:socket_address()} | {error, inet:posix()}.
 getaddr(Address, Timer) -> first(getaddrs(Address, Timer)).
 
 first({ok, [Address | _]}) -> {ok, Address};
 first(Error) -> Error.
 
-%% @doc The addresses of a host: the IPv4 addresses of a name, as inet_tcp; an address of whatever family is its own.
+%% @doc Returns the addresses of a host: the IPv4 addresses of a name, as inet_tcp; an address of any family as it is.
 -spec getaddrs(inet:socket_address() | inet:hostname()) -> {ok, [inet:socket_address()]} | {error, inet:posix()}.
 getaddrs({local, _} = Address) -> {ok, [Address]};
 getaddrs(Address) when tuple_size(Address) =:= 8 -> inet6_tcp:getaddrs(Address);
 getaddrs(Address) -> inet_tcp:getaddrs(Address).
 
-%% @doc {@link getaddrs/1} within a timer of inet's.
+%% @doc {@link getaddrs/1} with a timer of inet.
 -spec getaddrs(inet:socket_address() | inet:hostname(), term()) -> {ok, [inet:socket_address()]} | {error, inet:posix()}.
 getaddrs({local, _} = Address, _Timer) -> {ok, [Address]};
 getaddrs(Address, Timer) when tuple_size(Address) =:= 8 -> inet6_tcp:getaddrs(Address, Timer);
 getaddrs(Address, Timer) -> inet_tcp:getaddrs(Address, Timer).
 
-%% @doc `any' and `loopback' as IPv4 addresses, as inet_tcp.
+%% @doc Translates `any' and `loopback' to IPv4 addresses, as inet_tcp.
 -spec translate_ip(any | loopback | inet:ip_address() | undefined) -> inet:ip_address() | undefined.
 translate_ip(IP) -> inet_tcp:translate_ip(IP).
 
-%% @doc A listening socket, as `gen_tcp:listen/2'. A port among the options wins over the argument, as ranch needs it.
-%% The family is that of the address in the options, or IPv4. Exits with `badarg' for an option or a value that is not
-%% known.
+%% @doc Opens a listening socket, as `gen_tcp:listen/2'. A port among the options takes precedence over the argument;
+%% ranch relies on that. The family is that of the address in the options, or IPv4. Exits with `badarg' for an unknown
+%% option or a wrong value.
 -spec listen(inet:port_number(), [gen_tcp:listen_option()]) ->
     {ok, socket() | port()} | {error, system_limit | inet:posix()}.
 listen(Port, Options) -> weir_open:listen(any, Port, Options).
 
-%% @doc The next connection, without a limit of time.
+%% @doc Accepts a connection, without a timeout.
 -spec accept(socket()) -> {ok, socket()} | {error, closed | system_limit | inet:posix()}.
 accept(Listener) -> accept(Listener, infinity).
 
-%% @doc The next connection, as `gen_tcp:accept/2'.
+%% @doc Accepts a connection, as `gen_tcp:accept/2'.
 -spec accept(socket(), timeout()) ->
     {ok, socket()} | {error, closed | timeout | system_limit | inet:posix()}.
 accept(?SOCKET(Listener), Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
@@ -129,8 +128,8 @@ accept(?SOCKET(Listener), Timeout) when Timeout =:= infinity; is_integer(Timeout
 accepted({ok, Handle}) -> {ok, ?SOCKET(Handle)};
 accepted(Error) -> Error.
 
-%% @doc A connection to a socket address, as `gen_tcp:connect/3'; with an address and a port, {@link connect/4} without
-%% a limit of time.
+%% @doc Connects to a socket address, as `gen_tcp:connect/3'; with an address and a port, as {@link connect/4} without
+%% a timeout.
 -spec connect
     (inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()]) ->
         {ok, socket() | port()} | {error, timeout | inet:posix()};
@@ -139,22 +138,21 @@ accepted(Error) -> Error.
 connect(Address, Options, Timeout) when is_map(Address) -> weir_open:connect(any, Address, Options, Timeout);
 connect(Address, Port, Options) -> connect(Address, Port, Options, infinity).
 
-%% @doc A connection to one address of any family, as `gen_tcp:connect/4', which tries one address after the other. Exits
-%% with `badarg' for an option or a value that is not known.
+%% @doc Connects to one address of any family; `gen_tcp:connect/4' calls it for each address in turn. Exits with
+%% `badarg' for an unknown option or a wrong value.
 -spec connect(inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()], timeout()) ->
     {ok, socket() | port()} | {error, timeout | inet:posix()}.
 connect(Address, Port, Options, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
     weir_open:connect(any, Address, Port, Options, Timeout).
 
-%% @doc A socket around a descriptor that was opened elsewhere, as `inet_tcp:fdopen/2'. It is left open when the socket
-%% is closed.
+%% @doc Makes a socket of an open descriptor, as `inet_tcp:fdopen/2'. Closing the socket leaves the descriptor open.
 -spec fdopen(non_neg_integer(), [gen_tcp:option()]) -> {ok, socket() | port()} | {error, inet:posix()}.
 fdopen(Fd, Options) -> weir_open:fdopen(any, Fd, Options).
 
-%% @doc Sends data, as `gen_tcp:send/2': returns when the kernel or the send queue has it.
+%% @doc Sends data, as `gen_tcp:send/2'. Returns when the kernel or the send queue has taken it.
 %%
-%% `{error, timeout}' after `send_timeout': the data is in the queue and will be sent if the peer ever reads. `{error,
-%% {timeout, Data}}': nothing of it was taken, as the queue was over its high watermark already.
+%% `{error, timeout}' after `send_timeout': the data is queued and will be sent if the peer reads again. `{error,
+%% {timeout, Data}}': nothing was taken, because the queue was over its high watermark already.
 -spec send(socket(), iodata()) -> ok | {error, closed | timeout | {timeout, binary() | [binary()]} | inet:posix()}.
 send(?SOCKET(Handle), Data) when is_binary(Data) ->
     send_data(Handle, Data);
@@ -167,7 +165,7 @@ send(?SOCKET(Handle), Data) ->
         error:badarg -> bad_data(Handle)
     end.
 
-%% A closed socket is said before bad data is.
+%% `closed' takes precedence over `einval'.
 bad_data(Handle) ->
     case weir_nif:owner(Handle) of
         {ok, _} -> {error, einval};
@@ -178,13 +176,13 @@ send_data(Handle, Data) ->
     case weir_nif:send(Handle, Data) of
         ok -> ok;
         {wait, Operation, Timeout} -> await(Handle, Operation, Timeout, {?MODULE, sent, [Handle, taken]});
-        %% Data that was never taken is given back with the error: the queue does not grow for those who do not wait.
+        %% Refused data is returned with the error, so that the queue does not grow when callers do not wait.
         {full, Operation, Timeout} -> await(Handle, Operation, Timeout, {?MODULE, sent, [Handle, {refused, Data}]});
         Error -> Error
     end.
 
 %% @private
-%% @doc The end of a wait for room in the send queue, which has taken the data or refused it.
+%% @doc Continues after a wait for room in the send queue, which has taken the data or refused it.
 -spec sent(weir_nif:handle(), taken | {refused, Data}, Result :: term()) ->
     ok | {error, closed | timeout | {timeout, Data} | inet:posix()}
 when
@@ -204,14 +202,14 @@ sent(Handle, {refused, Data}, retry) ->
 sent(_Handle, _Data, Result) ->
     Result.
 
-%% @doc Sends a part of a raw file, as `file:sendfile/5' does: in the kernel, and by the owner of the socket only. `Bytes'
-%% of zero are those up to the end of the file. `{error, enotsup}' has file:sendfile read the file and send what it read:
-%% of a file whose bytes are not those on the disk (`compressed', say), or not on a disk at all.
+%% @doc Sends a part of a raw file in the kernel, as `file:sendfile/5'; only the owner of the socket may. `Bytes' of 0
+%% means up to the end of the file. `{error, enotsup}' makes file:sendfile read the file and send its data: the file
+%% is not on a disk, or its bytes differ from those on the disk (`compressed', for example).
 -spec sendfile(socket(), file:fd(), integer(), integer()) ->
     {ok, non_neg_integer()} | {error, closed | badarg | not_owner | enotsup | inet:posix()}.
 sendfile(?SOCKET(Handle), File, Offset, Bytes) -> weir_sendfile:send(Handle, File, Offset, Bytes).
 
-%% @doc Receives data of a passive socket, as `gen_tcp:recv/3'.
+%% @doc Receives data from a passive socket, as `gen_tcp:recv/3'.
 -spec recv(socket(), non_neg_integer(), timeout()) ->
     {ok, binary() | string()} | {error, closed | timeout | inet:posix()}.
 recv(?SOCKET(Handle), Length, Timeout) when
@@ -224,21 +222,21 @@ recv(?SOCKET(Handle), Length, Timeout) when
     end.
 
 %% @private
-%% @doc The end of a wait for data. When the time is over, what has come counts, as in gen_tcp, although no poller has had the
-%% time to say so.
+%% @doc Continues after a wait for data. After a timeout it reads once more, as gen_tcp does: data may have come that
+%% no poller has delivered yet.
 -spec received(weir_nif:handle(), non_neg_integer(), Result) -> Result when
     Result :: {ok, binary() | string()} | {error, closed | timeout | inet:posix()}.
 received(Handle, Length, {error, timeout}) ->
     case weir_nif:recv(Handle, Length, true) of
         {wait, Operation} -> cancel(Handle, Operation, {error, timeout});
-        %% Another process receives, or the socket is active by now.
+        %% Another process is receiving, or the socket has become active.
         {error, Refused} when Refused =:= ealready; Refused =:= einval -> {error, timeout};
         Result -> Result
     end;
 received(_Handle, _Length, Result) ->
     Result.
 
-%% @doc Puts data back in front of what will be received.
+%% @doc Puts data back in front of the bytes to be received.
 -spec unrecv(socket(), iodata()) -> ok | {error, closed | inet:posix()}.
 unrecv(?SOCKET(Handle), Data) ->
     try iolist_to_binary(Data) of
@@ -247,13 +245,13 @@ unrecv(?SOCKET(Handle), Data) ->
         error:badarg -> {error, einval}
     end.
 
-%% @doc Shuts a direction down, as `gen_tcp:shutdown/2': writing, after the last queued byte.
+%% @doc Shuts down a direction, as `gen_tcp:shutdown/2'. Writing is shut down after the last queued byte.
 -spec shutdown(socket(), read | write | read_write) -> ok | {error, closed | inet:posix()}.
 shutdown(?SOCKET(Handle), How) ->
     weir_nif:shutdown(Handle, How).
 
-%% @doc Closes the socket, as `gen_tcp:close/1': after the last queued byte, if the peer takes it. A message
-%% `{tcp_closed, Socket}' that has arrived is taken away.
+%% @doc Closes the socket, as `gen_tcp:close/1': after the last queued byte, if the peer takes it. Removes a
+%% `{tcp_closed, Socket}' from the mailbox.
 -spec close(socket()) -> ok.
 close(Socket = ?SOCKET(Handle)) ->
     case weir_nif:close(Handle, flush) of
@@ -265,8 +263,8 @@ close(Socket = ?SOCKET(Handle)) ->
     after 0 -> ok
     end.
 
-%% @doc Gives the socket to another process, as `gen_tcp:controlling_process/2'. Messages of the socket that have
-%% arrived go with it.
+%% @doc Gives the socket to another process, as `gen_tcp:controlling_process/2'. Its messages in the caller's mailbox
+%% are forwarded.
 -spec controlling_process(socket(), pid()) -> ok | {error, closed | not_owner | badarg | inet:posix()}.
 controlling_process(?SOCKET(Handle), NewOwner) when is_pid(NewOwner) ->
     Self = self(),
@@ -277,8 +275,8 @@ controlling_process(?SOCKET(Handle), NewOwner) when is_pid(NewOwner) ->
         Error -> Error
     end.
 
-%% @doc Sets options, as `inet:setopts/2'. `[{active, once}]', which is set once for each message, costs one native
-%% call and no system call.
+%% @doc Sets options, as `inet:setopts/2'. `[{active, once}]', the option set for each message, costs one native call
+%% and no system call.
 -spec setopts(socket(), [gen_tcp:option()]) -> ok | {error, inet:posix()}.
 setopts(?SOCKET(Handle), [{active, once}]) ->
     weir_succession:finish(Handle, weir_nif:activate_once(Handle));
@@ -288,7 +286,7 @@ setopts(?SOCKET(Handle), Options) ->
         Error -> Error
     end.
 
-%% @doc Gets options, as `inet:getopts/2'.
+%% @doc Returns options, as `inet:getopts/2'.
 -spec getopts(socket(), [gen_tcp:option_name()]) -> {ok, [gen_tcp:option()]} | {error, inet:posix()}.
 getopts(?SOCKET(Handle), Names) when is_list(Names) ->
     try weir_nif:getopts(Handle, Names) of
@@ -298,7 +296,7 @@ getopts(?SOCKET(Handle), Names) when is_list(Names) ->
         error:badarg -> {error, einval}
     end.
 
-%% @doc Statistics, as `inet:getstat/2'.
+%% @doc Returns statistics, as `inet:getstat/2'.
 -spec getstat(socket(), [inet:stat_option()]) ->
     {ok, [{inet:stat_option(), integer()}]} | {error, inet:posix()}.
 getstat(?SOCKET(Handle), Names) when is_list(Names) ->
@@ -313,15 +311,15 @@ getstat(?SOCKET(Handle), Names) when is_list(Names) ->
             Error
     end.
 
-%% @doc The local address, as `inet:sockname/1'.
+%% @doc Returns the local address, as `inet:sockname/1'.
 -spec sockname(socket()) -> {ok, name()} | {error, inet:posix()}.
 sockname(?SOCKET(Handle)) -> weir_nif:sockname(Handle).
 
-%% @doc The peer's address, as `inet:peername/1'.
+%% @doc Returns the peer's address, as `inet:peername/1'.
 -spec peername(socket()) -> {ok, name()} | {error, inet:posix()}.
 peername(?SOCKET(Handle)) -> weir_nif:peername(Handle).
 
-%% @doc The local addresses, of which a TCP socket has one, as `inet:socknames/1'.
+%% @doc Returns the local addresses, as `inet:socknames/1'. A TCP socket has one.
 -spec socknames(socket()) -> {ok, [name()]} | {error, inet:posix()}.
 socknames(Socket) ->
     case sockname(Socket) of
@@ -329,7 +327,7 @@ socknames(Socket) ->
         Error -> Error
     end.
 
-%% @doc What is known of a socket, in the form of `inet:info/1'; `#{states => [closed]}' of a closed one.
+%% @doc Returns information about a socket, in the form of `inet:info/1'; `#{states => [closed]}' for a closed one.
 -spec info(socket()) -> #{atom() => term()}.
 info(Socket = ?SOCKET(Handle)) ->
     case weir_nif:info(Handle) of
@@ -362,7 +360,7 @@ active(Handle) ->
         {error, _} -> []
     end.
 
-%% @doc The packet type, which inet asks for when it prints a socket.
+%% @doc Returns the packet type, which inet asks for when it prints a socket.
 -spec which_packet_type(socket()) -> {ok, term()} | {error, inet:posix()}.
 which_packet_type(?SOCKET(Handle)) ->
     case weir_nif:getopts(Handle, [packet]) of
@@ -371,25 +369,26 @@ which_packet_type(?SOCKET(Handle)) ->
         Error -> Error
     end.
 
-%% @doc A socket as text, which inet asks for since OTP 27.
+%% @doc Returns a socket as text, which inet asks for since OTP 27.
 -spec socket_to_list(socket()) -> string().
 socket_to_list(?SOCKET(Handle)) -> "#Weir<" ++ integer_to_list(Handle) ++ ">".
 
-%% @doc Has `{'DOWN', Reference, socket, Socket, Reason}' sent to the caller when the socket closes, as
-%% `inet:monitor/1'. The reason is `normal', or `noproc' if it is closed already.
+%% @doc Monitors a socket, as `inet:monitor/1': when it closes the caller gets `{'DOWN', Reference, socket, Socket,
+%% Reason}'. The reason is `normal', or `noproc' if the socket is closed already.
 -spec monitor(socket()) -> reference().
 monitor(Socket = ?SOCKET(Handle)) ->
     Reference = make_ref(),
     case weir_nif:monitor(Handle, Reference) of
         ok ->
-            %% Only the reference comes back for cancel_monitor.
+            %% cancel_monitor/1 gets only the reference.
             put({?MODULE, Reference}, Handle);
         {error, closed} ->
             self() ! {'DOWN', Reference, socket, Socket, noproc}
     end,
     Reference.
 
-%% @doc Takes a {@link monitor/1} of the same process back, as `inet:cancel_monitor/1'. False if there is none.
+%% @doc Cancels a {@link monitor/1} of the calling process, as `inet:cancel_monitor/1'. Returns `false' if there is
+%% none.
 -spec cancel_monitor(reference()) -> boolean().
 cancel_monitor(Reference) ->
     case erase({?MODULE, Reference}) of

@@ -1,4 +1,4 @@
-%% @doc TLS of OTP's ssl on sockets of Weir, as a transport for ranch: a listener with `tls' passes it to a module with
+%% @doc TLS (OTP's ssl) on sockets of Weir as a transport of ranch: a listener with `tls' passes it to a module with
 %% `start_link/3'. The functions are those of the behaviour `ranch_transport', and of ssl.
 -module(weir_transport_tls).
 
@@ -40,7 +40,7 @@
 
 -type socket() :: ssl:sslsocket().
 
-%% @doc The name of the transport.
+%% @doc Returns the name of the transport.
 -spec name() -> ssl.
 name() -> ssl.
 
@@ -48,30 +48,30 @@ name() -> ssl.
 -spec secure() -> true.
 secure() -> true.
 
-%% @doc The tags of messages.
+%% @doc Returns the tags of messages.
 -spec messages() -> {ssl, ssl_closed, ssl_error, ssl_passive}.
 messages() -> {ssl, ssl_closed, ssl_error, ssl_passive}.
 
-%% @doc A listening socket of TLS, for ranch's own listeners.
+%% @doc Opens a listening socket with TLS, for ranch's own listeners.
 -spec listen(#{socket_opts => list(), _ => _}) -> {ok, ssl:sslsocket()} | {error, term()}.
 listen(Options) ->
     (?SSL):listen(0, [{cb_info, {gen_tcp, tcp, tcp_closed, tcp_error}} | weir_transport:listen_options(Options)]).
 
-%% @doc Options that {@link listen/1} decides itself.
+%% @doc Returns the options that {@link listen/1} sets itself.
 -spec disallowed_listen_options() -> [atom()].
 disallowed_listen_options() -> weir_transport:disallowed_listen_options().
 
-%% @doc The next connection of a listening socket.
+%% @doc Accepts a connection.
 -spec accept(ssl:sslsocket(), timeout()) -> {ok, ssl:sslsocket()} | {error, term()}.
 accept(Listener, Timeout) -> (?SSL):transport_accept(Listener, Timeout).
 
-%% @doc Begins a connection: the PROXY header, if the listener wants one, and the handshake.
+%% @doc Begins a connection: reads its PROXY header if the listener has `proxy_protocol', and negotiates TLS.
 -spec handshake(weir_transport:pending() | ssl:sslsocket(), timeout()) ->
     {ok, socket()} | {ok, socket(), ssl:protocol_extensions()} | {error, term()}.
 handshake({weir_pending, _, _} = Pending, Timeout) -> weir_connection:handshake_pending(Pending, [], Timeout);
 handshake(Socket, Timeout) -> (?SSL):handshake(Socket, Timeout).
 
-%% @doc The same, with options of `ssl:handshake/3' that come before those of the listener.
+%% @doc The same, with options of `ssl:handshake/3' that precede those of the listener.
 -spec handshake(weir_transport:pending() | ssl:sslsocket(), list(), timeout()) ->
     {ok, socket()} | {ok, socket(), ssl:protocol_extensions()} | {error, term()}.
 handshake({weir_pending, _, _} = Pending, Options, Timeout) ->
@@ -79,7 +79,7 @@ handshake({weir_pending, _, _} = Pending, Options, Timeout) ->
 handshake(Socket, Options, Timeout) ->
     (?SSL):handshake(Socket, Options, Timeout).
 
-%% @doc Continues a handshake that has paused after the client's hello.
+%% @doc Continues a handshake that was paused after the client's hello.
 -spec handshake_continue(socket(), timeout()) -> {ok, socket()} | {error, term()}.
 handshake_continue(Socket, Timeout) -> handshake_continue(Socket, [], Timeout).
 
@@ -88,32 +88,32 @@ handshake_continue(Socket, Timeout) -> handshake_continue(Socket, [], Timeout).
 handshake_continue(Socket, Options, Timeout) ->
     weir_connection:handshake_continued((?SSL):handshake_continue(Socket, Options, Timeout)).
 
-%% @doc Cancels a handshake that has paused after the client's hello.
+%% @doc Cancels a handshake that was paused after the client's hello.
 -spec handshake_cancel(socket()) -> ok.
 handshake_cancel(Socket) ->
     _ = (?SSL):handshake_cancel(Socket),
     ok.
 
-%% @doc A connection to a peer.
+%% @doc Connects to a peer.
 -spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list()) -> {ok, socket()} | {error, term()}.
 connect(Host, Port, Options) -> connect(Host, Port, Options, infinity).
 
-%% @doc A connection to a peer within a time.
+%% @doc Connects to a peer, with a timeout.
 -spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list(), timeout()) ->
     {ok, socket()} | {error, term()}.
 connect(Host, Port, Options, Timeout) ->
     (?SSL):connect(Host, Port, weir_transport:connect_options(Options), Timeout).
 
-%% @doc Receives.
+%% @doc Receives data.
 -spec recv(socket(), non_neg_integer(), timeout()) -> {ok, binary() | term()} | {error, term()}.
 recv(Socket, Length, Timeout) -> (?SSL):recv(Socket, Length, Timeout).
 
-%% @doc Reads a PROXY header, before the handshake. The error is ranch's: `{error, protocol_error, Reason}'.
+%% @doc Reads a PROXY header, before the handshake. A wrong header is ranch's `{error, protocol_error, Reason}'.
 -spec recv_proxy_header(weir_transport:pending(), timeout()) ->
     {ok, weir_proxy_header:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
 recv_proxy_header(Pending, Timeout) -> weir_transport:recv_proxy_header(Pending, Timeout).
 
-%% @doc Sends.
+%% @doc Sends data.
 -spec send(socket(), iodata()) -> ok | {error, term()}.
 send(Socket, Data) -> (?SSL):send(Socket, Data).
 
@@ -121,12 +121,12 @@ send(Socket, Data) -> (?SSL):send(Socket, Data).
 -spec sendfile(socket(), file:name_all() | file:fd()) -> {ok, non_neg_integer()} | {error, term()}.
 sendfile(Socket, File) -> sendfile(Socket, File, 0, 0, []).
 
-%% @doc Sends a part of a file, or what is behind an offset if `Bytes' is 0.
+%% @doc Sends a part of a file; from the offset to the end if `Bytes' is 0.
 -spec sendfile(socket(), file:name_all() | file:fd(), non_neg_integer(), non_neg_integer()) ->
     {ok, non_neg_integer()} | {error, term()}.
 sendfile(Socket, File, Offset, Bytes) -> sendfile(Socket, File, Offset, Bytes, []).
 
-%% @doc The same; `chunk_size' says how much is encrypted at once.
+%% @doc The same; `chunk_size' is the number of bytes that are encrypted at once.
 -spec sendfile(socket(), file:name_all() | file:fd(), non_neg_integer(), non_neg_integer(), list()) ->
     {ok, non_neg_integer()} | {error, term()}.
 sendfile(Socket, File, Offset, Bytes, Options) ->
@@ -169,15 +169,15 @@ less(Left, Size) -> Left - Size.
 -spec setopts(socket(), list()) -> ok | {error, term()}.
 setopts(Socket, Options) -> (?SSL):setopts(Socket, Options).
 
-%% @doc Gets options.
+%% @doc Returns options.
 -spec getopts(socket(), list()) -> {ok, list()} | {error, term()}.
 getopts(Socket, Names) -> (?SSL):getopts(Socket, Names).
 
-%% @doc Statistics of the socket beneath.
+%% @doc Returns all statistics of the underlying socket.
 -spec getstat(socket()) -> {ok, list()} | {error, term()}.
 getstat(Socket) -> (?SSL):getstat(Socket).
 
-%% @doc Some statistics of the socket beneath.
+%% @doc Returns some statistics of the underlying socket.
 -spec getstat(socket(), [atom()]) -> {ok, list()} | {error, term()}.
 getstat(Socket, Names) -> (?SSL):getstat(Socket, Names).
 
@@ -185,21 +185,21 @@ getstat(Socket, Names) -> (?SSL):getstat(Socket, Names).
 -spec controlling_process(socket(), pid()) -> ok | {error, term()}.
 controlling_process(Socket, Pid) -> (?SSL):controlling_process(Socket, Pid).
 
-%% @doc The address of the peer, which ranch asks for before the handshake.
+%% @doc Returns the address of the peer, which ranch asks for before the handshake.
 -spec peername(socket() | weir_transport:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
 peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> (?SSL):peername(Socket).
 
-%% @doc The local address.
+%% @doc Returns the local address.
 -spec sockname(socket() | weir_transport:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
 sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> (?SSL):sockname(Socket).
 
-%% @doc Shuts a direction down.
+%% @doc Shuts down a direction.
 -spec shutdown(socket(), read | write | read_write) -> ok | {error, term()}.
 shutdown(Socket, How) -> (?SSL):shutdown(Socket, How).
 
-%% @doc Closes.
+%% @doc Closes the connection.
 -spec close(socket() | weir_transport:pending()) -> ok.
 close({weir_pending, _, _} = Pending) ->
     weir_transport:close(Pending);
@@ -207,10 +207,10 @@ close(Socket) ->
     _ = (?SSL):close(Socket),
     ok.
 
-%% @doc Does nothing: a listener leaves nothing behind.
+%% @doc Does nothing: there is nothing to clean up after a listener.
 -spec cleanup(term()) -> ok.
 cleanup(_Options) -> ok.
 
-%% @doc An error as text.
+%% @doc Formats an error as text.
 -spec format_error(term()) -> string().
 format_error(Reason) -> (?SSL):format_error(Reason).

@@ -1,18 +1,20 @@
 %% @private
-%% @doc How a poller waits for work: when it polls again, when it sleeps, and at which priority. A value; the poller obeys it.
+%% @doc How a poller waits for work: when it polls again, when it sleeps, and at which priority. A value; the poller
+%% carries out its decisions.
 %%
-%% A poller that finds work, or has just found some, yields and polls again: under load it runs once in each round of
-%% its scheduler's run queue, and batches grow by themselves. When several polls in a row find nothing it sleeps on its
-%% descriptor. How long it spins before that adapts to how long nothing came the last times, spin and sleep together:
-%% if a spin could have bridged that, the next one is longer, else shorter.
+%% A poller that has found work lately yields and polls again: under load it runs once in each round of its
+%% scheduler's run queue, and batches grow with the load. After several empty polls in a row it sleeps on its
+%% descriptor. How long it spins first adapts to the length of the last pauses, spin and sleep together: if the
+%% longest spin could have bridged the pause, the next spin is longer, else shorter.
 %%
-%% After a poll that has served nothing but bulk streams it does not spin: the peers take longer to move as much again than
-%% sleeping takes, and polls meanwhile would find little. If all of them are relays, the pollset's thread serves them then.
+%% After a poll that served only bulk streams it does not spin: the peers need longer to move the next data than a
+%% sleep takes, and polls would find little. If all of the streams are relays, the pollset's thread serves them during
+%% the sleep.
 %%
-%% Beside many CPU-bound processes a round takes milliseconds. A poller that yields would then see a packet a round
-%% late, and its owner another round later. So when rounds grow long it changes its pace: it sleeps after every poll,
-%% at high priority, so that a packet wakes it at once. (A poller that yields at high priority would starve the rest.)
-%% Now and then it tries a round at normal priority, to see whether they are short again.
+%% Beside many CPU-bound processes a round takes milliseconds. A poller that yields would see a packet one round late,
+%% and its owner yet another round later. So when rounds become long it sleeps after every poll, at high priority, so
+%% that a packet wakes it at once. (If it yielded at high priority it would starve other processes.) Now and then it
+%% tries a round at normal priority, to see whether rounds are short again.
 -module(weir_wait_strategy).
 
 -export([new/0]).
@@ -22,19 +24,20 @@
 -export_type([strategy/0, action/0]).
 
 -type action() :: yield | {sleep, Relays :: boolean()}.
-%% Whether the pollset's thread serves during the sleep, as nothing comes but relays of bulk.
+%% `Relays': the pollset's thread serves during the sleep, because there are only bulk relays.
 
-%% Nanoseconds of spinning before sleep, at least and at most. Going to sleep and waking up takes 10 to 50
-%% microseconds, depending on the machine: a longer spin wastes what it would save. A single peer that answers
-%% at once takes 30 to 60.
+%% The shortest and longest spin before a sleep, in nanoseconds. Going to sleep and waking up takes 10 to 50
+%% microseconds, depending on the machine: a longer spin costs more than it saves. A single peer that answers at once
+%% takes 30 to 60 microseconds.
 -define(SPIN_MIN, 5_000).
 -define(SPIN_MAX, 50_000).
 
-%% What of a sleep is going there and waking up: without the sleep the pause would have been so much shorter.
+%% The part of a sleep that is spent on falling asleep and waking up: without the sleep the pause would have been this
+%% much shorter.
 -define(WAKING, 25_000).
 
-%% A round is long if it takes more than this and more than what those need to whom the poll before has delivered: long
-%% for the sake of others. Two in a row, because the operating system may have taken the processor away meanwhile.
+%% A round is long if it exceeds this time plus EVENT for each socket served in the last poll, whose owners run in it.
+%% Two long rounds in a row count, because the operating system may have taken the processor away in one.
 -define(LONG_ROUND, 400_000).
 -define(EVENT, 50_000).
 -define(LONG_ROUNDS, 2).
@@ -44,7 +47,7 @@
 
 -record(strategy, {
     pace = free :: free | crowded,
-    %% What the next round measures: a yield, or a sleep, which says nothing of the run queue.
+    %% What the time of the next round measures: a yield, or a sleep, which says nothing about the run queue.
     last = sleep :: yield | sleep,
     delivered = 0 :: non_neg_integer(),
     idle = 0 :: non_neg_integer(),
@@ -55,12 +58,12 @@
 
 -opaque strategy() :: #strategy{}.
 
-%% @doc The strategy of a poller that has not polled yet.
+%% @doc Returns the strategy of a poller that has not polled yet.
 -spec new() -> strategy().
 new() ->
     #strategy{}.
 
-%% @doc What to do after a poll that found `Events', `RoundNs' nanoseconds after the one before.
+%% @doc Returns what to do after a poll that returned `Events', `RoundNs' nanoseconds after the last poll.
 -spec next(Events :: non_neg_integer() | bulk | relays, RoundNs :: non_neg_integer(), strategy()) -> {action(), strategy()}.
 next(Events, RoundNs, Strategy) ->
     {Action, NewStrategy} = pace(Events, RoundNs, Strategy),
@@ -103,7 +106,7 @@ pace(_Events, _SleptNs, Strategy = #strategy{pace = crowded, last = sleep}) ->
 is_long(RoundNs, #strategy{delivered = Delivered}) ->
     RoundNs > ?LONG_ROUND + ?EVENT * Delivered.
 
-%% @doc The priority to go at until the next poll.
+%% @doc Returns the priority until the next poll.
 -spec priority(strategy()) -> normal | high.
 priority(#strategy{pace = crowded, last = sleep}) -> high;
 priority(#strategy{}) -> normal.

@@ -101,7 +101,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {5, "channels.1.group: the name of a group: chat, other", "[groups.chat]\n[groups.other]\n[[channels]]\npattern = 'a'\ngroup = 'chats'\n"},
             {2, "listeners.1.tls: a table", "[[listeners]]\ntls = 1\n"},
             {2, "listeners.1.tls: cert and key, each the name of a file", "[[listeners]]\ntls = {cert = 'a.pem'}\n"},
-            {2, "listeners.1.tls.cert: a file that can be read (enoent)", "[[listeners]]\ntls = {cert = 'a.pem', key = 'b.pem'}\n"},
+            {2, "listeners.1.tls.cert: a readable file (enoent)", "[[listeners]]\ntls = {cert = 'a.pem', key = 'b.pem'}\n"},
             {4, "listeners.2.port: another listener", "[[listeners]]\nport = 8\n[[listeners]]\nport = 8\n"},
             {1, "listeners: tables: [[listeners]]", "listeners = 1\n"},
             {1, "listeners.1: a table", "listeners = [1]\n"},
