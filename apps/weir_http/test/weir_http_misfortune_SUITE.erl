@@ -79,7 +79,7 @@ wait(<<"trap">>) ->
 wait(_) ->
     receive never -> ok end.
 
-%% Returns the process of a connection's request while that waits.
+%% Sends a request whose handler waits. Returns the socket, and what the handler reports.
 waiting(Port, Path) ->
     ok = persistent_term:put(?MODULE, self()),
     Socket = connect(Port),

@@ -131,7 +131,7 @@ subprotocols(_Config) ->
     }),
     {101, #{<<"sec-websocket-protocol">> := <<"v1">>}} =
         upgrade(connect(Port), "Sec-WebSocket-Protocol: v2 , other\r\nSec-WebSocket-Protocol: v1\r\n"),
-    %% The client would fail the connection, so the server does.
+    %% A protocol that the client has not offered: clients fail the connection for that.
     ok = weir_http:set_routes(?LISTENER, [{"/websocket", weir_http_websocket_handler, with(#{protocol => <<"v9">>})}]),
     {500, _} = upgrade(connect(Port), "Sec-WebSocket-Protocol: v2\r\n").
 
