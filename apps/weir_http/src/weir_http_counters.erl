@@ -99,21 +99,21 @@ values(http_listener, Info) -> [{Name, map_get(Name, Info)} || {Name, _, _, _} <
 
 rows() ->
     [
-        {requests, counter, none, "requests whose head was complete and right"},
+        {requests, counter, none, "requests with a complete, valid head"},
         {refused, counter, none, "requests refused with a 4xx or 5xx and a close, before a handler saw them"},
-        {timeouts, counter, none, "connections closed because a request took too long to come"},
-        {crashes, counter, none, "requests and WebSockets whose handler raised, or returned what it may not"},
+        {timeouts, counter, none, "connections closed because a request took too long to arrive, the client did not read its response, or a WebSocket was silent"},
+        {crashes, counter, none, "requests, event streams and WebSockets whose handler raised or returned an invalid result"},
         {cut_off, counter, none, "responses cut off because their file became shorter while it was sent"},
-        {log_dropped, counter, none, "lines of the access log that were not written: they came too fast, the file could not be written, or the writer was killed"},
-        {streams, counter, none, "event streams that were begun"},
-        {stream_slow, counter, none, "event streams closed because the client did not take what was sent"},
-        {stream_dropped, counter, none, "sends to an event stream that were dropped, because the client did not take those before"},
-        {held, counter, none, "requests that were held"},
-        {held_timeouts, counter, none, "held requests that were answered because their time was over"},
-        {held_lost, counter, none, "held requests whose client was gone before the answer"},
-        {websockets, counter, none, "WebSockets that were opened"},
-        {websocket_messages, counter, none, "messages that have come on WebSockets"},
+        {log_dropped, counter, none, "lines of the access log that were lost: they came too fast, the file could not be written, or the writer was killed"},
+        {streams, counter, none, "event streams opened"},
+        {stream_slow, counter, none, "event streams closed because the client did not read fast enough"},
+        {stream_dropped, counter, none, "sends to an event stream dropped because the client did not read fast enough"},
+        {held, counter, none, "requests held"},
+        {held_timeouts, counter, none, "held requests answered because their timeout passed"},
+        {held_lost, counter, none, "held requests whose client disconnected before the answer"},
+        {websockets, counter, none, "WebSockets opened"},
+        {websocket_messages, counter, none, "messages received on WebSockets"},
         {websocket_failures, counter, none, "WebSockets closed because the client broke the protocol or a limit"},
-        {websocket_slow, counter, none, "WebSockets closed because the client did not take what was sent"},
-        {websocket_dropped, counter, none, "frames that were not sent, because the client did not take those before"}
+        {websocket_slow, counter, none, "WebSockets closed because the client did not read fast enough"},
+        {websocket_dropped, counter, none, "frames dropped because the client did not read fast enough"}
     ].
