@@ -25,7 +25,7 @@ run(Module, Callback, Key, Fun) ->
             ok = weir_http_counters:add_for(Key, crashes),
             %% Messages and state are not logged: they may contain secrets.
             Report = #{
-                what => "a handler of HTTP failed, and its client is cut off or gets a 500",
+                what => "an HTTP handler failed; its client is disconnected or gets a 500",
                 domain => [weir, http],
                 callback => {Module, Callback},
                 reason => {Class, Reason},

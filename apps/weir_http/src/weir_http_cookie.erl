@@ -41,10 +41,10 @@
 %% </ul>
 -spec set(Name :: binary(), Value :: binary(), options()) -> {binary(), iodata()}.
 set(Name, Value, Options) ->
-    is_name(Name) orelse bad(name, Name, "a binary of the characters of a token"),
+    is_name(Name) orelse bad(name, Name, "a binary of token characters: visible ASCII without separators"),
     is_binary(Value) andalso all(fun is_octet/1, Value) orelse
         bad(value, Value, "a binary of visible ASCII without quote, comma, semicolon and backslash"),
-    byte_size(Name) + byte_size(Value) =< ?MOST orelse bad(value, Value, "4096 bytes with the name"),
+    byte_size(Name) + byte_size(Value) =< ?MOST orelse bad(value, Value, "at most 4096 bytes together with the name"),
     maps:foreach(fun check/2, Options),
     Given = maps:merge(?DEFAULTS, Options),
     ok = together(Name, Given),
@@ -69,15 +69,15 @@ is_token(Byte) -> Byte > $\s andalso Byte < 16#7f andalso not lists:member(Byte,
 is_octet(Byte) -> Byte > $\s andalso Byte < 16#7f andalso not lists:member(Byte, "\",;\\").
 
 check(max_age, Seconds) when is_integer(Seconds), Seconds >= 0 -> ok;
-check(max_age, Value) -> bad(max_age, Value, "seconds, from 0 on");
+check(max_age, Value) -> bad(max_age, Value, "seconds from 0 on");
 check(Key, Value) when Key =:= secure; Key =:= http_only; Key =:= partitioned -> is_boolean(Value) orelse bad(Key, Value, "true or false");
 check(same_site, Value) -> lists:member(Value, [strict, lax, none]) orelse bad(same_site, Value, "strict, lax or none");
 check(domain, Value) ->
-    is_binary(Value) andalso re:run(Value, "^[A-Za-z0-9.-]+$", [dollar_endonly]) =/= nomatch orelse bad(domain, Value, "the name of a host");
+    is_binary(Value) andalso re:run(Value, "^[A-Za-z0-9.-]+$", [dollar_endonly]) =/= nomatch orelse bad(domain, Value, "a host name");
 check(path, <<"/", _/binary>> = Path) ->
     all(fun(Byte) -> Byte >= $\s andalso Byte < 16#7f andalso Byte =/= $; end, Path) orelse bad(path, Path, "visible ASCII without semicolons");
 check(path, Value) -> bad(path, Value, "a path that begins with a slash");
-check(Key, Value) -> bad(Key, Value, "no such option: max_age, domain, path, secure, http_only, same_site, partitioned").
+check(Key, Value) -> bad(Key, Value, "unknown option; valid: max_age, domain, path, secure, http_only, same_site, partitioned").
 
 together(<<"__Host-", _/binary>> = Name, Options) ->
     case Options of
@@ -87,9 +87,9 @@ together(<<"__Host-", _/binary>> = Name, Options) ->
 together(<<"__Secure-", _/binary>> = Name, #{secure := false}) ->
     bad(name, Name, "secure => true with a name that begins with __Secure-");
 together(_Name, #{same_site := none, secure := false}) ->
-    bad(same_site, none, "secure => true with it");
+    bad(same_site, none, "secure => true together with same_site => none");
 together(_Name, #{partitioned := true, secure := false}) ->
-    bad(partitioned, true, "secure => true with it");
+    bad(partitioned, true, "secure => true together with partitioned");
 together(_Name, _Options) ->
     ok.
 

@@ -86,8 +86,8 @@ is_names(Names) ->
         lists:all(fun(Name) -> is_binary(Name) andalso re:run(Name, "^[A-Za-z0-9_-]+$", [dollar_endonly]) =/= nomatch end, Names).
 
 allowed(origins) -> "any, or a list of origins such as <<\"https://example.org\">>, in lower case and without a path";
-allowed(headers) -> "any, or a list of names of fields";
-allowed(expose) -> "a list of names of fields";
+allowed(headers) -> "any, or a list of field names";
+allowed(expose) -> "a list of field names";
 allowed(credentials) -> "true or false";
 allowed(max_age) -> "seconds from 0 on";
 allowed(_) -> "unknown option; valid: origins, headers, expose, credentials, max_age".

@@ -24,7 +24,7 @@ response(Class, Reason, Stack, Request, Wanted, {Name, Counters, Reports}) ->
 %% Fields and body are not logged: they may contain secrets.
 report(Class, Reason, Stack, Request, Name, Reports) ->
     Report = #{
-        what => "a handler of HTTP failed, its client gets a 500 or is cut off",
+        what => "an HTTP handler failed; its client gets a 500 or is disconnected",
         domain => [weir, http],
         listener => Name,
         method => weir_http_request:method(Request),

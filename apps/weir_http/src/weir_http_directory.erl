@@ -32,7 +32,7 @@
 -spec route(Prefix :: string() | binary(), file:name_all(), options()) -> weir_http_routes:route().
 route(Prefix, Directory, Options) when is_map(Options) ->
     maps:foreach(fun check/2, Options),
-    filelib:is_dir(Directory) orelse error({bad_option, directory, Directory, "a directory that is there"}),
+    filelib:is_dir(Directory) orelse error({bad_option, directory, Directory, "an existing directory"}),
     State = #directory{
         path = bytes(filename:absname(Directory)),
         fields = maps:get(fields, Options, []),
@@ -47,7 +47,7 @@ check(symbolic_links, Links) when Links =:= follow; Links =:= refuse -> ok;
 check(symbolic_links, Value) -> error({bad_option, symbolic_links, Value, "follow or refuse"});
 check(fields, Fields) when is_list(Fields) -> ok;
 check(fields, Value) -> error({bad_option, fields, Value, "a list of {Name, Value}"});
-check(Name, Value) -> error({bad_option, Name, Value, "no such option: fields, symbolic_links"}).
+check(Name, Value) -> error({bad_option, Name, Value, "unknown option; valid: fields, symbolic_links"}).
 
 %% @private
 -spec handle(weir_http_request:request(), #directory{}) -> weir_http_direct:result().

@@ -82,7 +82,7 @@ begin_again() ->
         Logs ->
             _ = [weir_http_log_sup:start_writer(Log) || Log <- Logs],
             ok = weir_reports:log(error, #{
-                what => "the writers of access logs ended too often, and were started again; lines may be lost",
+                what => "the access log writers ended too often; all were started again, and lines may be lost",
                 domain => [weir, http],
                 listeners => [Name || #log{name = Name} <- Logs]
             }),
@@ -254,7 +254,7 @@ dropped(Count, #log{counters = Counters}) -> weir_http_counters:add(Counters, lo
 
 tell(#log{name = Name}) ->
     weir_reports:log(warning, #{
-        what => "the access log is not written as fast as it grows, and lines are thrown away",
+        what => "the access log grows faster than it is written; lines are dropped",
         domain => [weir, http],
         listener => Name
     }).
@@ -286,7 +286,7 @@ init(Log = #log{key = Key}) ->
 
 lost(Count, Log = #log{name = Name}) when Count > 0 ->
     ok = weir_reports:log(warning, #{
-        what => "the writer of the access log was killed, and lines that it had are lost",
+        what => "the writer of the access log was killed; the lines that it had are lost",
         domain => [weir, http],
         listener => Name,
         lines => Count
@@ -383,7 +383,7 @@ written(ok, _Count, _Log) ->
 written({error, Reason}, Count, Log = #log{name = Name, to = To}) ->
     ok = weir_reports:say(fun() ->
         weir_reports:log(error, #{
-            what => "the access log cannot be written, and lines are thrown away",
+            what => "the access log cannot be written; lines are dropped",
             domain => [weir, http],
             listener => Name,
             to => To,

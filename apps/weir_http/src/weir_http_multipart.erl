@@ -98,7 +98,7 @@ new(Request, Options) ->
 check(max_part, infinity) -> ok;
 check(Name, Value) when is_map_key(Name, ?DEFAULTS), is_integer(Value), Value > 0 -> ok;
 check(Name, Value) when is_map_key(Name, ?DEFAULTS) -> error({bad_option, Name, Value, "a number from 1 on"});
-check(Name, Value) -> error({bad_option, Name, Value, "no such option: max_parts, max_part_head, max_part"}).
+check(Name, Value) -> error({bad_option, Name, Value, "unknown option; valid: max_parts, max_part_head, max_part"}).
 
 %% @doc Returns the next part. Unread data of the part before is skipped.
 -spec read_part(multipart()) -> {part, part(), multipart()} | done | {error, reason()}.

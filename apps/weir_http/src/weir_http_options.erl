@@ -173,7 +173,7 @@ listener(Options = #{tls := Tls}, _Http, IdleTimeout) when Tls =/= undefined ->
     end;
 listener(Options, #http{tick = Tick}, _IdleTimeout) ->
     case maps:get(reactor, Options, #{}) of
-        #{tick := Given} -> bad(reactor, {tick, Given}, "no tick: it follows from the timeouts");
+        #{tick := Given} -> bad(reactor, {tick, Given}, "no tick: the timeouts determine it");
         Reactor when is_map(Reactor) ->
             maps:merge(#{max_connections => ?MAX_CONNECTIONS}, Options#{reactor => Reactor#{tick => Tick}});
         Reactor -> bad(reactor, Reactor, "a map")

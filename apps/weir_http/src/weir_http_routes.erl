@@ -101,12 +101,12 @@ add(Route = {Path, Handler, State, Options}, Routes) when is_map(Options) ->
     Segments = [segment(Part, Constraints) || Part <- tl(binary:split(Text, <<"/">>, [global]))],
     Names = [element(2, Segment) || Segment <- Segments, is_tuple(Segment)],
     length(Names) =:= length(lists:usort(Names)) orelse
-        bad(Path, "a path in which no binding has the name of another"),
-    maps:keys(Constraints) -- Names =:= [] orelse bad(Route, "a route whose constraints are for bindings of its path"),
+        bad(Path, "a path whose binding names are unique"),
+    maps:keys(Constraints) -- Names =:= [] orelse bad(Route, "a route with constraints only for bindings of its path"),
     {Kind, Function} = handler(Handler),
     Body = maps:get(body, Options, whole),
     {Kind, Body} =:= {direct, stream} andalso
-        bad({body, stream}, "whole for a handler that runs in the reactor: it is called when the body is there"),
+        bad({body, stream}, "whole: a handler in the reactor is called when the body is complete"),
     Target = #{
         kind => Kind, handler => Function, state => State, max_body => maps:get(max_body, Options, default), body => Body,
         cors => cors(maps:get(cors, Options, off)),

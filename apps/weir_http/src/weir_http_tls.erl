@@ -43,7 +43,7 @@ options(Tls, Timeout) when length(Tls) >= 0 ->
             Ours = [{alpn_preferred_protocols, [<<"http/1.1">>]} | [{hibernate_after, ?IDLE_MS} || not has(hibernate_after, Tls)]],
             {ok, #{tls => Tls ++ Ours, socket_opts => [{send_timeout, Timeout}, {send_timeout_close, true}, {buffer, ?BUFFER}]}};
         [Option | _] ->
-            {error, {bad_option, tls, Option, "no alpn_preferred_protocols: it is http/1.1"}}
+            {error, {bad_option, tls, Option, "no alpn_preferred_protocols: the listener sets http/1.1"}}
     end;
 options(Tls, _Timeout) ->
     {error, {bad_option, tls, Tls, "a list of options of ssl:handshake/3"}}.
@@ -178,7 +178,7 @@ result({close, Bytes, State}, Tls = #tls{ssl = Ssl}, _Next) ->
 result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
     with_http(Tls, fun(#http{}) ->
         ok = weir_http_crash:report(#{
-            what => "a connection of HTTP failed, and is closed",
+            what => "a callback of an HTTP connection over TLS failed; the connection is closed",
             domain => [weir, http],
             reason => {Class, Reason},
             stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]

@@ -208,7 +208,7 @@ crashed(Class, Reason, Stack, Socket, Callback, WebSocket = #websocket{handler =
     ok = weir_http_counters:add(Counters, crashes),
     %% Messages and state are not logged: they may contain secrets.
     Report = #{
-        what => "a handler of a WebSocket failed, which is closed with 1011",
+        what => "a WebSocket handler failed; its WebSocket is closed with 1011",
         domain => [weir, http],
         listener => Name,
         callback => {Handler, Callback},
@@ -251,7 +251,7 @@ closed(Reason, #websocket{handler = Handler, state = State, opened = Opened}, Ke
     catch
         Class:Error:Stack ->
             weir_http_crash:report(#{
-                what => "a handler of a WebSocket failed when it was closed",
+                what => "the closed/2 callback of a WebSocket handler failed",
                 domain => [weir, http],
                 callback => {Handler, closed},
                 reason => {Class, Error},
