@@ -28,9 +28,12 @@
 %% request, or use {@link weir_http_directory}.</li>
 %% <li>`{process, Fun}': `Fun(Request)' runs in a new process, as a {@link weir_http_process}, and returns what such a
 %% handler may return.</li>
-%% <li>`{events, Module, State}', `{events, Module, State, Options}': an event stream; see {@link weir_http_events}.</li>
-%% <li>`{hold, Module, State}', `{hold, Module, State, Options}': the request is answered later; see {@link weir_http_held}.</li>
-%% <li>`{websocket, Module, State}', `{websocket, Module, State, Options}': a WebSocket; see {@link weir_http_websocket}.</li>
+%% <li>`{events, Module, State}', `{events, Module, State, Options}': an event stream; see
+%% {@link weir_http_events}.</li>
+%% <li>`{hold, Module, State}', `{hold, Module, State, Options}': the request is answered later; see
+%% {@link weir_http_held}.</li>
+%% <li>`{websocket, Module, State}', `{websocket, Module, State, Options}': a WebSocket; see
+%% {@link weir_http_websocket}.</li>
 %% </ul>
 %% If a handler raises or returns anything else, the client gets a 500, and the failure is logged with the request. The
 %% same happens for a field that may not be sent: one whose name or value contains CR, LF or NUL, or that only the

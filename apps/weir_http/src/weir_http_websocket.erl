@@ -131,6 +131,7 @@
 %% <dt>`close_timeout' (5000)</dt><dd>For the client's answer to a close frame.</dd>
 %% <dt>`drain_code' (1001)</dt><dd>The close code when the listener is drained: 1001, going away, or 1012,
 %% restart.</dd>
+%% </dl>
 
 -callback open(websocket(), State :: term()) -> result().
 -callback message(message(), State :: term()) -> result().
