@@ -81,7 +81,7 @@ allowed(otherwise, Response) -> is_tuple(Response) orelse "a response, such as {
 until(infinity) -> infinity;
 until(Timeout) -> erlang:monotonic_time(millisecond) + Timeout.
 
-%%% What comes.
+%%% Input.
 
 %% Buffers further requests.
 -spec data(weir_http_socket:socket(), binary(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().

@@ -114,7 +114,7 @@ fields(#{fields := Fields}) ->
 fields(#{}) ->
     [{<<"content-type">>, <<"text/event-stream">>}, {<<"cache-control">>, <<"no-cache">>}].
 
-%%% What comes.
+%%% Input.
 
 %% Further requests are never answered, since the stream ends the connection.
 -spec data(weir_http_socket:socket(), binary(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
@@ -158,7 +158,7 @@ behind(Bytes, {send, More, Stream}) -> {send, [Bytes, More], Stream};
 behind(Bytes, {close_later, More}) -> {close_later, [Bytes, More]};
 behind(Bytes, {process, Process, More}) -> {process, Process, [Bytes, More]}.
 
-%%% What a handler says.
+%%% Results of the handler.
 
 call(Callback, Argument, Socket, Stream = #stream{handler = Handler, state = State}, Key) ->
     Run = fun() -> said(Handler:Callback(Argument, State), Socket, Stream, Key) end,

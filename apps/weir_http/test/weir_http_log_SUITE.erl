@@ -98,7 +98,7 @@ lines(Config) ->
 
 -define(TIME, "\\d\\d/(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)/20\\d\\d:\\d\\d:\\d\\d:\\d\\d \\+0000").
 
-%%% What a line says.
+%%% Contents of lines.
 
 a_combined_line(Config) ->
     Port = start(Config, combined),
