@@ -1,6 +1,6 @@
-%% slowhttptest in its four modes with 4,000 connections, 10,000 idle connections, and floods: how long an honest client waits
-%% meanwhile is reported (WEIR_WRITE_RESULTS=1 writes conformance/results/http11-attacks.md), and is no verdict. That
-%% connections, descriptors and memory are what they were afterwards is one.
+%% slowhttptest in its four modes with 4,000 connections, 10,000 idle connections, and floods. The delays of an honest
+%% client are reported, but not judged (WEIR_WRITE_RESULTS=1 writes conformance/results/http11-attacks.md). The case
+%% fails unless connections, descriptors and memory are as before at the end.
 -module(weir_http_attack_soak_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -71,7 +71,7 @@ attacks(Config) ->
     end,
     ?assertEqual([], [{Name, Rest} || {Name, _, _, _, Rest} <- Rows, Rest =/= ok]).
 
-%% Honest requests until the attack is over.
+%% Sends honest requests until the attack is over.
 attack(Name, Attack, Server) ->
     Before = weir_http_attack:left(Server),
     {Attacker, Monitor} = spawn_monitor(Attack),
@@ -92,7 +92,7 @@ beside(Port, Monitor, Before) ->
 
 slowhttptest(Mode, Port, Config) ->
     Url = "http://127.0.0.1:" ++ integer_to_list(Port) ++ "/large",
-    %% It ends with this VM.
+    %% The program ends with this VM.
     Program = open_port({spawn_executable, weir_http_peers:file("bench/leash")}, [
         {args, [?config(slowhttptest, Config), "-c", "4000", "-r", "1000", "-l", "15", "-p", "3", "-u", Url | Mode]}, exit_status, stderr_to_stdout, binary
     ]),

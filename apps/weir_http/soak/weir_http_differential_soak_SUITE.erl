@@ -1,6 +1,5 @@
-%% weir_http_differential_SUITE with fifty thousand cases, and the table of what was found:
-%% conformance/results/http11-differential.md, which WEIR_WRITE_RESULTS=1 in the environment writes anew. WEIR_SOAK_SEED is
-%% the seed of other cases than those of the table.
+%% weir_http_differential_SUITE with fifty thousand cases. WEIR_WRITE_RESULTS=1 in the environment writes the
+%% differences to conformance/results/http11-differential.md. WEIR_SOAK_SEED sets another seed than that of the table.
 -module(weir_http_differential_soak_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

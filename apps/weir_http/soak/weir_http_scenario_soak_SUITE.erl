@@ -1,5 +1,5 @@
-%% What weir_http_scenario_SUITE does, for minutes: WEIR_SOAK_SECONDS in the environment makes it shorter or longer. More schedulers than
-%% processors find more: `ERL_FLAGS="+S 8:8"'.
+%% weir_http_scenario_SUITE for minutes; WEIR_SOAK_SECONDS in the environment sets the time. More schedulers than
+%% processors find more races: `ERL_FLAGS="+S 8:8"'.
 -module(weir_http_scenario_soak_SUITE).
 
 -compile([export_all, nowarn_export_all]).

@@ -1,17 +1,17 @@
-%% What the native part says about a request (see native/src/head.rs).
+%% Flags of a request from the native part (see native/src/head.rs).
 -define(KEEP_ALIVE, 1).
 -define(VERSION_1_1, 2).
 -define(EXPECT_CONTINUE, 4).
 -define(PLAIN_PATH, 8).
 
-%% What it is told about a response (see native/src/response.rs).
+%% Flags of a response for the native part (see native/src/response.rs).
 -define(SAY_CLOSE, 1).
 -define(SAY_KEEP_ALIVE, 2).
 -define(NO_LENGTH, 4).
 -define(CHUNKED, 8).
 -define(SAY_UPGRADE, 16).
 
-%% A listener: what its connections look up with each batch of requests. Times are in ticks.
+%% The configuration of a listener. Connections look it up with each batch of requests. Times are in ticks.
 -record(http, {
     name :: weir_listener:name(),
     routes :: weir_http_routes:routes(),
@@ -22,13 +22,14 @@
     header_ticks :: pos_integer() | infinity,
     idle_ticks :: pos_integer() | infinity,
     body_ticks :: pos_integer() | infinity,
-    %% Bytes that buy a body another tick.
+    %% Bytes received that extend the time for a body by a tick.
     body_bytes :: pos_integer(),
     counters :: weir_http_counters:counters(),
     reports :: weir_reports:limit(),
-    %% Whether it drains, and when all that lasts is dismissed: milliseconds of the monotonic clock.
+    %% 1: whether the listener drains. 2: when all lasting connections are closed, in milliseconds of the monotonic
+    %% clock.
     draining :: atomics:atomics_ref(),
-    %% Its options, until the listener is started.
+    %% The options, until the listener is started.
     log :: weir_http_log:log() | weir_http_log:options() | off,
     request_ids :: off | make | take,
     gzip :: weir_http_gzip:gzip()

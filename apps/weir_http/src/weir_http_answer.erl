@@ -1,5 +1,5 @@
 %% @private
-%% @doc From a request to its response: finds who serves it, calls the handler, and does what that returns.
+%% @doc From a request to its response: finds the route, calls the handler, and acts on its result.
 -module(weir_http_answer).
 
 -export([target/2]).
@@ -9,7 +9,8 @@
 
 -include("weir_http.hrl").
 
-%% @doc Who serves a request; and the request with what its response will have in any case.
+%% @doc Finds the target of a request. Returns it with the request, to which it adds the id and the fields that every
+%% response gets.
 -spec target(weir_http_request:request(), #http{}) -> {weir_http_routes:found(), weir_http_request:request()}.
 target(Request, Http = #http{routes = Routes, request_ids = off}) ->
     Found = weir_http_routes:find(weir_http_request:method(Request), Request, Routes),
@@ -30,7 +31,7 @@ shared(Found = {allow, 204, _}, Request, Routes) ->
 shared(Found, Request, _Routes) ->
     {Found, Request}.
 
-%% A browser asks whether it may send another request: that one's route answers.
+%% A preflight request is answered by the route of the method that it asks for.
 preflight(Found, Shared, Request, Routes) ->
     case weir_http_cors:is_preflight(Request) of
         {true, Method} ->
@@ -42,13 +43,13 @@ preflight(Found, Shared, Request, Routes) ->
             {Found, Shared}
     end.
 
-%% @doc The most bytes that the body of its request may have.
+%% @doc Returns the most bytes that the body of the request may have.
 -spec max_body(weir_http_routes:found(), #http{}) -> non_neg_integer().
 max_body({ok, #{max_body := Bytes}, _}, _Http) when is_integer(Bytes) -> Bytes;
 max_body(_Found, #http{max_body = Bytes}) -> Bytes.
 
-%% @doc The response to a request that has come whole, and what becomes of the connection: a handler may close what was to
-%% stay open. `process': one has to serve it, since a disk may make it wait.
+%% @doc Answers a complete request. Returns the response and what happens to the connection: a handler may close one
+%% that was to stay open. `process': a process has to serve the request, since it may wait for a disk.
 -spec answer(weir_http_routes:found(), weir_http_request:request(), weir_http_response:wanted(), #http{}) ->
     weir_http_switched:entered().
 answer(Found, Request, Wanted, Http) ->
@@ -84,7 +85,7 @@ result(Result, Request, Wanted, Http) when element(1, Result) =:= websocket ->
 result(Result, Request, Wanted, _Http) ->
     weir_http_response:respond(Result, Request, Wanted).
 
-%% @doc What the process of a request has decided to go on as: an event stream, a held request or a WebSocket.
+%% @doc Acts on the result of a process that becomes an event stream, a held request or a WebSocket.
 -spec enter(weir_http_direct:result(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_switched:entered().
 enter(Result, Request, Wanted, Http) ->
     try

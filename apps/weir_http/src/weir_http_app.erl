@@ -1,5 +1,5 @@
 %% @private
-%% @doc The application: what outlives reactors and the processes of requests.
+%% @doc The application: processes that outlive reactors and requests.
 -module(weir_http_app).
 -behaviour(application).
 -behaviour(supervisor).
@@ -10,7 +10,7 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Args) ->
-    %% A first call that loads code waits for many rounds of the run queue beside processes that compute.
+    %% Load all modules now: on a busy node, a first call that loads code waits for many rounds of the run queue.
     {ok, Modules} = application:get_key(weir_http, modules),
     _ = code:ensure_modules_loaded(Modules),
     case supervisor:start_link({local, weir_http_sup}, ?MODULE, []) of

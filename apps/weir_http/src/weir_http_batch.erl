@@ -1,5 +1,5 @@
 %% @private
-%% @doc What a batch of requests has come to: the responses that are written together.
+%% @doc The responses to a batch of requests, which are written together.
 -module(weir_http_batch).
 
 -export([new/0]).
@@ -10,11 +10,11 @@
 
 -export_type([batch/0]).
 
-%% Bytes of responses after which a connection waits until the client has taken them, before more of its requests are
-%% answered: requests are small, and what they ask for is not.
+%% Bytes of responses after which the client has to read before more of its requests are answered: small requests can
+%% have large responses.
 -define(FULL, 65536).
 
-%% The last response first, and the bytes of all.
+%% The responses, the last one first, and their total size in bytes.
 -record(batch, {responses = [] :: [weir_http_response:output()], size = 0 :: non_neg_integer()}).
 
 -opaque batch() :: #batch{}.
@@ -31,18 +31,18 @@ add(Response, #batch{responses = Responses, size = Size}) ->
 -spec is_full(batch()) -> boolean().
 is_full(#batch{size = Size}) -> Size >= ?FULL.
 
-%% @doc All responses in their order.
+%% @doc Returns all responses in their order.
 -spec bytes(batch()) -> weir_reactor:output().
 bytes(#batch{responses = [{pieces, _, Pieces}]}) -> Pieces;
 bytes(#batch{responses = [Response]}) -> Response;
 bytes(#batch{responses = Responses}) -> in_order(Responses, []).
 
-%% Parts of files stand in the list itself.
+%% Parts of files must be elements of the list itself.
 in_order([{pieces, _, Pieces} | Responses], Later) -> in_order(Responses, Pieces ++ Later);
 in_order([Response | Responses], Later) -> in_order(Responses, [Response | Later]);
 in_order([], All) -> All.
 
-%% @doc What a callback of the reactor returns.
+%% @doc Returns the result for the reactor's callback.
 -spec result(batch(), State) -> weir_reactor:result(State).
 result(#batch{responses = []}, State) -> {ok, State};
 result(Batch, State) -> {send, bytes(Batch), State}.

@@ -1,7 +1,7 @@
 %% @private
-%% @doc The body of a request on its way: a value that takes bytes until there is all of it.
+%% @doc An incomplete body of a request: a value that takes bytes until it is complete.
 %%
-%% Its memory is what has come, and not what was announced.
+%% It uses memory for the bytes received, not for the length announced.
 -module(weir_http_body).
 
 -export([new/2]).
@@ -12,7 +12,7 @@
 
 -export_type([body/0]).
 
-%% `done' has come, behind so many bytes that were taken.
+%% `done' holds the bytes received but not taken; `taken' counts those taken before.
 -record(sized, {left :: non_neg_integer(), done = <<>> :: binary(), taken = 0 :: non_neg_integer()}).
 -record(chunked, {progress = {0, 0, 0, 0} :: weir_http_nif:progress(), most :: non_neg_integer(), done = <<>> :: binary(),
     taken = 0 :: non_neg_integer()}).
@@ -20,13 +20,13 @@
 
 -opaque body() :: #sized{} | #chunked{} | #trailing{}.
 
-%% @doc A body of that length, -1 for one in chunks, and of so many bytes at most.
+%% @doc Returns an empty body of that length (-1: in chunks) and of at most Most bytes.
 -spec new(Length :: -1 | non_neg_integer(), Most :: non_neg_integer()) -> {ok, body()} | weir_http_nif:refused().
 new(-1, Most) -> {ok, #chunked{most = Most}};
 new(Length, Most) when Length =< Most -> {ok, #sized{left = Length}};
 new(_Length, _Most) -> {refused, 413, body_too_large}.
 
-%% @doc Takes bytes from an offset on. `done': there is all of it, and at End begins what is next.
+%% @doc Adds the bytes from an offset on. `done': the body is complete, and the next request begins at End.
 -spec feed(binary(), Offset :: non_neg_integer(), body(), weir_http_nif:limits()) ->
     {more, body()} | {done, Body :: binary(), Trailers :: binary(), End :: non_neg_integer()} | weir_http_nif:refused().
 feed(Data, Offset, Body = #sized{left = Left, done = Done}, _Limits) ->
@@ -54,27 +54,27 @@ feed(Data, Offset, Body = #trailing{lines = Lines, done = Done}, Limits) ->
         {refused, _, _} = Refused -> Refused
     end.
 
-%% What comes whole is not copied.
+%% A piece that arrives whole is not copied.
 join(<<>>, Piece) -> Piece;
 join(Done, Piece) -> <<Done/binary, Piece/binary>>.
 
-%% What stays is: a part would keep all that came with it.
+%% A piece that is kept is copied: a sub-binary would keep the whole read alive.
 append(<<>>, Piece) -> binary:copy(Piece);
 append(Done, Piece) -> <<Done/binary, Piece/binary>>.
 
-%% @doc Takes what has come of a body that is not complete.
+%% @doc Takes the bytes received so far of an incomplete body.
 -spec take(body()) -> {binary(), body()}.
 take(Body = #sized{done = Done, taken = Taken}) -> {Done, Body#sized{done = <<>>, taken = Taken + byte_size(Done)}};
 take(Body = #chunked{done = Done, taken = Taken}) -> {Done, Body#chunked{done = <<>>, taken = Taken + byte_size(Done)}};
 take(Body = #trailing{done = Done, taken = Taken}) -> {Done, Body#trailing{done = <<>>, taken = Taken + byte_size(Done)}}.
 
-%% @doc How many bytes wait to be taken.
+%% @doc Returns how many bytes wait to be taken.
 -spec held(body()) -> non_neg_integer().
 held(#sized{done = Done}) -> byte_size(Done);
 held(#chunked{done = Done}) -> byte_size(Done);
 held(#trailing{done = Done}) -> byte_size(Done).
 
-%% @doc How many bytes of it have come.
+%% @doc Returns how many bytes have been received.
 -spec received(body()) -> non_neg_integer().
 received(Body = #sized{taken = Taken}) -> Taken + held(Body);
 received(Body = #chunked{taken = Taken}) -> Taken + held(Body);

@@ -1,6 +1,6 @@
 %% @private
-%% @doc A connection whose request is served by a process: what the two say to each other. The bytes go through the reactor,
-%% so that they stay in order with those of other requests.
+%% @doc A connection whose request is served by a process: the protocol between the two. The bytes of the response go
+%% through the reactor, so that they stay in order with other responses.
 -module(weir_http_busy).
 
 -export([start/6]).
@@ -13,10 +13,10 @@
 -include("weir_http.hrl").
 -include("weir_http_states.hrl").
 
-%% Bytes that may wait for the process, of the body or of the requests behind it. Then the connection is not read.
+%% Bytes of the body or of further requests that may be buffered. Beyond that the connection is not read.
 -define(INPUT, 65536).
 
-%% @doc Starts the process of a request. Rest: what came behind it and its body. `begun': of one whose response has begun.
+%% @doc Starts the process of a request. Rest: the bytes received after the request. `begun': its response has begun.
 -spec start(weir_http_routes:found(), weir_http_request:request(), Body, Rest :: binary(), {weir_http_response:wanted(), #idle{}}, #http{}) ->
     #busy{}
 when
@@ -34,7 +34,7 @@ start({ok, Target, Bindings}, Request, Body, Rest, {Wanted, Idle}, Http) ->
         request = weir_http_request:with_body(<<>>, <<>>, Request), seen = weir_http_observation:new(Request)
     }.
 
-%% @doc Bytes have come: of the body, or of what is behind it.
+%% @doc Handles received bytes: of the body, or of further requests.
 -spec data(weir_http_socket:socket(), binary(), #busy{}, #http{}) -> {ok, #busy{}} | weir_http_nif:refused().
 data(Socket, Data, Busy = #busy{body = Body, bytes = Bytes}, #http{limits = Limits}) ->
     case is_complete(Body) of
@@ -53,7 +53,7 @@ fed(Socket, Fed, Data, Busy) ->
             Fed
     end.
 
-%% What the process waits for is given to it.
+%% Sends buffered bytes of the body to the process if it waits for them.
 delivered(Busy = #busy{is_reading = false}) ->
     Busy;
 delivered(Busy = #busy{pid = Pid, body = {ended, Bytes, Trailers}}) ->
@@ -68,7 +68,7 @@ delivered(Busy = #busy{pid = Pid, body = Body}) ->
             Busy#busy{body = More, is_reading = false}
     end.
 
-%% Reads the connection, or not, by what waits of it.
+%% Pauses reading while too many bytes are buffered.
 bounded(Socket, Busy = #busy{is_read = IsRead}) ->
     case waiting(Busy) =< ?INPUT of
         IsRead ->
@@ -82,7 +82,7 @@ waiting(#busy{body = whole, bytes = Bytes}) -> byte_size(Bytes);
 waiting(#busy{body = {ended, Body, _}, bytes = Bytes}) -> byte_size(Body) + byte_size(Bytes);
 waiting(#busy{body = Body}) -> weir_http_body:held(Body).
 
-%% @doc The process says something.
+%% @doc Handles a message of the process.
 -spec message(weir_http_socket:socket(), What, #busy{}) ->
     {ok, #busy{}} | {send, iodata(), #busy{}} | {finished, keep | close, iodata(), #busy{}} | {enter, Result, Request, #busy{}}
 when
@@ -94,7 +94,7 @@ message(Socket, read, Busy) ->
 message(_Socket, {more, Bytes}, Busy = #busy{seen = Seen}) ->
     {send, Bytes, Busy#busy{has_begun = true, seen = weir_http_observation:add(Bytes, Seen)}};
 message(Socket, {sync, Bytes}, Busy = #busy{seen = Seen}) ->
-    %% Written when the callback has returned; see writable/2.
+    %% Written after the callback has returned; see writable/2.
     ok = weir_http_socket:notify_writable(Socket),
     {send, Bytes, Busy#busy{has_begun = true, is_waiting = true, seen = weir_http_observation:add(Bytes, Seen)}};
 message(_Socket, {enter, Result, Request}, Busy = #busy{monitor = Monitor}) ->
@@ -111,7 +111,7 @@ is_complete(whole) -> true;
 is_complete({ended, _, _}) -> true;
 is_complete(_) -> false.
 
-%% @doc The client may have taken what the process waits for.
+%% @doc Tells a waiting process when the client has read everything.
 -spec writable(weir_http_socket:socket(), #busy{}) -> #busy{}.
 writable(_Socket, Busy = #busy{is_waiting = false}) ->
     Busy;
@@ -125,12 +125,12 @@ writable(Socket, Busy = #busy{pid = Pid}) ->
             Busy
     end.
 
-%% @doc The process was killed, and could not say so itself. Returns what its client gets, if that has got nothing yet.
+%% @doc Reports that the process was killed. Returns the response, for a client that has received nothing yet.
 -spec killed(Reason :: term(), #busy{}, #http{}) -> {weir_http_response:after_it(), iodata()}.
 killed(Reason, #busy{request = Request}, #http{name = Name, counters = Counters, reports = Reports}) ->
     weir_http_crash:response(exit, Reason, [], Request, close, {Name, Counters, Reports}).
 
-%% @doc The client is gone: the process is told, and ends unless it traps exits.
+%% @doc Tells the process that the client disconnected. It ends unless it traps exits.
 -spec stop(#busy{}) -> ok.
 stop(#busy{pid = Pid, monitor = Monitor}) ->
     _ = erlang:demonitor(Monitor, [flush]),

@@ -1,6 +1,6 @@
 %% @private
-%% @doc Callbacks of handlers whose connections have left the cycle of requests: one that fails is counted and reported, and
-%% what becomes of its connection is the caller's matter.
+%% @doc Runs handler callbacks of switched connections. A failure is counted and reported; the caller decides what
+%% happens to the connection.
 -module(weir_http_callback).
 
 -export([check/2]).
@@ -8,14 +8,14 @@
 
 -include("weir_http.hrl").
 
-%% @doc Fails unless a module has the callback that it needs.
+%% @doc Fails with `{not_a_handler, Module}' unless the module exports the callback with two arguments.
 -spec check(module(), atom()) -> ok.
 check(Module, Callback) ->
     is_atom(Module) andalso is_tuple(code:ensure_loaded(Module)) andalso erlang:function_exported(Module, Callback, 2) orelse
         error({not_a_handler, Module}),
     ok.
 
-%% @doc Runs a fun for a callback of a module: it calls that, and does what the result says.
+%% @doc Runs a fun that calls the callback of a module and acts on its result.
 -spec run(module(), Callback :: atom(), Key :: term(), fun(() -> Result)) -> Result | {crashed, {error | exit | throw, term()}}.
 run(Module, Callback, Key, Fun) ->
     try
@@ -23,9 +23,9 @@ run(Module, Callback, Key, Fun) ->
     catch
         Class:Reason:Stack ->
             ok = weir_http_counters:add_for(Key, crashes),
-            %% Neither messages nor state are told: they may hold what is secret.
+            %% Messages and state are not logged: they may contain secrets.
             Report = #{
-                what => "a handler of HTTP failed, and its client is cut off or gets a 500",
+                what => "an HTTP handler failed; its client is disconnected or gets a 500",
                 domain => [weir, http],
                 callback => {Module, Callback},
                 reason => {Class, Reason},

@@ -1,13 +1,13 @@
 %% @private
-%% @doc The field Accept-Encoding: which codings of a content a client takes (RFC 9110, 12.5.3).
+%% @doc The field Accept-Encoding: the content codings that a client accepts (RFC 9110, 12.5.3).
 -module(weir_http_coding).
 
 -export([accepted/2]).
 
-%% Codings that are looked at: there are less than ten, and thousands would take milliseconds.
+%% Codings that are parsed. Fewer than ten exist; thousands would take milliseconds.
 -define(MOST, 32).
 
-%% @doc Those of the given codings that the client takes: first what it prefers, then in the order given.
+%% @doc Returns the offered codings that the client accepts: by its preference, then in the order offered.
 -spec accepted(binary() | undefined, Offered :: [binary()]) -> [Coding :: binary()].
 accepted(undefined, _Offered) ->
     [];
@@ -17,7 +17,8 @@ accepted(Field, Offered) ->
     Weighed = [{-Weight, Coding} || Coding <- Offered, Weight <- [maps:get(Coding, Weights, Others)], Weight > 0],
     [Coding || {_, Coding} <- lists:keysort(1, Weighed)].
 
-%% In thousandths. What is wrong with a weight is not worth a refusal: the content as it is is always right.
+%% Weights in thousandths. A malformed weight excludes its coding instead of failing: the unencoded content is always
+%% acceptable.
 weight([Coding]) ->
     {name(Coding), 1000};
 weight([Coding, Weight]) ->

@@ -1,5 +1,5 @@
-%% @doc Conditional requests: whether a client has what it asks for already, or would overwrite what it has not seen (RFC 9110, 13).
-%% Files are answered so by themselves; this is for handlers of other things.
+%% @doc Conditional requests (RFC 9110, 13): whether the client's copy is current, or would overwrite a version that it
+%% has not seen. Files are handled automatically; this module is for handlers of other resources.
 -module(weir_http_conditions).
 
 -export([check/3]).
@@ -8,9 +8,10 @@
 -type time() :: non_neg_integer().
 %% Seconds since 1970.
 
-%% @doc What the conditions of a request come to, for something with that entity tag (with its quotes: `<<"\"5\"">>'), last changed
-%% then. `not_modified': 304, for GET and HEAD only. `failed': 412, also for other methods whose If-None-Match names the tag. In
-%% the order of RFC 9110, 13.2.2: a tag counts more than a time. If-Modified-Since counts for GET and HEAD only.
+%% @doc Evaluates the conditions of a request for a resource with that entity tag (including its quotes: `<<"\"5\"">>')
+%% and time of last change. `not_modified': answer 304; only for GET and HEAD. `failed': answer 412; also for other
+%% methods whose If-None-Match contains the tag. Follows the order of RFC 9110, 13.2.2: a tag takes precedence over a
+%% time. If-Modified-Since applies to GET and HEAD only.
 -spec check(weir_http_request:request(), Tag :: binary(), time()) -> proceed | not_modified | failed.
 check(Request, Tag, Modified) ->
     Holds =
@@ -37,7 +38,7 @@ is_new(Request, Tag, Modified) ->
     end.
 
 %% @private
-%% @doc Whether the parts that a client has are of this file: the condition If-Range. Its date must be exactly that of the
+%% @doc Evaluates If-Range: whether the parts that the client has belong to this file. Its date must equal that of the
 %% file.
 -spec may_be_in_parts(weir_http_request:request(), Tag :: binary(), time()) -> boolean().
 may_be_in_parts(Request, Tag, Modified) ->
@@ -47,7 +48,7 @@ may_be_in_parts(Request, Tag, Modified) ->
         Date -> weir_http_nif:parse_date(Date) =:= Modified
     end.
 
-%% A date that is none does not count.
+%% A malformed date is ignored.
 not_after(_Modified, undefined, Default) ->
     Default;
 not_after(Modified, Date, Default) ->
@@ -60,7 +61,7 @@ is_among(_Tag, <<"*">>, _Comparison) -> true;
 is_among(Tag, Tags, Comparison) ->
     lists:any(fun(Text) -> is_same(Tag, weir_http_value:trim(Text), Comparison) end, binary:split(Tags, <<",">>, [global])).
 
-%% RFC 9110, 8.8.3.2. A tag with a comma in it is never found.
+%% RFC 9110, 8.8.3.2. Tags that contain a comma never match.
 is_same(Tag, Given, weak) -> opaque(Tag) =:= opaque(Given);
 is_same(Tag, Given, strong) -> Tag =:= Given andalso opaque(Tag) =:= Tag.
 

@@ -1,10 +1,11 @@
 %% @private
-%% @doc A connection: the callbacks of a reactor that turn bytes into requests and answers into bytes.
+%% @doc A connection: the reactor callbacks that turn bytes into requests and responses into bytes.
 %%
-%% Between requests a connection is one `#idle{}', which all connections of a reactor share as long as nothing distinguishes
-%% them: it costs no memory, and a request that is answered changes nothing.
+%% Between requests a connection's state is an `#idle{}'. All connections of a reactor share one until they differ: it
+%% costs no memory, and answering a request does not change it.
 %%
-%% Times are counted in ticks of the reactor, so that no connection has a timer. Connections where nothing is due sleep through them.
+%% Timeouts are counted in ticks of the reactor, so no connection has a timer. Connections with nothing due sleep
+%% through ticks.
 -module(weir_http_connection).
 -behaviour(weir_reactor).
 
@@ -22,10 +23,11 @@
 -include("weir_http.hrl").
 -include("weir_http_states.hrl").
 
-%% Bytes that may wait until the client has taken the responses before. Then the connection is not read.
+%% Bytes that may be buffered while the client has not read the earlier responses. Beyond that the connection is not
+%% read.
 -define(INPUT, 65536).
 
-%% @doc The arguments of the reactors of a listener that is found by Key.
+%% @doc Returns the arguments for the reactors of the listener with that key.
 -spec arguments(Key :: term()) -> term().
 arguments(Key) -> #idle{key = Key}.
 
@@ -36,7 +38,7 @@ init(Socket, Idle = #idle{key = Key}) ->
         {Client, Since} -> {ok, #head{idle = Idle#idle{client = Client, since = Since}}}
     end.
 
-%% `enodata': a file has become shorter while it was sent. The state may be any, since the next request may have come.
+%% `enodata': a file became shorter while it was sent. The next request may have arrived, so the state can be any.
 -spec handle_close(weir_http_socket:socket(), term(), term()) -> {ok, term()}.
 handle_close(_Socket, Reason, State) ->
     _ = Reason =:= enodata andalso cut(State),
@@ -92,7 +94,7 @@ head(Socket, Bytes, Head, Idle, Http = #http{limits = Limits}) ->
         _ -> requests(Socket, Bytes, 0, weir_http_batch:new(), Idle, Http)
     end.
 
-%% All requests of the data from an offset on.
+%% Serves all requests in Data from Offset on.
 requests(Socket, Data, Offset, Out, Idle, Http = #http{limits = Limits}) ->
     case weir_http_nif:head(Data, Offset, Limits) of
         Head when tuple_size(Head) =:= 7 ->
@@ -109,11 +111,11 @@ requests(Socket, Data, Offset, Out, Idle, Http = #http{limits = Limits}) ->
             refuse(Socket, {Status, Reason}, Out, Idle, Http)
     end.
 
-%% An empty line between requests begins none.
+%% Skips an empty line between requests.
 begin_head(<<"\r\n">>, Out, Idle) -> weir_http_batch:result(Out, Idle);
 begin_head(Bytes, Out, Idle) -> weir_http_batch:result(Out, #head{idle = Idle, bytes = binary:copy(Bytes)}).
 
-%% A request is there with all that belongs to it.
+%% The request is complete, with its body.
 answer(_Socket, Data, End, Out, Found = {ok, #{kind := process}, _}, Request, Idle, Http) ->
     weir_http_batch:result(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, End < byte_size(Data), Idle, Http), Idle}, Http));
 answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
@@ -122,7 +124,7 @@ answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
     case weir_http_answer:answer(Found, Request, Wanted, Http) of
         {keep, Response} when IsLast -> weir_http_batch:result(weir_http_batch:add(Response, Out), served(Idle, Http));
         {keep, Response} -> go_on(Socket, Data, End, weir_http_batch:add(Response, Out), served(Idle, Http), Http);
-        %% It sends nothing more.
+        %% The client asked for the close and sends nothing more.
         {close, Response} when IsLast, Wanted =:= asked -> {close, weir_http_batch:bytes(weir_http_batch:add(Response, Out)), Idle};
         {close, Response} -> close_later(Socket, weir_http_batch:add(Response, Out), Idle);
         {process, Serving} -> weir_http_batch:result(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
@@ -136,7 +138,7 @@ switch(_Socket, <<>>, Out, Switched) ->
 switch(Socket, Rest, Out, Switched = #switched{idle = #idle{key = Key}, module = Module, state = State}) ->
     switched(Module:data(Socket, Rest, State, Key), Socket, Switched, Out).
 
-%% What has become of a connection that is switched. It costs no memory where nothing has changed.
+%% Handles the result of a switched connection's callback. An unchanged state costs no memory.
 switched({ok, State}, _Socket, Switched = #switched{state = State}, Out) ->
     weir_http_batch:result(Out, Switched);
 switched({ok, State}, _Socket, Switched, Out) ->
@@ -173,16 +175,16 @@ go_on(Socket, Data, Offset, Out, Idle, Http) ->
         true -> pause(Socket, Out, #paused{idle = Idle, bytes = rest(Data, Offset)})
     end.
 
-%% The responses are written when the callback has returned. See handle_writable/2.
+%% The responses are written after the callback has returned. See handle_writable/2.
 pause(Socket, Out, Paused) ->
     ok = weir_http_socket:notify_writable(Socket),
     weir_http_batch:result(Out, Paused).
 
-%% What is to be kept: a part would keep the whole.
+%% Copies the rest: a sub-binary would keep all of Data alive.
 rest(Data, Offset) -> binary:copy(binary:part(Data, Offset, byte_size(Data) - Offset)).
 
-%% Whether the connection stays open, as far as it is not for the handler to say: `asked' to be closed by the client. A drain
-%% answers what has begun.
+%% Returns what happens to the connection unless the handler closes it. `asked': the client asked for a close. During a
+%% drain, requests that have already arrived are still answered.
 wanted(Request, HasMore, #idle{requests = Requests}, Http = #http{max_requests = Max}) ->
     case weir_http_request:is_keep_alive(Request) of
         false -> asked;
@@ -216,7 +218,7 @@ begin_body(Socket, Data, End, Length, Out, Found, Request, Idle, Http) ->
 continue(Socket, Out, Coming = #body{found = {ok, _, _}}, Http) ->
     body(Socket, <<>>, 0, weir_http_batch:add(<<"HTTP/1.1 100 Continue\r\n\r\n">>, Out), Coming, Http);
 continue(Socket, Out, #body{found = Found, request = Request, idle = Idle}, Http) ->
-    %% The client waits to hear this, and may then send the body or not.
+    %% The client waits for this answer, and may then send the body or not.
     {_, Response} = weir_http_answer:answer(Found, Request, close, Http),
     close_later(Socket, weir_http_batch:add(Response, Out), Idle).
 
@@ -230,7 +232,7 @@ body(Socket, Data, Offset, Out, Coming = #body{body = Body, request = Request, f
             refuse(Socket, {Status, Reason}, Out, Idle, Http)
     end.
 
-%% The process of a body in pieces begins before they have come.
+%% A handler that reads the body in pieces starts before the body is complete.
 coming(Found = {ok, #{body := stream}, _}, Body, #body{request = Request, idle = Idle}, Http) ->
     weir_http_busy:start(Found, Request, Body, <<>>, {wanted(Request, false, Idle, Http), Idle}, Http);
 coming(_Found, Body, Coming, _Http) ->
@@ -241,8 +243,8 @@ refuse(Socket, Why = {Status, Reason}, Out, Idle = #idle{client = Client}, Http 
     ok = weir_http_observation:refused(Socket, Client, Why, Http),
     close_later(Socket, weir_http_batch:add(weir_http_response:refusal(Status, Reason), Out), Idle).
 
-%% The client may still be sending, and a close at once would be a reset, which may overtake the response. So the end of our
-%% direction is said when the response is out (see handle_writable/2), and the client is left some time to read it.
+%% The client may still be sending. Closing now would send a reset, which can overtake the response. So we shut down
+%% our direction once the response is out (see handle_writable/2), and give the client time to read it.
 close_later(Socket, Out, Idle) ->
     ok = weir_http_socket:notify_writable(Socket),
     weir_http_batch:result(Out, #closing{idle = Idle}).
@@ -296,7 +298,7 @@ handle_info(_Message, State) ->
 info(Socket, Message, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
     switched(Module:info(Socket, Message, State, Key), Socket, Switched, weir_http_batch:new()).
 
-%% The process of a request says that it becomes an event stream, a held request or a WebSocket.
+%% The process of a request turns it into an event stream, a held request or a WebSocket.
 entered(Socket, Result, Request, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead, seen = Seen}) ->
     Switched = #switched{idle = Idle, module = undefined, state = undefined, seen = Seen},
     Out = weir_http_batch:new(),
@@ -312,12 +314,12 @@ entered(Socket, Result, Request, #busy{idle = Idle, wanted = Wanted, bytes = Res
             switched({finished, wanted(After, Wanted), Bytes, Rest, IsRead}, Socket, Switched, Out)
     end.
 
-%% A client that has asked to be closed sends nothing more.
+%% A client that asked for the close sends nothing more.
 wanted(keep, _Wanted) -> keep;
 wanted(close, asked) -> asked;
 wanted(close, _Wanted) -> close.
 
-%% A response is complete that was not made at once: the next request is there already, or will be.
+%% A delayed response is complete: goes on with the next request, if it has arrived.
 finished(Socket, keep, Out, Bytes, IsRead, Idle = #idle{key = Key}) ->
     Http = persistent_term:get(Key),
     case Bytes of
@@ -339,14 +341,14 @@ finished(Socket, _Close, Out, _Bytes, IsRead, Idle) ->
     read(Socket, IsRead),
     close_later(Socket, Out, Idle).
 
-%% A connection that was not read is read again.
+%% Resumes reading if it was paused.
 read(_Socket, true) ->
     ok;
 read(Socket, false) ->
     weir_http_socket:active(Socket, true).
 
-%% The process was killed, or has failed when the response had begun: the client sees by the end of the connection that it
-%% is not whole. One that has failed has reported that, and ended by itself.
+%% The process was killed, or failed after its response had begun: closing the connection shows the client that the
+%% response is incomplete. A process that failed has reported that itself.
 ended(_Socket, Reason, Busy = #busy{has_begun = true, idle = Idle, seen = Seen}, Http) ->
     _ = Reason =:= normal orelse weir_http_busy:killed(Reason, Busy, Http),
     ok = weir_http_observation:stop(Seen, process_ended, Idle#idle.key),
@@ -362,7 +364,7 @@ terminate(Reason, State) ->
     ok = gone(Reason, State),
     weir_http_observation:disconnected(Reason, idle(State)).
 
-%% A process whose client is gone has nobody to work for.
+%% Stops the process of a client that disconnected.
 gone(_Reason, Busy = #busy{seen = Seen, idle = #idle{key = Key}}) ->
     ok = weir_http_observation:stop(Seen, client_gone, Key),
     weir_http_busy:stop(Busy);
@@ -372,7 +374,7 @@ gone(Reason, #switched{module = Module, state = State, seen = Seen, idle = #idle
 gone(_Reason, _State) ->
     ok.
 
-%% Each of the other states has it in the same place.
+%% All other states have it as their first field.
 idle(Idle = #idle{}) -> Idle;
 idle(State) -> element(2, State).
 

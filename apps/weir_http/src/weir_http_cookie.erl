@@ -1,4 +1,5 @@
-%% @doc Cookies for responses (RFC 6265 and its revision). Those of requests are in {@link weir_http_request:cookies/1}.
+%% @doc Cookies for responses (RFC 6265 and its revision). {@link weir_http_request:cookies/1} returns those of
+%% requests.
 %%
 %% ```
 %% {reply, 200, [weir_http_cookie:set(<<"__Host-session">>, Token, #{secure => true, max_age => 3600})], Body}
@@ -20,35 +21,41 @@
     same_site => strict | lax | none,
     partitioned => boolean()
 }.
-%% `max_age' is seconds; without it the cookie ends with the browser. `path' is `/', `http_only' (scripts do not see it) is true and
-%% `same_site' is `lax' unless given. `secure' (false) is to be said wherever the browser comes by TLS.
+%% `max_age' is in seconds; without it the cookie lasts until the browser is closed. Defaults: `path' is `/',
+%% `http_only' (hidden from scripts) is true, `same_site' is `lax', `secure' is false. Set `secure' wherever browsers
+%% use TLS.
 
 -define(DEFAULTS, #{path => <<"/">>, secure => false, http_only => true, same_site => lax, partitioned => false}).
 
-%% Browsers drop a longer one.
+%% Browsers drop longer cookies.
 -define(MOST, 4096).
 
-%% @doc A field that has the client keep a cookie. What a browser would drop fails here, with `{bad_option, Name, Value, Allowed}': a
-%% name or value with bytes that may not be there (encode others, for instance with base64), more than 4096 bytes of both,
-%% `same_site => none' or `partitioned' without `secure', a name that begins with `__Secure-' without `secure', and one that begins with
-%% `__Host-' without `secure', with a domain or a path that is not `/'.
+%% @doc Returns a field that sets a cookie. Fails with `{bad_option, Name, Value, Allowed}' for what browsers would
+%% drop:
+%% <ul>
+%% <li>a name or value with forbidden bytes (encode them, for instance with base64), or more than 4096 bytes
+%% together</li>
+%% <li>`same_site => none' or `partitioned' without `secure'</li>
+%% <li>a name that begins with `__Secure-' without `secure'</li>
+%% <li>a name that begins with `__Host-' without `secure', with a domain, or with a path that is not `/'</li>
+%% </ul>
 -spec set(Name :: binary(), Value :: binary(), options()) -> {binary(), iodata()}.
 set(Name, Value, Options) ->
-    is_name(Name) orelse bad(name, Name, "a binary of the characters of a token"),
+    is_name(Name) orelse bad(name, Name, "a binary of token characters: visible ASCII without separators"),
     is_binary(Value) andalso all(fun is_octet/1, Value) orelse
         bad(value, Value, "a binary of visible ASCII without quote, comma, semicolon and backslash"),
-    byte_size(Name) + byte_size(Value) =< ?MOST orelse bad(value, Value, "4096 bytes with the name"),
+    byte_size(Name) + byte_size(Value) =< ?MOST orelse bad(value, Value, "at most 4096 bytes together with the name"),
     maps:foreach(fun check/2, Options),
     Given = maps:merge(?DEFAULTS, Options),
     ok = together(Name, Given),
     {<<"set-cookie">>, [Name, $=, Value | [attribute(Key, Option) || {Key, Option} <- lists:sort(maps:to_list(Given))]]}.
 
-%% @doc A field that has the client forget a cookie. Name, domain and path are those that it was set with, and so is a prefix's
-%% `secure'.
+%% @doc Returns a field that deletes a cookie. Pass the name, domain and path with which it was set, and `secure' if
+%% its name has a prefix.
 -spec delete(Name :: binary(), options()) -> {binary(), iodata()}.
 delete(Name, Options) -> set(Name, <<>>, Options#{max_age => 0}).
 
-%% @doc Whether a cookie can have that name: a binary of the characters of a token (RFC 6265, 4.1.1).
+%% @doc Whether a binary can be the name of a cookie: a token (RFC 6265, 4.1.1).
 -spec is_name(term()) -> boolean().
 is_name(Name) -> is_binary(Name) andalso Name =/= <<>> andalso all(fun is_token/1, Name).
 
@@ -62,15 +69,15 @@ is_token(Byte) -> Byte > $\s andalso Byte < 16#7f andalso not lists:member(Byte,
 is_octet(Byte) -> Byte > $\s andalso Byte < 16#7f andalso not lists:member(Byte, "\",;\\").
 
 check(max_age, Seconds) when is_integer(Seconds), Seconds >= 0 -> ok;
-check(max_age, Value) -> bad(max_age, Value, "seconds, from 0 on");
+check(max_age, Value) -> bad(max_age, Value, "seconds from 0 on");
 check(Key, Value) when Key =:= secure; Key =:= http_only; Key =:= partitioned -> is_boolean(Value) orelse bad(Key, Value, "true or false");
 check(same_site, Value) -> lists:member(Value, [strict, lax, none]) orelse bad(same_site, Value, "strict, lax or none");
 check(domain, Value) ->
-    is_binary(Value) andalso re:run(Value, "^[A-Za-z0-9.-]+$", [dollar_endonly]) =/= nomatch orelse bad(domain, Value, "the name of a host");
+    is_binary(Value) andalso re:run(Value, "^[A-Za-z0-9.-]+$", [dollar_endonly]) =/= nomatch orelse bad(domain, Value, "a host name");
 check(path, <<"/", _/binary>> = Path) ->
     all(fun(Byte) -> Byte >= $\s andalso Byte < 16#7f andalso Byte =/= $; end, Path) orelse bad(path, Path, "visible ASCII without semicolons");
 check(path, Value) -> bad(path, Value, "a path that begins with a slash");
-check(Key, Value) -> bad(Key, Value, "no such option: max_age, domain, path, secure, http_only, same_site, partitioned").
+check(Key, Value) -> bad(Key, Value, "unknown option; valid: max_age, domain, path, secure, http_only, same_site, partitioned").
 
 together(<<"__Host-", _/binary>> = Name, Options) ->
     case Options of
@@ -80,9 +87,9 @@ together(<<"__Host-", _/binary>> = Name, Options) ->
 together(<<"__Secure-", _/binary>> = Name, #{secure := false}) ->
     bad(name, Name, "secure => true with a name that begins with __Secure-");
 together(_Name, #{same_site := none, secure := false}) ->
-    bad(same_site, none, "secure => true with it");
+    bad(same_site, none, "secure => true together with same_site => none");
 together(_Name, #{partitioned := true, secure := false}) ->
-    bad(partitioned, true, "secure => true with it");
+    bad(partitioned, true, "secure => true together with partitioned");
 together(_Name, _Options) ->
     ok.
 

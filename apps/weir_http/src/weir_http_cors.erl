@@ -1,12 +1,12 @@
-%% @doc Which pages of other origins may use a route: the fields of CORS (the Fetch standard, 3.2).
+%% @doc CORS: which pages of other origins may use a route (the Fetch standard, 3.2).
 %%
 %% ```
 %% {"/api/*path", api, [], #{cors => #{origins => [<<"https://example.org">>], credentials => true}}}
 %% '''
 %%
-%% The server answers a browser that asks before it sends (a preflight) from the option of the route for the method that is asked
-%% for, and adds the fields to each response of the route, also to those of failures. The handler still decides whether it
-%% does what it is asked: CORS only says who may read the answer.
+%% The server answers preflight requests from the option of the route that serves the requested method, and adds the
+%% CORS fields to each response of the route, including failures. The handler still has to authorise requests: CORS
+%% only controls which pages may read the response.
 -module(weir_http_cors).
 
 -export([new/1]).
@@ -23,9 +23,12 @@
     credentials => boolean(),
     max_age => non_neg_integer()
 }.
-%% `origins': those that a browser may let read, byte by byte as it says them, or `any'. `headers' (`[]'): fields that a page may
-%% set, or `any'. `expose' (`[]'): fields of the response that it may read. `credentials' (`false'): whether cookies and the like are
-%% sent; not with `any' origin, since then any site could act for users who are logged in. `max_age' (600): seconds for which a browser need not ask again.
+%% `origins': origins whose pages may read responses, compared byte by byte with the browser's `Origin', or `any'.
+%% `headers' (`[]'): request fields that a page may set, or `any'.
+%% `expose' (`[]'): response fields that a page may read.
+%% `credentials' (`false'): whether browsers send cookies and other credentials. Not allowed with `any' origin, since
+%% any site could then act for users who are logged in.
+%% `max_age' (600): seconds for which browsers may cache a preflight response.
 
 -record(cors, {
     origins :: any | [binary()],
@@ -41,7 +44,7 @@
 -define(HEADERS, <<"access-control-request-headers">>).
 
 %% @private
-%% @doc Checks options, and makes of them what is looked at with each request.
+%% @doc Checks options, and prepares them for use with each request.
 -spec new(term()) -> {ok, cors()} | {error, Value :: term(), Allowed :: string()}.
 new(#{origins := any, credentials := true} = Options) ->
     {error, Options, "a list of origins with credentials => true: any site could act for users who are logged in"};
@@ -73,7 +76,7 @@ is_option({credentials, Credentials}) -> is_boolean(Credentials);
 is_option({max_age, Seconds}) -> is_integer(Seconds) andalso Seconds >= 0;
 is_option(_) -> false.
 
-%% As a browser says it, byte by byte: anything else would never match.
+%% In the form that browsers send: any other form would never match.
 is_origin(<<"null">>) -> true;
 is_origin(Origin) when is_binary(Origin) -> re:run(Origin, "^[a-z][a-z0-9+.-]*://[^/?#A-Z\\s]+$", [dollar_endonly]) =/= nomatch;
 is_origin(_) -> false.
@@ -83,14 +86,14 @@ is_names(Names) ->
         lists:all(fun(Name) -> is_binary(Name) andalso re:run(Name, "^[A-Za-z0-9_-]+$", [dollar_endonly]) =/= nomatch end, Names).
 
 allowed(origins) -> "any, or a list of origins such as <<\"https://example.org\">>, in lower case and without a path";
-allowed(headers) -> "any, or a list of names of fields";
-allowed(expose) -> "a list of names of fields";
+allowed(headers) -> "any, or a list of field names";
+allowed(expose) -> "a list of field names";
 allowed(credentials) -> "true or false";
 allowed(max_age) -> "seconds from 0 on";
 allowed(_) -> "unknown option; valid: origins, headers, expose, credentials, max_age".
 
 %% @private
-%% @doc What a response to a request has.
+%% @doc Returns the CORS fields of the response to a request.
 -spec fields(weir_http_request:request(), cors()) -> [{binary(), binary()}].
 fields(Request, Cors = #cors{expose = Expose}) ->
     case allowed(weir_http_request:field(<<"origin">>, Request), Cors) of
@@ -111,12 +114,12 @@ allowed(Origin, #cors{origins = Origins, credentials = Credentials}) ->
             []
     end.
 
-%% One who keeps the response for others has to know that it is not for all, also when it has no Origin.
+%% Caches must know that the response depends on Origin, even if this request has none.
 vary(#cors{origins = any}) -> [];
 vary(#cors{}) -> [{<<"vary">>, <<"origin">>}].
 
 %% @private
-%% @doc Whether a request asks whether another may be made; of what method.
+%% @doc Whether a request is a preflight, and for which method.
 -spec is_preflight(weir_http_request:request()) -> {true, Method :: binary()} | false.
 is_preflight(Request) ->
     Has = weir_http_request:method(Request) =:= <<"OPTIONS">> andalso weir_http_request:field(<<"origin">>, Request) =/= undefined,
@@ -126,7 +129,7 @@ is_preflight(Request) ->
     end.
 
 %% @private
-%% @doc The answer to one.
+%% @doc Returns the fields of the response to a preflight.
 -spec preflight(weir_http_request:request(), cors()) -> [{binary(), binary()}].
 preflight(Request, Cors = #cors{headers = Headers, max_age = MaxAge}) ->
     Vary = [{<<"vary">>, <<"origin, ", ?METHOD/binary, ", ", ?HEADERS/binary>>}],

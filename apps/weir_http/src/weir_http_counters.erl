@@ -1,5 +1,5 @@
-%% @doc What a listener of HTTP counts beside what {@link weir_counters} has of every listener, in one table from which
-%% `weir_http:info/1', exporters and `docs/counters.md' are made.
+%% @doc The counters of an HTTP listener, in addition to those of {@link weir_counters}. `weir_http:info/1', exporters
+%% and `docs/counters.md' are made from this table.
 -module(weir_http_counters).
 
 -export([new/0]).
@@ -37,22 +37,22 @@
 -type row() :: #{subject := http_listener, name := name(), kind := counter, unit := none, help := string()}.
 
 %% @private
-%% @doc Counters that are zero.
+%% @doc Returns new counters at zero.
 -spec new() -> counters().
 new() -> counters:new(length(rows()), [write_concurrency]).
 
 %% @private
-%% @doc Counts one more.
+%% @doc Adds one.
 -spec add(counters(), name()) -> ok.
 add(Counters, Name) -> add(Counters, Name, 1).
 
 %% @private
-%% @doc Counts so many more.
+%% @doc Adds Count.
 -spec add(counters(), name(), non_neg_integer()) -> ok.
 add(Counters, Name, Count) -> counters:add(Counters, index(Name), Count).
 
 %% @private
-%% @doc Counts one more for the listener with that key, unless it is gone: a connection of TLS may end after it.
+%% @doc Adds one for the listener with that key, unless it is stopped: a TLS connection may outlive its listener.
 -spec add_for(Key :: term(), name()) -> ok.
 add_for(Key, Name) ->
     case persistent_term:get(Key, forgotten) of
@@ -61,7 +61,7 @@ add_for(Key, Name) ->
     end.
 
 %% @private
-%% @doc All counters by their names.
+%% @doc Returns all counters by name.
 -spec get(counters()) -> #{name() => non_neg_integer()}.
 get(Counters) ->
     maps:from_list([{Name, counters:get(Counters, index(Name))} || {Name, _, _, _} <- rows()]).
@@ -84,7 +84,7 @@ index(websocket_slow) -> 15;
 index(websocket_dropped) -> 16;
 index(cut_off) -> 17.
 
-%% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
+%% @doc Returns all counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
 table() ->
     [
@@ -92,28 +92,28 @@ table() ->
      || {Name, Kind, Unit, Help} <- rows()
     ].
 
-%% @doc Their values out of the map of `weir_http:info/1', in the order of the table, as {@link weir_counters:values/2} has
-%% those of its own.
+%% @doc Returns the values in the map of `weir_http:info/1', in the order of the table; see
+%% {@link weir_counters:values/2}.
 -spec values(http_listener, map()) -> [{name(), non_neg_integer()}].
 values(http_listener, Info) -> [{Name, map_get(Name, Info)} || {Name, _, _, _} <- rows()].
 
 rows() ->
     [
-        {requests, counter, none, "requests whose head was complete and right"},
+        {requests, counter, none, "requests with a complete, valid head"},
         {refused, counter, none, "requests refused with a 4xx or 5xx and a close, before a handler saw them"},
-        {timeouts, counter, none, "connections closed because a request took too long to come"},
-        {crashes, counter, none, "requests and WebSockets whose handler raised, or returned what it may not"},
+        {timeouts, counter, none, "connections closed because a request took too long to arrive, the client did not read its response, or a WebSocket was silent"},
+        {crashes, counter, none, "requests, event streams and WebSockets whose handler raised or returned an invalid result"},
         {cut_off, counter, none, "responses cut off because their file became shorter while it was sent"},
-        {log_dropped, counter, none, "lines of the access log that were not written: they came too fast, the file could not be written, or the writer was killed"},
-        {streams, counter, none, "event streams that were begun"},
-        {stream_slow, counter, none, "event streams closed because the client did not take what was sent"},
-        {stream_dropped, counter, none, "sends to an event stream that were dropped, because the client did not take those before"},
-        {held, counter, none, "requests that were held"},
-        {held_timeouts, counter, none, "held requests that were answered because their time was over"},
-        {held_lost, counter, none, "held requests whose client was gone before the answer"},
-        {websockets, counter, none, "WebSockets that were opened"},
-        {websocket_messages, counter, none, "messages that have come on WebSockets"},
+        {log_dropped, counter, none, "lines of the access log that were lost: they came too fast, the file could not be written, or the writer was killed"},
+        {streams, counter, none, "event streams opened"},
+        {stream_slow, counter, none, "event streams closed because the client did not read fast enough"},
+        {stream_dropped, counter, none, "sends to an event stream dropped because the client did not read fast enough"},
+        {held, counter, none, "requests held"},
+        {held_timeouts, counter, none, "held requests answered because their timeout passed"},
+        {held_lost, counter, none, "held requests whose client disconnected before the answer"},
+        {websockets, counter, none, "WebSockets opened"},
+        {websocket_messages, counter, none, "messages received on WebSockets"},
         {websocket_failures, counter, none, "WebSockets closed because the client broke the protocol or a limit"},
-        {websocket_slow, counter, none, "WebSockets closed because the client did not take what was sent"},
-        {websocket_dropped, counter, none, "frames that were not sent, because the client did not take those before"}
+        {websocket_slow, counter, none, "WebSockets closed because the client did not read fast enough"},
+        {websocket_dropped, counter, none, "frames dropped because the client did not read fast enough"}
     ].

@@ -1,5 +1,5 @@
 %% @private
-%% @doc Handlers that have failed: each is counted and told, without what may hold a secret.
+%% @doc Counts and reports failed handlers, without data that may contain secrets.
 -module(weir_http_crash).
 
 -export([response/6]).
@@ -12,7 +12,7 @@
 
 -type listener() :: {weir_listener:name(), weir_http_counters:counters(), weir_reports:limit()}.
 
-%% @doc Counts and reports a handler that has failed. Returns what its client gets, if that has got nothing yet.
+%% @doc Counts and reports a failed handler. Returns the response, for a client that has received nothing yet.
 -spec response(error | exit | throw, term(), list(), weir_http_request:request(), weir_http_response:wanted(), listener()) ->
     {weir_http_response:after_it(), iodata()}.
 response(Class, Reason, Stack, Request, Wanted, {Name, Counters, Reports}) ->
@@ -21,10 +21,10 @@ response(Class, Reason, Stack, Request, Wanted, {Name, Counters, Reports}) ->
     ok = report(Class, Reason, Stack, Request, Name, Reports),
     weir_http_response:without_body(500, [], Request, Wanted).
 
-%% Neither fields nor body are told: they may hold what is secret.
+%% Fields and body are not logged: they may contain secrets.
 report(Class, Reason, Stack, Request, Name, Reports) ->
     Report = #{
-        what => "a handler of HTTP failed, its client gets a 500 or is cut off",
+        what => "an HTTP handler failed; its client gets a 500 or is disconnected",
         domain => [weir, http],
         listener => Name,
         method => weir_http_request:method(Request),
@@ -35,7 +35,8 @@ report(Class, Reason, Stack, Request, Name, Reports) ->
     },
     weir_reports:log(error, Report, Reports).
 
-%% @doc Tells that something has failed, with the name of the listener that has this key. A connection of TLS may end after that.
+%% @doc Logs a failure with the name of the listener that has this key. The listener may be stopped: a TLS connection
+%% can outlive it.
 -spec report(weir_reports:report(), Key :: term()) -> ok.
 report(Report, Key) ->
     case persistent_term:get(Key, forgotten) of
@@ -43,7 +44,7 @@ report(Report, Key) ->
         forgotten -> weir_reports:say(fun() -> weir_reports:log(error, Report) end)
     end.
 
-%% @doc A call of a stack trace without its arguments, which may hold what is secret.
+%% @doc Removes the arguments from a call in a stack trace: they may contain secrets.
 -spec without_arguments(tuple()) -> tuple().
 without_arguments({Module, Function, Arguments, Where}) when is_list(Arguments) ->
     {Module, Function, length(Arguments), Where};

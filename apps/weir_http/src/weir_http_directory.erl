@@ -1,4 +1,4 @@
-%% @doc The files of a directory: a handler for a route that ends in `*path'.
+%% @doc Serves the files of a directory: a handler for a route that ends in `*path'.
 %%
 %% ```
 %% {ok, _} = weir_http:start_listener(web, #{port => 8080}, [
@@ -7,12 +7,12 @@
 %% ]).
 %% '''
 %%
-%% A file is answered as {@link weir_http_direct} says of `{file, Path}'. A path that ends in a slash means `index.html' there;
-%% a directory without the slash is redirected to the one with it. Directories are not listed.
+%% Files are answered as {@link weir_http_direct} describes for `{file, Path}'. A path that ends in a slash is answered
+%% with `index.html'; a directory without the slash is redirected to the path with it. Directories are not listed.
 %%
-%% Nothing outside the directory can be reached: `..' and `.' are resolved before, in each way of writing them, and what is
-%% encoded in a segment (a slash, a zero byte) makes it no name of a file. Names that begin with a dot are not served, but for
-%% `.well-known'. Symbolic links are not served, wherever in the path they are, unless the option says so.
+%% Nothing outside the directory can be reached: `..' and `.' are resolved first, however they are encoded, and a
+%% segment that contains an encoded slash or zero byte matches no file. Names that begin with a dot are not served,
+%% except `.well-known'. Symbolic links anywhere in the path are not followed unless the option allows it.
 -module(weir_http_directory).
 -behaviour(weir_http_direct).
 
@@ -22,17 +22,17 @@
 -export_type([options/0]).
 
 -type options() :: #{fields => weir_http_direct:fields(), symbolic_links => refuse | follow}.
-%% `fields' are sent with each file. `symbolic_links' (`refuse'): with `follow' they stand for what they point to, which may
-%% be outside.
+%% `fields' are sent with each file. `symbolic_links' (`refuse'): with `follow' links are followed, also to outside the
+%% directory.
 
 -record(directory, {path :: binary(), fields :: weir_http_direct:fields(), links :: refuse | follow}).
 
-%% @doc A route for GET and HEAD of what is below a prefix such as `"/static"', or `"/"'. Fails with `{bad_option, Name, Value, Allowed}'
-%% for a wrong option, or if there is no such directory.
+%% @doc Returns a route for GET and HEAD of the files below a prefix such as `"/static"' or `"/"'. Fails with
+%% `{bad_option, Name, Value, Allowed}' for a wrong option, or if the directory does not exist.
 -spec route(Prefix :: string() | binary(), file:name_all(), options()) -> weir_http_routes:route().
 route(Prefix, Directory, Options) when is_map(Options) ->
     maps:foreach(fun check/2, Options),
-    filelib:is_dir(Directory) orelse error({bad_option, directory, Directory, "a directory that is there"}),
+    filelib:is_dir(Directory) orelse error({bad_option, directory, Directory, "an existing directory"}),
     State = #directory{
         path = bytes(filename:absname(Directory)),
         fields = maps:get(fields, Options, []),
@@ -47,7 +47,7 @@ check(symbolic_links, Links) when Links =:= follow; Links =:= refuse -> ok;
 check(symbolic_links, Value) -> error({bad_option, symbolic_links, Value, "follow or refuse"});
 check(fields, Fields) when is_list(Fields) -> ok;
 check(fields, Value) -> error({bad_option, fields, Value, "a list of {Name, Value}"});
-check(Name, Value) -> error({bad_option, Name, Value, "no such option: fields, symbolic_links"}).
+check(Name, Value) -> error({bad_option, Name, Value, "unknown option; valid: fields, symbolic_links"}).
 
 %% @private
 -spec handle(weir_http_request:request(), #directory{}) -> weir_http_direct:result().

@@ -1,9 +1,9 @@
 %% @private
-%% @doc A file as a response: what {@link weir_http_direct} promises of `{file, Path}'.
+%% @doc A file as a response, as {@link weir_http_direct} describes for `{file, Path}'.
 %%
-%% A reactor answers with files that are open ({@link find/3}). Others are opened by the process of the request ({@link
-%% serve/3}), since a disk may make it wait. In either case the reactor sends the bytes, without a copy. Through TLS the process
-%% reads them, in pieces, each when the client has taken the one before.
+%% A reactor answers with files that are already open ({@link find/3}). The process of the request opens others
+%% ({@link serve/3}), since that may wait for a disk. In both cases the reactor sends the bytes, without a copy. Over
+%% TLS the process reads them in pieces, each after the client has received the one before.
 -module(weir_http_file).
 
 -export([find/3]).
@@ -15,7 +15,7 @@
 
 -include("weir_http_files.hrl").
 
-%% Bytes that are read at once.
+%% Bytes per read.
 -define(PIECE, 65536).
 
 -type place() :: file:name_all() | #below{}.
@@ -24,11 +24,11 @@
 
 -type response() :: weir_http_direct:result() | {pieces, 200 | 206, weir_http_direct:fields(), Length :: non_neg_integer(), pieces()}.
 
-%% @doc A file below a directory: one that is a directory itself is redirected to.
+%% @doc Returns the place of a file below a directory. If it is a directory, {@link serve/3} redirects to it.
 -spec below(Root :: binary(), [binary()], refuse | follow) -> place().
 below(Root, Names, Links) -> #below{root = Root, names = Names, links = Links}.
 
-%% @doc The response to a request with a file that is open already.
+%% @doc Returns the response to a request for a file that is already open; `none' if it is not.
 -spec find(weir_http_request:request(), place(), weir_http_direct:fields()) -> {ok, response()} | none.
 find(Request, Place, Fields) ->
     case weir_http_open_files:find(name(Place)) of
@@ -36,7 +36,7 @@ find(Request, Place, Fields) ->
         none -> none
     end.
 
-%% @doc The response to a request with a file. May wait for a disk.
+%% @doc Returns the response to a request for a file. May wait for a disk.
 -spec serve(weir_http_request:request(), place(), weir_http_direct:fields()) -> response().
 serve(Request, Place, Fields) ->
     case weir_http_open_files:open(name(Place)) of
@@ -45,8 +45,8 @@ serve(Request, Place, Fields) ->
         {error, Reason} -> {reply, status(Reason), [], <<>>}
     end.
 
-%% @doc Reads the next bytes of pieces; `done' if there are none. Exits with `{shutdown, cut_off}' if a file has become shorter:
-%% its length was said already.
+%% @doc Reads the next bytes of pieces; `done' after the last. Exits with `{shutdown, cut_off}' if a file became
+%% shorter: its length has already been sent.
 -spec read(pieces(), Read :: iodata()) -> {iodata(), pieces()} | done.
 read([{sendfile, _File, _Offset, 0} | Pieces], Text) ->
     read(Pieces, Text);
@@ -80,13 +80,13 @@ status(Reason) when
 status(Reason) ->
     error({file, Reason}).
 
-%% Relative: whatever the path begins with, it is no other host.
+%% A relative location: one that began with two slashes would lead to another host.
 with_slash(Request) ->
     Last = lists:last(binary:split(weir_http_request:path(Request), <<"/">>, [global])),
     Query = weir_http_request:query(Request),
     [<<"./">>, Last, <<"/">>, [[$?, Query] || Query =/= <<>>]].
 
-%% The file as it is comes last, and is always right.
+%% The last one is the original, which is always acceptable.
 chosen(_Request, [Identity]) ->
     Identity;
 chosen(Request, Opened) ->
@@ -124,7 +124,7 @@ typed(Given, #variant{type = Type}) ->
 
 is_about_content(Name) -> weir_http_value:lower(Name) =:= <<"content-type">>.
 
-%% Only GET has ranges (RFC 9110, 14.2).
+%% Ranges apply to GET only (RFC 9110, 14.2).
 ranges(Request, Tag, Modified, Size) ->
     case weir_http_request:field(<<"range">>, Request) of
         undefined ->

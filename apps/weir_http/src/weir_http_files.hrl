@@ -1,7 +1,7 @@
-%% A file below a directory, by the names on the way to it.
+%% A file below a directory, by the names on the path to it.
 -record(below, {root :: binary(), names :: [binary()], links :: refuse | follow}).
 
-%% A file that is open: as it is, or in a coding.
+%% An open file: the original, or a compressed variant.
 -record(variant, {
     file :: weir_file:file(),
     size :: non_neg_integer(),
@@ -10,6 +10,6 @@
     tag :: binary(),
     coding :: identity | binary(),
     type :: binary(),
-    %% Fields that say when it is another: ETag, Last-Modified and Vary.
+    %% The fields ETag, Last-Modified and Vary.
     validators :: [{binary(), binary()}]
 }).

@@ -1,14 +1,16 @@
 %% @doc Responses in gzip, by the option `gzip' of a listener or a route.
 %%
-%% The body of `{reply, Status, Fields, Body}' is compressed for a client that takes it (Accept-Encoding, with its weights), if it is
-%% long enough and of a type that compresses. `Vary: Accept-Encoding' is added also where it is not, for caches in between. A
-%% strong ETag becomes a weak one. Left alone: what has a Content-Encoding or Content-Range already, `Cache-Control:
-%% no-transform', statuses without a body and 206, and a body that gets no shorter. So are streams and files; of
-%% files there may be `.gz' and `.br' beside them.
+%% The body of `{reply, Status, Fields, Body}' is compressed for clients that accept gzip (Accept-Encoding, with its
+%% weights), if it is long enough and of a compressible type. `Vary: Accept-Encoding' is added to such responses even
+%% where the client gets them uncompressed, for caches. A strong ETag becomes a weak one. Not compressed: responses
+%% with Content-Encoding, Content-Range or `Cache-Control: no-transform', statuses without a body, 206, and bodies that
+%% would not get shorter. Streams and files are not compressed either; files can have `.gz' and `.br' variants beside
+%% them.
 %%
-%% It costs time: 16 KiB 30 microseconds at level 1, 200 at 6 and 800 at 9, in the reactor; a longer body of a direct handler goes to a process.
+%% Compressing 16 KiB takes 30 microseconds at level 1, 200 at 6 and 800 at 9. The reactor does it up to that size;
+%% larger bodies of direct handlers are compressed by a process.
 %%
-%% A page that has a secret beside what a request has brought should not be compressed: its length tells of the secret (BREACH).
+%% Do not compress a page that contains a secret beside text from the request: its length leaks the secret (BREACH).
 -module(weir_http_gzip).
 
 -export([new/1]).
@@ -18,19 +20,20 @@
 -export_type([options/0, gzip/0]).
 
 -type options() :: #{min_size => pos_integer(), types => [binary()], level => 1..9}.
-%% `min_size' (1024): shorter bodies go as they are. `types': media types without parameters in lower case; unless given
-%% `text/*', `application/json', `application/javascript', `application/xml', `image/svg+xml' and what ends in `+json' or `+xml'.
+%% `min_size' (1024): shorter bodies are not compressed. `types': media types without parameters, in lower case; by
+%% default `text/*', `application/json', `application/javascript', `application/xml', `image/svg+xml' and all that end
+%% in `+json' or `+xml'.
 %% `level' (1, as in nginx): 9 takes several times as long for a tenth less.
 
 -record(gzip, {min :: pos_integer(), types :: default | [binary()], level :: 1..9}).
 
 -type gzip() :: #gzip{} | off.
 
-%% Bytes that a reactor compresses itself.
+%% Bytes that the reactor may compress itself.
 -define(IN_REACTOR, 16384).
 
 %% @private
-%% @doc The option, checked.
+%% @doc Checks the option.
 -spec new(off | options()) -> {ok, gzip()} | {error, Value :: term(), Allowed :: string()}.
 new(off) ->
     {ok, off};
@@ -52,13 +55,13 @@ is_option(level, Level) -> is_integer(Level) andalso Level >= 1 andalso Level =<
 is_option(_Name, _Value) -> false.
 
 %% @private
-%% @doc Whether a body takes longer than a reactor may.
+%% @doc Whether compressing a body takes longer than a reactor may.
 -spec is_work(Body :: term(), weir_http_request:request()) -> boolean().
 is_work(Body, Request) ->
     weir_http_request:gzip(Request) =/= off andalso iolist_size(Body) > ?IN_REACTOR andalso is_taken(Request).
 
 %% @private
-%% @doc The fields and the body as they are sent.
+%% @doc Returns the fields and the body to send.
 -spec encode(weir_http_direct:status(), weir_http_direct:fields(), Body :: iodata(), weir_http_request:request()) ->
     {weir_http_direct:fields(), iodata()}.
 encode(Status, Fields, Body, Request) ->
@@ -96,7 +99,7 @@ is_taken(Request) ->
 compress(Body, Level) ->
     Stream = zlib:open(),
     try
-        %% With the head and the sum of gzip.
+        %% 16: with header and checksum of gzip.
         ok = zlib:deflateInit(Stream, Level, deflated, 16 + 15, 8, default),
         zlib:deflate(Stream, Body, finish)
     after
@@ -136,7 +139,7 @@ has(Element, Name, Named) ->
         lists:append([binary:split(iolist_to_binary(Value), <<",">>, [global]) || {Of, Value} <- Named, Of =:= Name])
     ).
 
-%% The same content in other bytes (RFC 9110, 8.8.1).
+%% The compressed body has other bytes, so its ETag is weak (RFC 9110, 8.8.1).
 weak({Name, Value}) ->
     case weir_http_value:lower(Name) of
         <<"etag">> ->

@@ -1,13 +1,13 @@
 %% @private
-%% @doc What a request is called: as its client, or a server in front of us, has called it in `x-request-id', or a new name.
+%% @doc The id of a request: from the field `x-request-id' of the client or a proxy, or a new one.
 -module(weir_http_id).
 
 -export([of_request/2]).
 
-%% Bytes of a name.
+%% Bytes of an id.
 -define(LONGEST, 128).
 
-%% @doc `take': the name that came with it, if it is one that can stand anywhere. `make': always a new one.
+%% @doc Returns the id of a request. `take': the one that it came with, if it is valid. `make': always a new one.
 -spec of_request(weir_http_request:request(), make | take) -> binary().
 of_request(_Request, make) ->
     new();
@@ -15,7 +15,7 @@ of_request(Request, take) ->
     case weir_http_request:field(<<"x-request-id">>, Request) of
         Given when byte_size(Given) >= 1, byte_size(Given) =< ?LONGEST ->
             case is_name(Given) of
-                %% What came with it would be kept.
+                %% A sub-binary would keep the request alive.
                 true -> binary:copy(Given);
                 false -> new()
             end;
@@ -31,5 +31,5 @@ is_name(<<Byte, Rest/binary>>) when
 is_name(Rest) ->
     Rest =:= <<>>.
 
-%% Nobody has to be unable to guess it, so that it need not cost much.
+%% Ids need not be unpredictable, so they are made cheaply.
 new() -> binary:encode_hex(rand:bytes(12)).

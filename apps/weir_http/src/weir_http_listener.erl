@@ -1,8 +1,8 @@
 %% @private
-%% @doc HTTP listeners: listeners of Weir's whose reactors serve HTTP, and what their connections look up.
+%% @doc HTTP listeners: Weir listeners whose reactors serve HTTP.
 %%
-%% That is a `#http{}' in a persistent term, under a key that is new with each start: a connection has the key, so that other
-%% routes reach those that are there, and it costs them nothing to find.
+%% The configuration of a listener is a `#http{}' in a persistent term. Each start makes a new key, and connections
+%% keep the key: they find it at no cost, and new routes reach existing connections.
 -module(weir_http_listener).
 
 -export([start/3]).
@@ -54,7 +54,7 @@ start_link(Name, Options, Routes) ->
 owned(#http{log = off}, _Pid) -> ok;
 owned(#http{log = Log}, Pid) -> weir_http_log:owned(Log, Pid).
 
-%% TLS is ssl's, and has a process for each connection.
+%% TLS connections are ssl's: each has a process.
 handler(#{tls := Tls}) when Tls =/= undefined -> fun weir_http_tls:serve/2;
 handler(#{}) -> weir_http_connection.
 
@@ -84,7 +84,7 @@ started(Start, Given, Http = #http{name = Name}) ->
         {ok, Pid} ->
             alone(Name, fun() ->
                 ok = forget(Name),
-                %% Somebody may have stopped it by now.
+                %% It may have been stopped in the meantime.
                 case is_process_alive(Pid) of
                     true -> persistent_term:put(?KEY(Name), Key);
                     false -> discard(Key)
@@ -106,8 +106,7 @@ discard(Key) ->
             ok
     end.
 
-%% Those who start and stop a listener of a name set and erase what is known of it one after the other. Nobody waits for
-%% connections meanwhile.
+%% Serialises the changes to the terms of one name by concurrent starts and stops. Do must not wait for connections.
 alone(Name, Do) -> global:trans({{?MODULE, Name}, self()}, Do, [node()]).
 
 prepare(Name, Options, Routes) ->
@@ -125,7 +124,7 @@ stop(Name) ->
         _ ->
             Stopped = weir:stop_listener(Name),
             alone(Name, fun() ->
-                %% It may have been started again by now.
+                %% It may have been started again in the meantime.
                 _ = lists:member(Name, weir:listeners()) orelse forget(Name),
                 Stopped
             end)
@@ -146,7 +145,7 @@ forget(Name) ->
 drain(Name, Timeout, Options) ->
     Http = persistent_term:get(key(Name)),
     Allowed = fun(spread, Spread) ->
-        %% A number is smaller than an atom.
+        %% Timeout may be infinity: in the order of terms a number is less than an atom.
         (is_integer(Spread) andalso Spread >= 0 andalso Spread =< Timeout) orelse "milliseconds from 0 to the timeout"
     end,
     case weir_checked_options:check(Options, [spread], Allowed) of
@@ -166,7 +165,7 @@ set_routes(Name, Routes) ->
         {ok, Compiled} ->
             Key = key(Name),
             _ = [persistent_term:put(Key, Http#http{routes = Compiled}) || Http = #http{} <- [persistent_term:get(Key, none)]],
-            %% Who stops the listener erases the name first. If that is there now, the term is erased after it was set.
+            %% stop/1 erases the name first. If the name is gone now, our put may have come after its erase.
             case persistent_term:get(?KEY(Name), none) of
                 Key -> ok;
                 _ -> discard(Key), error({no_listener, Name})

@@ -1,10 +1,10 @@
 %% @private
-%% @doc The access log of a listener: a process that writes, and what reactors have for it.
+%% @doc The access log of a listener: a process that writes, and the buffers of the reactors.
 %%
-%% A reactor gathers lines and hands them over in batches, so that a line costs no message. It never waits: bytes that are on
-%% their way to the writer are counted, and where there are too many the batch is thrown away, counted, and told once until
-%% the writer has caught up. Each writer counts for itself; the table says who writes at present, so that one that was killed
-%% takes with it what it had and nothing else.
+%% A reactor buffers lines and hands them over in batches, so that a line costs no message. It never waits: the bytes
+%% on their way to the writer are counted, and above the limit a batch is dropped and counted. The drop is logged once
+%% until the writer has caught up. Each writer has its own counts, and the table names the current writer: if a writer
+%% is killed, only the lines that it had are lost.
 -module(weir_http_log).
 -behaviour(gen_server).
 
@@ -41,39 +41,39 @@
 
 -opaque log() :: #log{}.
 
-%% Bytes that a reactor gathers before it hands them over. It does so with each tick, too.
+%% Bytes that a reactor buffers before it hands them over. It also hands them over with each tick.
 -define(BATCH, 16384).
 
-%% Bytes that wait for the writer.
+%% Bytes that may wait for the writer.
 -define(WAITING, 4194304).
 
-%% Batches that go to the kernel in one call.
+%% Batches per write call.
 -define(BATCHES, 64).
 
-%% Milliseconds for the reactors of a listener that is gone to hand over what they have.
+%% Milliseconds for the reactors of a stopped listener to hand over their lines.
 -define(LISTENER_MS, 5000).
 
-%% Milliseconds between two looks for the successor of a writer that was killed. Its supervisor starts it at once.
+%% Milliseconds between checks for the successor of a killed writer. Its supervisor starts it at once.
 -define(SUCCESSOR_MS, 1).
 
-%% What is on its way to a writer: bytes, lines, and whether it was told that some were thrown away.
+%% Counts of what is on its way to a writer: bytes, lines, and whether the current drop has been logged.
 -define(BYTES, 1).
 -define(LINES, 2).
 -define(TOLD, 3).
 
-%% What a queue has for lines when the successor of its writer has counted those that are lost. Who adds to it sees that nobody
-%% would count his.
+%% Set as the number of lines in a queue once the successor of its writer has counted the lost lines. A process that
+%% adds lines later sees a negative number, and counts them as dropped itself.
 -define(COUNTED, (-1 bsl 62)).
 
 -record(writer, {log :: #log{}, device :: file:io_device() | logger | {error, term()}, queue :: atomics:atomics_ref() | none}).
 
-%% @doc Makes the table of writers, which is the caller's.
+%% @doc Creates the table of writers, owned by the caller.
 -spec new_table() -> ok.
 new_table() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {read_concurrency, true}]),
     ok.
 
-%% @doc Starts a writer for each log that had one when the supervisor before ended.
+%% @doc Restarts the writers of all logs that had one when the previous supervisor ended.
 -spec begin_again() -> ignore.
 begin_again() ->
     case written() of
@@ -82,17 +82,17 @@ begin_again() ->
         Logs ->
             _ = [weir_http_log_sup:start_writer(Log) || Log <- Logs],
             ok = weir_reports:log(error, #{
-                what => "the writers of access logs ended too often, and were started again; lines may be lost",
+                what => "the access log writers ended too often; all were started again, and lines may be lost",
                 domain => [weir, http],
                 listeners => [Name || #log{name = Name} <- Logs]
             }),
             ignore
     end.
 
-%% The logs that have a writer, or had one that is dead.
+%% Returns the logs that have a writer, alive or dead.
 written() -> [Log || [Log, Writer] <- ets:match(?MODULE, {'_', '$2', '_', '$1'}), Writer =/= none].
 
-%% @doc Whether these are options of an access log, or what is wrong.
+%% @doc Checks the options of an access log.
 -spec check(term()) -> ok | {error, Value :: term(), Allowed :: string()}.
 check(off) ->
     ok;
@@ -129,7 +129,7 @@ open(Name, Options, Counters) ->
             _ = taken(Log),
             {error, bad_file(Path, Reason)}
     catch
-        %% The supervisor is not there, or has ended meanwhile.
+        %% The supervisor is not running, or ended during the call.
         exit:_ ->
             ok = close(Log),
             {error, {not_started, weir_http}};
@@ -140,16 +140,16 @@ open(Name, Options, Counters) ->
 bad_file(Path, Reason) ->
     {bad_option, access_log, {to, {file, Path}}, "a file that can be written (" ++ file:format_error(Reason) ++ ")"}.
 
-%% @doc Ends the writer when it has written what it was given.
+%% @doc Ends the writer after it has written all lines handed over before.
 -spec close(log()) -> ok.
 close(Log) ->
-    %% The successor of one that was killed finds nothing there, and ends as well.
+    %% If the writer was killed, its successor finds no entry and ends as well.
     case taken(Log) of
         [{_, Writer, Queue, _}] ->
             try
                 gen_server:call(Writer, close, infinity)
             catch
-                %% It was killed, and its successor finds no log.
+                %% It was killed, and its successor finds no entry.
                 exit:_ when Queue =/= none -> lost(atomics:exchange(Queue, ?LINES, ?COUNTED), Log);
                 exit:_ -> ok
             end;
@@ -162,19 +162,19 @@ taken(#log{key = Key}) ->
         _ = ets:delete(?MODULE, {listener, Key}),
         ets:take(?MODULE, Key)
     catch
-        %% There is no table without the application.
+        %% The table exists only while the application runs.
         error:badarg -> []
     end.
 
-%% @doc Has the writer end some time after that process, which is the listener: one that its user's supervisor has stopped is not
-%% closed by anybody.
+%% @doc Makes the writer end some time after the listener process: nothing else closes the log of a listener that the
+%% user's supervisor stops.
 -spec owned(log(), pid()) -> ok.
 owned(Log = #log{key = Key}, Listener) ->
     true = ets:insert(?MODULE, {{listener, Key}, Listener}),
     [gen_server:cast(Writer, {listener, Listener}) || {_, Writer, _, _} <- writer(Log)],
     ok.
 
-%% @doc Has the writer open its file by its name again, which a rotation has moved away.
+%% @doc Makes the writer reopen its file by name, after a rotation has moved it away.
 -spec reopen(log()) -> ok | {error, {not_started, weir_http} | weir_listener:bad_option()}.
 reopen(Log) ->
     case writer(Log) of
@@ -182,7 +182,7 @@ reopen(Log) ->
             try
                 gen_server:call(Writer, reopen, infinity)
             catch
-                %% It was killed. The next one may have opened the file before it was moved away.
+                %% It was killed. Its successor may have opened the file before the rotation, so try again.
                 exit:_ ->
                     ok = timer:sleep(?SUCCESSOR_MS),
                     reopen(Log)
@@ -191,17 +191,17 @@ reopen(Log) ->
             {error, {not_started, weir_http}}
     end.
 
-%% @doc Which form the lines have.
+%% @doc Whether the lines are JSON.
 -spec is_json(log()) -> boolean().
 is_json(#log{is_json = IsJson}) -> IsJson.
 
-%%% In the process that serves connections.
+%%% Called only in the process that serves connections.
 
-%% @doc Takes a line.
+%% @doc Buffers a line.
 -spec line(binary(), log()) -> ok.
 line(Line, Log) ->
     case get(?MODULE) of
-        %% The binary is extended where it is.
+        %% Appending extends the binary in place.
         {Log, Before, Count} when byte_size(Before) < ?BATCH ->
             _ = put(?MODULE, {Log, <<Before/binary, Line/binary>>, Count + 1}),
             ok;
@@ -211,7 +211,7 @@ line(Line, Log) ->
             ok
     end.
 
-%% @doc Hands over what was taken.
+%% @doc Hands the buffered lines over to the writer.
 -spec flush() -> ok.
 flush() ->
     case erase(?MODULE) of
@@ -219,7 +219,7 @@ flush() ->
         {Log, Lines, Count} -> hand_over(Lines, Count, writer(Log), Log)
     end.
 
-%% There is no table without the application.
+%% The table exists only while the application runs.
 writer(#log{key = Key}) ->
     try
         ets:lookup(?MODULE, Key)
@@ -228,7 +228,7 @@ writer(#log{key = Key}) ->
     end.
 
 hand_over(Lines, Count, [{_, Writer, Queue, _}], Log) ->
-    %% One that was killed, and has no successor yet, writes nothing more.
+    %% A killed writer without a successor yet writes nothing more.
     case is_process_alive(Writer) of
         true -> enqueue(Lines, Count, Writer, Queue, Log);
         false -> dropped(Count, Log)
@@ -240,7 +240,7 @@ enqueue(Lines, Count, Writer, Queue, Log) ->
     case atomics:add_get(Queue, ?BYTES, byte_size(Lines)) =< ?WAITING of
         true ->
             case atomics:add_get(Queue, ?LINES, Count) of
-                %% It was killed since it was looked for.
+                %% It was killed since the lookup.
                 Counted when Counted < 0 -> dropped(Count, Log);
                 _ -> Writer ! {lines, Lines, Count}, ok
             end;
@@ -254,7 +254,7 @@ dropped(Count, #log{counters = Counters}) -> weir_http_counters:add(Counters, lo
 
 tell(#log{name = Name}) ->
     weir_reports:log(warning, #{
-        what => "the access log is not written as fast as it grows, and lines are thrown away",
+        what => "the access log grows faster than it is written; lines are dropped",
         domain => [weir, http],
         listener => Name
     }).
@@ -270,10 +270,10 @@ init(Log = #log{key = Key}) ->
         [{_, none, none, _}] ->
             case device(Log) of
                 {ok, Device} -> begun(Log, Device);
-                %% The error goes to the caller that starts the listener: a crash report would say no more.
+                %% The caller that starts the listener gets the error. A crash report would add nothing.
                 {error, Reason} -> {stop, {shutdown, Reason}}
             end;
-        %% One before was killed. What it had is lost, and what is on its way to it.
+        %% The previous writer was killed: its lines are lost, including those on their way to it.
         [{_, _, Queue, _}] ->
             ok = lost(atomics:exchange(Queue, ?LINES, ?COUNTED), Log),
             case device(Log) of
@@ -286,7 +286,7 @@ init(Log = #log{key = Key}) ->
 
 lost(Count, Log = #log{name = Name}) when Count > 0 ->
     ok = weir_reports:log(warning, #{
-        what => "the writer of the access log was killed, and lines that it had are lost",
+        what => "the writer of the access log was killed; the lines that it had are lost",
         domain => [weir, http],
         listener => Name,
         lines => Count
@@ -305,7 +305,7 @@ begun(Log = #log{key = Key}, Device) ->
             closed(Log)
     end.
 
-%% The log was closed when the writer before had been killed.
+%% The log was closed after the previous writer was killed.
 closed(Log) -> {ok, #writer{log = Log, device = logger, queue = none}, {continue, close}}.
 
 device(#log{to = logger}) ->
@@ -347,7 +347,7 @@ handle_info({lines, Lines, Count}, Writer = #writer{log = Log, queue = Queue}) -
         _ -> ok
     end,
     {noreply, Writer};
-%% Its reactors may still be ending.
+%% The reactors of the listener may still be ending.
 handle_info({'DOWN', _Monitor, process, _Listener, _Reason}, Writer) ->
     _ = erlang:send_after(?LISTENER_MS, self(), close),
     {noreply, Writer};
@@ -368,7 +368,7 @@ more(N, Before, Count) ->
 write(Batches, #writer{device = logger}) ->
     Lines = binary:split(iolist_to_binary(Batches), <<"\n">>, [global, trim]),
     lists:foreach(fun(Line) -> logger:log(notice, "~ts", [Line], #{domain => [weir, http, access]}) end, Lines);
-%% It could not be opened when the one before was killed.
+%% The file could not be opened after the previous writer was killed.
 write(_Batches, #writer{device = {error, Reason}}) ->
     {error, Reason};
 write(Batches, #writer{device = Device}) ->
@@ -383,7 +383,7 @@ written(ok, _Count, _Log) ->
 written({error, Reason}, Count, Log = #log{name = Name, to = To}) ->
     ok = weir_reports:say(fun() ->
         weir_reports:log(error, #{
-            what => "the access log cannot be written, and lines are thrown away",
+            what => "the access log cannot be written; lines are dropped",
             domain => [weir, http],
             listener => Name,
             to => To,

@@ -1,8 +1,8 @@
 %% @private
 %% @doc The supervisors of the writers of access logs.
 %%
-%% Writers that are killed too often end their supervisor. Then another begins, and with it a writer for each log that is open: the logs
-%% go on, and the log of Erlang says what has happened. What reactors had to hand over meanwhile is counted as dropped.
+%% Writers that are killed too often end their supervisor. Another one then starts a writer for each open log, and the
+%% failure is logged. Lines handed over in between are counted as dropped.
 -module(weir_http_log_sup).
 -behaviour(supervisor).
 
@@ -14,11 +14,11 @@
 -spec start_link() -> supervisor:startlink_ret().
 start_link() -> supervisor:start_link(?MODULE, logs).
 
-%% @doc The supervisor of the writers, which has the name of this module.
+%% @doc Starts the supervisor of the writers, registered under the name of this module.
 -spec start_writers() -> supervisor:startlink_ret().
 start_writers() -> supervisor:start_link({local, ?MODULE}, ?MODULE, writers).
 
-%% @doc Starts the writer of a log. Fails as `gen_server:call/2' where there is no supervisor.
+%% @doc Starts the writer of a log. Exits like `gen_server:call/2' if the supervisor is not running.
 -spec start_writer(weir_http_log:log()) -> {ok, pid()} | {error, term()}.
 start_writer(Log) -> supervisor:start_child(?MODULE, [Log]).
 

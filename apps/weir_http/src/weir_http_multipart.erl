@@ -1,6 +1,6 @@
-%% @doc Forms of several parts (`multipart/form-data', RFC 7578), as browsers send files in.
+%% @doc Forms in parts (`multipart/form-data', RFC 7578), with which browsers upload files.
 %%
-%% A process handler of a route with `body => stream' reads them as they come, with 64 KiB in memory:
+%% A process handler of a route with `body => stream' reads them as they arrive, with 64 KiB in memory:
 %% ```
 %% serve(Request, Directory) ->
 %%     {ok, Form} = weir_http_multipart:new(Request, #{}),
@@ -25,10 +25,10 @@
 %% copy({error, _} = Error, _File) ->
 %%     Error.
 %% '''
-%% Where the body is there already, in direct handlers for instance, the same functions do not wait, and {@link parts/2} has all
-%% parts at once.
+%% If the body has already arrived, as in direct handlers, the same functions do not wait, and {@link parts/2} returns
+%% all parts at once.
 %%
-%% What a part is called was said by the client: a file's name may have slashes and dots, and is for people to read.
+%% Names of parts come from the client: a file name may contain slashes and dots. Do not use it as a path.
 -module(weir_http_multipart).
 
 -export([new/2]).
@@ -40,8 +40,8 @@
 -export_type([multipart/0, part/0, options/0, reason/0]).
 
 -type options() :: #{max_parts => pos_integer(), max_part_head => pos_integer(), max_part => pos_integer() | infinity}.
-%% The most parts (100), bytes of the fields of one (4096), and bytes of its data (`infinity'). `max_body' of the route bounds all
-%% together.
+%% `max_parts' (100), bytes of the fields of a part (4096), and bytes of the data of a part (`infinity'). `max_body' of
+%% the route limits the total.
 
 -type part() :: #{
     name := binary(),
@@ -49,20 +49,20 @@
     type := binary(),
     fields := [{Name :: binary(), Value :: binary()}]
 }.
-%% `type' is `text/plain' unless the client says another. `fields' are all fields of the part, with names in lower case.
+%% `type' defaults to `text/plain'. `fields' are all fields of the part, with names in lower case.
 
 -type reason() ::
     not_multipart
     | {bad_multipart, preamble | boundary | fields | disposition | incomplete}
     | {too_large, parts | part_head | part}
     | closed.
-%% `closed': the client is gone.
+%% `closed': the client disconnected.
 
 -record(multipart, {
     parser :: weir_http_multipart_parser:parser(),
-    %% Whether bytes are still to be read from the client.
+    %% Whether more bytes have to be read from the client.
     is_open :: boolean(),
-    %% Bytes that the data of a part may have, and of the present one still.
+    %% The limit for the data of a part, and how much of it the current part has left.
     max_part :: pos_integer() | infinity,
     left = 0 :: non_neg_integer() | infinity,
     in_part = false :: boolean()
@@ -72,8 +72,8 @@
 
 -define(DEFAULTS, #{max_parts => 100, max_part_head => 4096, max_part => infinity}).
 
-%% @doc The form that the body of a request is. `not_multipart': its Content-Type is another, or has no boundary. Fails with
-%% `{bad_option, Name, Value, Allowed}'.
+%% @doc Returns the form in the body of a request. `not_multipart': the Content-Type is another, or has no boundary.
+%% Fails with `{bad_option, Name, Value, Allowed}'.
 -spec new(weir_http_request:request(), options()) -> {ok, multipart()} | {error, not_multipart}.
 new(Request, Options) ->
     maps:foreach(fun check/2, Options),
@@ -98,9 +98,9 @@ new(Request, Options) ->
 check(max_part, infinity) -> ok;
 check(Name, Value) when is_map_key(Name, ?DEFAULTS), is_integer(Value), Value > 0 -> ok;
 check(Name, Value) when is_map_key(Name, ?DEFAULTS) -> error({bad_option, Name, Value, "a number from 1 on"});
-check(Name, Value) -> error({bad_option, Name, Value, "no such option: max_parts, max_part_head, max_part"}).
+check(Name, Value) -> error({bad_option, Name, Value, "unknown option; valid: max_parts, max_part_head, max_part"}).
 
-%% @doc The next part. What is left of the one before is skipped.
+%% @doc Returns the next part. Unread data of the part before is skipped.
 -spec read_part(multipart()) -> {part, part(), multipart()} | done | {error, reason()}.
 read_part(Multipart = #multipart{in_part = true}) ->
     case read(Multipart) of
@@ -121,7 +121,7 @@ read_part(Multipart = #multipart{max_part = MaxPart}) ->
             Error
     end.
 
-%% @doc The next piece of the data of the part that was read last.
+%% @doc Returns the next piece of data of the part that was read last.
 -spec read(multipart()) -> {more, binary(), multipart()} | {done, multipart()} | {error, reason()}.
 read(Multipart = #multipart{in_part = false}) ->
     {done, Multipart};
@@ -134,7 +134,7 @@ read(Multipart = #multipart{left = Left}) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc All parts with their data, in their order.
+%% @doc Returns all parts with their data, in their order.
 -spec parts(weir_http_request:request(), options()) -> {ok, [{part(), Data :: binary()}]} | {error, reason()}.
 parts(Request, Options) ->
     case new(Request, Options) of
@@ -156,7 +156,7 @@ data({more, Bytes, Multipart}, Data) -> data(read(Multipart), [Data, Bytes]);
 data({done, Multipart}, Data) -> {ok, iolist_to_binary(Data), Multipart};
 data({error, _} = Error, _Data) -> Error.
 
-%% @doc The status to answer with when a form cannot be read.
+%% @doc Returns the status for the response to a form that could not be read.
 -spec status(reason()) -> 400 | 413 | 415.
 status(not_multipart) -> 415;
 status({too_large, _}) -> 413;
@@ -179,7 +179,7 @@ fetch(Multipart = #multipart{parser = Parser}) ->
         {error, closed} = Error -> Error
     end.
 
-%% `filename*' is not for forms (RFC 7578, 4.2).
+%% Forms may not use `filename*' (RFC 7578, 4.2).
 part(Fields) ->
     Dispositions = [weir_http_value:parameters(Value) || {<<"content-disposition">>, Value} <- Fields],
     case Dispositions of

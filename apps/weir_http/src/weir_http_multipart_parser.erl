@@ -1,10 +1,12 @@
 %% @private
-%% @doc A form of several parts (RFC 7578, RFC 2046) as it comes: a value that takes bytes and says what they are.
+%% @doc An incremental parser of forms in parts (RFC 7578, RFC 2046): a value that takes bytes and returns what they
+%% contain.
 %%
-%% Boundaries are looked for with `binary:match/2', which is native code already (Boyer-Moore, with reductions counted): a
-%% scanner of our own would have nothing to add. Fields of parts are read by the parser of heads.
+%% Boundaries are searched with `binary:match/2', which is native code (Boyer-Moore, and counts reductions): a scanner
+%% of our own would not be faster. Fields of parts are parsed like heads.
 %%
-%% Strict where others differ: lines end in CRLF, behind a boundary stands white space at most, and the last boundary has to come.
+%% Stricter than some: lines end in CRLF, only white space may follow a boundary on its line, and the last boundary is
+%% required.
 -module(weir_http_multipart_parser).
 
 -export([new/2]).
@@ -19,7 +21,7 @@
 
 -record(parser, {
     pattern :: binary:cp(),
-    %% A delimiter that has begun ends with one of so many bytes.
+    %% Bytes that stay buffered because a delimiter may have begun in them.
     kept :: pos_integer(),
     phase = preamble :: preamble | boundary | head | data,
     bytes = <<"\r\n">> :: binary(),
@@ -29,24 +31,25 @@
 
 -opaque parser() :: #parser{}.
 
-%% What may stand before the first boundary, and behind each on its line.
+%% Bytes allowed before the first boundary, and after each on its line.
 -define(PREAMBLE, 4096).
 -define(PADDING, 256).
 
 -define(PART_FIELDS, 16).
 
-%% @doc Nothing of a form has come yet.
+%% @doc Returns a parser at the start of a form.
 -spec new(Boundary :: binary(), limits()) -> parser().
 new(Boundary, Limits) ->
     Delimiter = <<"\r\n--", Boundary/binary>>,
     #parser{pattern = binary:compile_pattern(Delimiter), kept = byte_size(Delimiter) - 1, limits = Limits}.
 
-%% @doc More has come.
+%% @doc Adds bytes.
 -spec feed(binary(), parser()) -> parser().
 feed(More, Parser = #parser{bytes = <<>>}) -> Parser#parser{bytes = More};
 feed(More, Parser = #parser{bytes = Bytes}) -> Parser#parser{bytes = <<Bytes/binary, More/binary>>}.
 
-%% @doc What comes next: a part, with its fields as lines; data of it; its end; the end of all. `more': bytes have to come first.
+%% @doc Returns the next element: a part, with its fields as lines; data of the part; its end; the end of the form.
+%% `more': feed more bytes first.
 -spec next(parser()) ->
     {part, Fields :: binary(), parser()} | {data, binary(), parser()} | {end_of_part, parser()} | done | more | {error, reason()}.
 next(Parser = #parser{phase = preamble, bytes = Bytes, pattern = Pattern}) ->
@@ -66,7 +69,7 @@ next(Parser = #parser{phase = head, bytes = Bytes, limits = {_, Most}}) ->
         more -> more;
         {refused, 431, _} -> {error, {too_large, part_head}};
         {refused, _, _} -> {error, {bad_multipart, fields}};
-        %% Data may be empty, and then the boundary begins with the end of the head.
+        %% If the data is empty, the boundary begins with the line end of the head.
         {Fields, End} -> {part, binary:copy(Fields), Parser#parser{phase = data, bytes = behind(Bytes, End)}}
     end;
 next(Parser = #parser{phase = data, bytes = Bytes, pattern = Pattern, kept = Kept}) ->

@@ -1,8 +1,8 @@
 %% @private
-%% @doc What is told of requests and connections: events, and lines of the access log. The events are described in
-%% {@link weir_http}.
+%% @doc Events and access log lines for requests and connections. {@link weir_http} describes the events.
 %%
-%% A request that nobody wants to hear of has no time at which it began, and nothing here is called for it.
+%% Requests are timed only if there is an access log or an attached event handler. Without them, nothing here is called
+%% per request.
 -module(weir_http_observation).
 
 -export([listen/0]).
@@ -35,18 +35,18 @@
 -record(seen, {request :: weir_http_request:request(), status = 0 :: non_neg_integer(), bytes = 0 :: non_neg_integer()}).
 
 -type seen() :: #seen{} | unseen.
-%% A request whose response goes out in pieces: its status, and bytes of the body so far.
+%% A request whose response goes out in pieces: its status, and the bytes of the body so far.
 
 -type since() :: {integer(), weir_http_socket:socket()} | undefined.
 
-%% @doc Has the calling process look whether somebody wants to hear of requests: with each connection and each tick, since to
-%% look with each request would cost more than all else here.
+%% @doc Checks whether an event handler for requests is attached, and remembers it in the calling process. Called for
+%% each connection and each tick: to check for each request would cost more than everything else here.
 -spec listen() -> ok.
 listen() ->
     _ = put(?MODULE, weir_event:is_attached(?STOP)),
     ok.
 
-%% @doc When a request begins that somebody wants to hear of.
+%% @doc Returns the start time of a request; `undefined' if neither the log nor an event handler wants it.
 -spec begun(#http{}) -> integer() | undefined.
 begun(#http{log = off}) ->
     case get(?MODULE) of
@@ -56,7 +56,7 @@ begun(#http{log = off}) ->
 begun(#http{}) ->
     erlang:monotonic_time().
 
-%% @doc A request that is served by a process.
+%% @doc Begins to observe a request that a process serves.
 -spec new(weir_http_request:request()) -> seen().
 new(Request) ->
     case weir_http_request:begun(Request) of
@@ -64,7 +64,7 @@ new(Request) ->
         _ -> #seen{request = weir_http_request:with_body(<<>>, <<>>, Request)}
     end.
 
-%% @doc The same for one that may last: it keeps nothing of what came with it.
+%% @doc Like new/1, for a request that may last: copies its parts, so that it keeps no other input alive.
 -spec lasting(weir_http_request:request()) -> seen().
 lasting(Request) ->
     case weir_http_request:begun(Request) of
@@ -72,7 +72,7 @@ lasting(Request) ->
         _ -> new(weir_http_request:copy(Request))
     end.
 
-%% @doc A piece of its response. The first has the head.
+%% @doc Adds a piece of the response. The first piece contains the head.
 -spec add(weir_http_response:output(), seen()) -> seen().
 add(_Bytes, unseen) ->
     unseen;
@@ -90,17 +90,17 @@ add(Bytes, Seen = #seen{status = 0}) ->
 add(Bytes, Seen = #seen{bytes = Before}) ->
     Seen#seen{bytes = Before + iolist_size(Bytes)}.
 
-%% It is made in one piece, see weir_http_response.
+%% weir_http_response makes the head as one binary.
 head(Head) when is_binary(Head) -> Head;
 head([Head | _]) when is_binary(Head) -> Head;
 head(Bytes) -> iolist_to_binary(Bytes).
 
-%% @doc A request that has begun was answered, or goes on.
+%% @doc Reports a request that was answered at once. Does nothing if its response is still to come.
 -spec answered(weir_http_request:request(), {weir_http_response:after_it(), weir_http_response:output()} | tuple(), #http{}) -> ok.
 answered(Request, {After, Response}, Http) when After =:= keep; After =:= close -> over(add(Response, #seen{request = Request}), normal, Http);
 answered(_Request, _GoesOn, _Http) -> ok.
 
-%% @doc Nothing more comes of the response: `normal' if it was whole.
+%% @doc Reports the end of a request. `normal': the response was complete.
 -spec stop(seen(), normal | client_gone | process_ended, Key :: term()) -> ok.
 stop(unseen, _Reason, _Key) ->
     ok;
@@ -132,14 +132,14 @@ over(#seen{request = Request, status = Sent, bytes = Bytes}, Reason, #http{name 
 log({Peer, Request, Numbers, Id}, Log) ->
     weir_http_log:line(weir_http_nif:log_line(weir_http_log:is_json(Log), Peer, Request, Numbers, Id), Log).
 
-%% As nginx says of a client that went away before the response.
+%% 499 as in nginx: the client disconnected before the response.
 status(0, client_gone) -> 499;
 status(0, process_ended) -> 500;
-%% A group has answered a held request, and all others with the same bytes: what those say is not known here.
+%% A group answered the held request. Its frame was not made here, so the status is unknown.
 status(0, normal) -> 200;
 status(Status, _Reason) -> Status.
 
-%% @doc Bytes were no request that could be served.
+%% @doc Reports a request that was refused.
 -spec refused(weir_tcp:socket(), weir_http_request:client(), {400..599, Reason :: atom()}, #http{}) -> ok.
 refused(Socket, Client, {Status, Reason}, #http{name = Name, log = Log}) ->
     _ = weir_event:is_attached(?REFUSE) andalso
@@ -151,13 +151,13 @@ refused(Socket, Client, {Status, Reason}, #http{name = Name, log = Log}) ->
             log({peer(Socket, Client), undefined, {Status, 0, 0}, undefined}, Log)
     end.
 
-%% @doc A connection was given up.
+%% @doc Reports a connection that was closed after a timeout.
 -spec timeout(weir_tcp:socket(), weir_http_request:client(), #http{}) -> ok.
 timeout(Socket, Client, #http{name = Name}) ->
     _ = weir_event:is_attached(?TIMEOUT) andalso weir_event:execute(?TIMEOUT, #{count => 1}, about(Socket, Client, Name)),
     ok.
 
-%% @doc A handler has failed.
+%% @doc Reports a handler that failed.
 -spec crashed({error | exit | throw, term(), Stack :: list()}, weir_http_request:request(), weir_listener:name()) -> ok.
 crashed({Class, Reason, Stack}, Request, Name) ->
     _ = weir_event:is_attached(?EXCEPTION) andalso
@@ -192,7 +192,7 @@ about(Socket, Client, Name) ->
 
 %%% Connections.
 
-%% @doc A connection begins: who is at its other end, if that will be asked for, and since when it is there.
+%% @doc Reports a new connection. Returns the peer if log or events need it, and the start time if events do.
 -spec connected(weir_http_socket:socket(), #http{}) -> {weir_http_request:client(), since()}.
 connected(Socket, Http) ->
     case weir:proxy_header() of
@@ -201,10 +201,10 @@ connected(Socket, Http) ->
     end.
 
 connected(Socket, Client, #http{name = Name, log = Log}) ->
-    %% A connection may be there for one request only: one look for all, where nobody hears of anything.
+    %% A connection may be for one request only: one check covers all events while none is attached.
     IsAny = weir_event:is_any_attached([?STOP, ?CONNECTED, ?DISCONNECTED]),
     _ = put(?MODULE, IsAny andalso weir_event:is_attached(?STOP)),
-    %% Of TLS the listener tells itself.
+    %% For TLS the listener emits these events.
     case IsAny andalso not weir_http_socket:is_tls(Socket) andalso weir_event:is_any_attached([?CONNECTED, ?DISCONNECTED]) of
         true ->
             Now = erlang:monotonic_time(),
@@ -217,7 +217,7 @@ connected(Socket, Client, #http{name = Name, log = Log}) ->
             {peer(Socket, Client), undefined}
     end.
 
-%% @doc It has ended. Lines of its requests are handed over: there may be no other that would do it.
+%% @doc Reports the end of a connection. Flushes the log, because no other connection may follow that would.
 -spec disconnected(term(), #idle{}) -> ok.
 disconnected(_Reason, #idle{since = undefined}) ->
     weir_http_log:flush();

@@ -1,9 +1,9 @@
 %% @private
-%% @doc Open files, kept for a second after they were opened, so that those that are asked for often are sent without a look at
-%% the disk. After that a file is opened again: who has replaced or deleted it waits no longer than that second.
+%% @doc A cache of open files. A file is kept for a second after it was opened, so that popular files are sent without
+%% access to the disk. Then it is opened again: a replaced or deleted file is served for at most that second.
 %%
-%% Under one name is kept what clients get for it: the file itself, and those in a coding beside it. Reactors look files up
-%% here ({@link find/1}), and leave opening them to processes ({@link open/1}), since opening may wait for a disk.
+%% An entry contains what clients can get under a name: the file itself, and compressed variants beside it. Reactors
+%% only look files up ({@link find/1}); processes open them ({@link open/1}), since that may wait for a disk.
 -module(weir_http_open_files).
 -behaviour(gen_server).
 
@@ -21,23 +21,23 @@
 -include("weir_http_files.hrl").
 
 -type name() :: binary() | #below{}.
-%% The path of a file as the system has it, or names below a directory.
+%% The path of a file as bytes for the system, or names below a directory.
 
 -type opened() :: [variant(), ...].
-%% The file itself comes last.
+%% The original comes last.
 
 -type variant() :: #variant{}.
 
-%% For how long a file counts as what its name stands for, in milliseconds.
+%% Milliseconds for which an opened file is served under its name.
 -define(KEPT_MS, 1000).
 
-%% Names that are kept. Each has up to three descriptors. What comes beyond that is opened for each request.
+%% Names in the cache. Each has up to three descriptors. Further files are opened for each request.
 -define(MOST, 256).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc What was opened under a name within the last second.
+%% @doc Returns what was opened under a name within the last second.
 -spec find(name()) -> {ok, opened()} | none.
 find(Name) ->
     try ets:lookup(?MODULE, Name) of
@@ -49,11 +49,11 @@ find(Name) ->
         [] ->
             none
     catch
-        %% The application is being stopped.
+        %% The application is stopping.
         error:badarg -> none
     end.
 
-%% @doc Opens the file of a name, and what there is of it in codings, unless that is kept. May wait for a disk.
+%% @doc Opens the file of a name and its compressed variants, unless they are cached. May wait for a disk.
 -spec open(name()) -> {ok, opened()} | {error, weir_file:reason()}.
 open(Name) ->
     case find(Name) of
@@ -93,13 +93,13 @@ variant(File, Size, Modified, Coding, Type) ->
         type = Type,
         validators = [
             {<<"etag">>, Tag},
-            %% One that lies in the future may not be said.
+            %% Last-Modified may not be in the future.
             {<<"last-modified">>, weir_http_nif:format_date(max(0, min(Modified, os:system_time(second))))},
             {<<"vary">>, <<"accept-encoding">>}
         ]
     }.
 
-%% To the second, as times of files are said here: a file that changes twice in a second and keeps its size has the same.
+%% Modified has a resolution of seconds: a file that changes twice within a second and keeps its size keeps its tag.
 tag(Size, Modified, Coding) ->
     iolist_to_binary([$", integer_to_binary(Modified, 16), $-, integer_to_binary(Size, 16), suffix(Coding), $"]).
 
@@ -142,7 +142,7 @@ handle_info(sweep, State) ->
     Now = erlang:monotonic_time(millisecond),
     _ = ets:select_delete(?MODULE, [{{'_', '$1', '_'}, [{'=<', '$1', Now}], [true]}]),
     _ = ets:info(?MODULE, size) > 0 andalso erlang:send_after(?KEPT_MS, self(), sweep),
-    %% Messages that are garbage would keep files open.
+    %% Garbage messages would keep files open.
     {noreply, State, hibernate};
 handle_info(_Message, State) ->
     {noreply, State, hibernate}.

@@ -1,5 +1,5 @@
-%% @doc The options of an HTTP listener: which are ours, what they are when nobody says, and what is wrong with those that
-%% are wrong. The others are those of `weir:start_listener/4', which looks at them itself.
+%% @doc The options of an HTTP listener: defaults and checks. All other options belong to `weir:start_listener/4',
+%% which checks them.
 -module(weir_http_options).
 
 -export([new/3]).
@@ -24,31 +24,34 @@
     gzip => weir_http_gzip:options() | off,
     atom() => term()
 }.
-%% Limits are bytes and times are milliseconds, kept to within a second or, if they are shorter, within a quarter.
+%% Limits are bytes and times are milliseconds. Times are accurate to a second, or to a quarter of the shortest timeout
+%% if that is below 4 seconds.
 %% <dl>
-%% <dt>`max_request_line' (8192)</dt><dd>Longer ones get 414.</dd>
-%% <dt>`max_head' (16384)</dt><dd>Request line and fields; trailers too. More gets 431.</dd>
-%% <dt>`max_fields' (100)</dt><dd>Up to 256. More get 431.</dd>
-%% <dt>`max_body' (1048576)</dt><dd>A larger one gets 413 as soon as that is known. A route may have its own.</dd>
-%% <dt>`max_requests' (`infinity')</dt><dd>The connection is closed after that many.</dd>
-%% <dt>`header_timeout' (10000)</dt><dd>From the first byte of a head, or from the beginning of the connection, to the end of
-%% the head. Then there is 408, or nothing for a client that has said nothing.</dd>
-%% <dt>`body_timeout' (20000), `min_body_rate' (500)</dt><dd>How long a body may take: that time, and a second more for each
-%% `min_body_rate' bytes of it that have come. Then there is 408.</dd>
-%% <dt>`idle_timeout' (60000)</dt><dd>Between requests, and for a client that takes nothing of its response.</dd>
-%% <dt>`access_log' (`off')</dt><dd>`#{format => combined | json, to => {file, Path} | logger}': a line for each request, in the
-%% combined format of Apache and nginx (`combined', unless given) or as JSON, which has its duration and name too. To a file, or to
-%% Erlang's log (`logger', unless given), at the level `notice' with the domain `[weir, http, access]'. No reactor waits for it:
-%% lines that come faster than they are written are thrown away beyond 4 MiB, and counted as `log_dropped'. See
-%% {@link weir_http:reopen_log/1}.</dd>
-%% <dt>`gzip' (`off')</dt><dd>Whether responses are compressed for clients that take it, see {@link weir_http_gzip}. A route may have
-%% its own.</dd>
-%% <dt>`request_ids' (`off')</dt><dd>Each request has a name, in log and events, for handlers ({@link weir_http_request:id/1}) and in the
-%% field `x-request-id' of its response. `make': a new one. `take': that of the field `x-request-id', if it is there and has
-%% 1 to 128 letters, digits and `-_.:/+='; a new one otherwise. Take it only from a proxy of yours.</dd>
+%% <dt>`max_request_line' (8192)</dt><dd>A longer request line gets 414.</dd>
+%% <dt>`max_head' (16384)</dt><dd>Request line and fields; also the limit of trailers. A larger head gets 431.</dd>
+%% <dt>`max_fields' (100)</dt><dd>At most 256. More fields get 431.</dd>
+%% <dt>`max_body' (1048576)</dt><dd>A larger body gets 413 as soon as its size is known. A route may have its own
+%% limit.</dd>
+%% <dt>`max_requests' (`infinity')</dt><dd>The connection is closed after this many requests.</dd>
+%% <dt>`header_timeout' (10000)</dt><dd>From the first byte of a head, or from the start of the connection, to the end
+%% of the head. Then the client gets 408, or only a close if it has sent nothing.</dd>
+%% <dt>`body_timeout' (20000), `min_body_rate' (500)</dt><dd>A body may take `body_timeout', and a second more for each
+%% `min_body_rate' bytes received. Then the client gets 408; on a route with `body => stream' only a close.</dd>
+%% <dt>`idle_timeout' (60000)</dt><dd>Between requests, and for a client that reads nothing of its response.</dd>
+%% <dt>`access_log' (`off')</dt><dd>`#{format => combined | json, to => {file, Path} | logger}' writes a line for each
+%% request. `format' (`combined'): the combined format of Apache and nginx, or JSON, which also has the duration and
+%% the id. `to' (`logger'): a file, or Erlang's logger at level `notice' in the domain `[weir, http, access]'. Reactors
+%% never wait for the writer: when 4 MiB of lines are queued, further lines are dropped and counted as `log_dropped'.
+%% See {@link weir_http:reopen_log/1}.</dd>
+%% <dt>`gzip' (`off')</dt><dd>Compresses responses for clients that accept it, see {@link weir_http_gzip}. A route may
+%% have its own setting.</dd>
+%% <dt>`request_ids' (`off')</dt><dd>Gives each request an id: in the log and in events, for handlers
+%% ({@link weir_http_request:id/1}), and in the field `x-request-id' of the response. `make': a new id. `take': the id
+%% in the field `x-request-id' of the request, if it has 1 to 128 letters, digits and `-_.:/+='; otherwise a new one.
+%% Use `take' only behind your own proxy.</dd>
 %% </dl>
-%% All options of `weir:start_listener/4' are options as well, but for `tick' in `reactor'. `max_connections' is 16384 unless
-%% given. With `tls' a connection has a process instead of a place in a reactor: see the guide. The protocol of ALPN is
+%% All options of `weir:start_listener/4' are valid too, except `tick' in `reactor'. `max_connections' defaults to
+%% 16384. With `tls' each connection has a process instead of a place in a reactor: see the guide. The ALPN protocol is
 %% `http/1.1'; `alpn_preferred_protocols' is refused.
 
 -define(IDLE_TIMEOUT, 60000).
@@ -70,15 +73,15 @@
 
 -define(MAX_CONNECTIONS, 16384).
 
-%% A tick is a quarter of the shortest time, so that none is kept worse than that, but no longer than this and no shorter.
+%% A tick is a quarter of the shortest timeout, within these bounds.
 -define(TICK_MS, 1000).
 -define(SHORTEST_TICK_MS, 25).
 
-%% The most fields that the native part has room for.
+%% The native part has room for this many fields.
 -define(MOST_FIELDS, 256).
 
 %% @private
-%% @doc What a listener of that name looks up, and the options for `weir:start_listener/4'.
+%% @doc Returns the configuration that connections look up, and the options for `weir:start_listener/4'.
 -spec new(weir_listener:name(), options(), weir_http_routes:routes()) ->
     {ok, #http{}, weir_listener:options()} | {error, weir_listener:bad_option()}.
 new(Name, Options, Routes) when is_map(Options) ->
@@ -94,7 +97,7 @@ new(_Name, Options, _Routes) ->
     {error, {bad_option, options, Options, "a map"}}.
 
 %% @private
-%% @doc What `weir:start_listener/4' says is wrong. Of an option that it does not know it names those that it does: ours are others.
+%% @doc Adds our options to the list of valid ones in an error of `weir:start_listener/4' about an unknown option.
 -spec with_ours(Reason) -> Reason when Reason :: term().
 with_ours({bad_option, Name, Value, "unknown option; valid: " ++ Theirs}) ->
     Ours = [[atom_to_list(Key), ", "] || Key <- lists:sort(maps:keys(?DEFAULTS))],
@@ -170,7 +173,7 @@ listener(Options = #{tls := Tls}, _Http, IdleTimeout) when Tls =/= undefined ->
     end;
 listener(Options, #http{tick = Tick}, _IdleTimeout) ->
     case maps:get(reactor, Options, #{}) of
-        #{tick := Given} -> bad(reactor, {tick, Given}, "no tick: it follows from the timeouts");
+        #{tick := Given} -> bad(reactor, {tick, Given}, "no tick: the timeouts determine it");
         Reactor when is_map(Reactor) ->
             maps:merge(#{max_connections => ?MAX_CONNECTIONS}, Options#{reactor => Reactor#{tick => Tick}});
         Reactor -> bad(reactor, Reactor, "a map")

@@ -1,9 +1,9 @@
 %% @private
-%% @doc Ends the processes of requests whose reactor was killed, or whose connection's process with TLS was. One that ends as it
-%% should does that itself.
+%% @doc Ends the processes of requests whose reactor (with TLS: whose connection's process) was killed. One that ends
+%% regularly ends them itself.
 %%
-%% A link or a monitor for each request would cost every request. So a reactor is monitored here once, and its processes are
-%% looked for among all processes of the node when it is gone: they know their parent.
+%% A link or a monitor per request would cost every request. So this process monitors each reactor once. When one dies,
+%% it finds the workers of that reactor among all processes of the node by their parent.
 -module(weir_http_orphans).
 -behaviour(gen_server).
 
@@ -15,12 +15,12 @@
 -export([handle_cast/2]).
 -export([handle_info/2]).
 
-%% @doc Workers: the initial calls of the processes that are to end with their reactor.
+%% @doc Starts the watcher. Workers: the initial calls of the processes that are to end with their reactor.
 -spec start_link(Workers :: [mfa()]) -> {ok, pid()} | {error, term()}.
 start_link(Workers) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Workers, []).
 
-%% @doc Has the calling process watched. Called with every request, and asks only once of the watcher that is there: another
-%% one would know nothing.
+%% @doc Registers the calling process with the watcher. Called with every request, but sends only one message to each
+%% watcher: after a restart the new one has to be told.
 -spec watch() -> ok.
 watch() ->
     Watcher = whereis(?MODULE),
@@ -53,7 +53,7 @@ handle_info({'DOWN', _Monitor, process, Parent, _Reason}, Workers) ->
 handle_info(_Message, Workers) ->
     {noreply, Workers}.
 
-%% Where one was killed others may have been.
+%% If one reactor was killed, others may have been too.
 more(Parents) ->
     receive
         {'DOWN', _Monitor, process, Parent, _Reason} -> more(Parents#{Parent => []})
@@ -62,7 +62,7 @@ more(Parents) ->
 
 is_of(Parents, Pid, Workers) ->
     case process_info(Pid, parent) of
-        %% What handlers have started is theirs.
+        %% Other children of the reactor were started by handlers and are left alone.
         {parent, Parent} when is_map_key(Parent, Parents) -> lists:member(proc_lib:translate_initial_call(Pid), Workers);
         _ -> false
     end.

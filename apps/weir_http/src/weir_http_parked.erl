@@ -7,7 +7,7 @@
 
 -include("weir_http.hrl").
 
-%% Bytes of the requests behind it that may wait. Then the connection is not read.
+%% Bytes of further requests that may be buffered. Beyond that the connection is not read.
 -define(INPUT, 65536).
 
 -define(TIMEOUT_MS, 30000).
@@ -21,9 +21,9 @@
     held :: weir_http_held:held(),
     request :: weir_http_request:request(),
     wanted :: weir_http_response:wanted(),
-    %% Whether it has joined groups. Most requests never do, and need not be withdrawn.
+    %% Whether it has joined groups. Most requests never join, and need not be withdrawn.
     joined :: none | joined,
-    %% Milliseconds of the monotonic time, and what the answer is then.
+    %% When it times out, in milliseconds of the monotonic clock, and the response then.
     until :: integer() | infinity,
     otherwise :: weir_http_held:response(),
     bytes = <<>> :: binary(),
@@ -53,7 +53,7 @@ open(Module, State, {Until, Otherwise}, Request, Wanted, Http) ->
             },
             {switched, ?MODULE, <<>>, Parked};
         {Response, Joined} ->
-            %% What a group has for it comes with the next call of the engine, at the earliest.
+            %% A group's message is sent at the next call of the engine or later, so it can still be withdrawn.
             _ = withdraw(Socket, Joined),
             weir_http_response:respond(Response, Request, Wanted)
     catch
@@ -65,7 +65,7 @@ open(Module, State, {Until, Otherwise}, Request, Wanted, Http) ->
 withdraw(_Socket, none) -> ok;
 withdraw(Socket, joined) -> weir_http_socket:withdraw(Socket).
 
-%% Both, as most have them: to check a map takes as long as to answer.
+%% The common case, both options: checking a map would take as long as answering.
 settings(#{timeout := Timeout, otherwise := Otherwise} = Options) when map_size(Options) =:= 2, ?IS_TIMEOUT(Timeout), is_tuple(Otherwise) ->
     {Timeout, Otherwise};
 settings(Options) ->
@@ -81,9 +81,9 @@ allowed(otherwise, Response) -> is_tuple(Response) orelse "a response, such as {
 until(infinity) -> infinity;
 until(Timeout) -> erlang:monotonic_time(millisecond) + Timeout.
 
-%%% What comes.
+%%% Input.
 
-%% Requests behind it wait.
+%% Buffers further requests.
 -spec data(weir_http_socket:socket(), binary(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
 data(Socket, Data, Parked = #parked{bytes = Bytes}, _Key) ->
     All = <<Bytes/binary, Data/binary>>,
@@ -100,7 +100,7 @@ info(Socket, {held_tell, Held, Message}, Parked = #parked{held = Held}, Key) ->
     told(Socket, Message, Parked, Key);
 info(Socket, Message, Parked, Key) when element(1, element(1, Message)) =:= weir_reactor ->
     told(Socket, Message, Parked, Key);
-%% It was for an earlier request.
+%% The message was for an earlier request.
 info(_Socket, _Message, Parked, _Key) ->
     {ok, Parked}.
 
@@ -126,7 +126,7 @@ tick(Socket, Parked = #parked{until = Until, otherwise = Otherwise}, Key) ->
         true ->
             answered(Socket, Otherwise, drained, Parked, Key);
         false ->
-            %% A number is smaller than an atom.
+            %% In the order of terms a number is less than infinity.
             case erlang:monotonic_time(millisecond) < Until of
                 true -> {sleep, Until, Parked};
                 false -> answered(Socket, Otherwise, timeout, Parked, Key)
@@ -140,7 +140,7 @@ gone(Reason, Parked, Key) ->
 
 %%% Answers.
 
-%% A group may have been quicker: then its message is the answer, and we are about to hear of it.
+%% If a group has already answered, withdraw/2 fails, and its `served' message is on its way.
 answered(Socket, Response, Reason, Parked = #parked{handler = Handler, joined = Joined}, Key) ->
     case withdraw(Socket, Joined) of
         ok ->
@@ -163,8 +163,8 @@ over({close, Bytes}, #parked{wanted = asked, bytes = Rest, is_read = IsRead}) ->
 over({close, Bytes}, #parked{bytes = Rest, is_read = IsRead}) ->
     {finished, close, Bytes, Rest, IsRead}.
 
-%% What was said to all of a group does not say that the connection is closed. Where the client does not expect it to stay
-%% open, it is.
+%% A group's frame cannot say that the connection is closed. It is closed only if the client does not expect it to stay
+%% open.
 served(Parked = #parked{wanted = Wanted, request = Request, bytes = Rest, is_read = IsRead}, Key) ->
     ok = closed(answered, Parked, Key),
     case weir_http_request:is_1_1(Request) of
@@ -173,7 +173,7 @@ served(Parked = #parked{wanted = Wanted, request = Request, bytes = Rest, is_rea
         false -> {finished, close, <<>>, Rest, IsRead}
     end.
 
-%% A listener may have begun to drain since.
+%% The listener may be draining by now.
 wanted(#parked{wanted = keep}, Key) ->
     case weir_http_patience:is_draining(persistent_term:get(Key)) of
         true -> close;

@@ -1,5 +1,5 @@
 %% @private
-%% @doc How long a connection may take for what it does, counted in ticks of its reactor.
+%% @doc Timeouts of a connection in each of its states, counted in ticks of its reactor.
 -module(weir_http_patience).
 
 -export([begin_tick/1]).
@@ -14,13 +14,13 @@
 -include("weir_http.hrl").
 -include("weir_http_states.hrl").
 
-%% Ticks that the client of a connection that is being closed has to read what was sent.
+%% Ticks that the client gets to read the last response before the connection is closed.
 -define(LINGER_TICKS, 2).
 
-%% More than a reactor lets a connection sleep.
+%% More than the longest sleep that a reactor allows.
 -define(LONG_TICKS, 1000).
 
-%% @doc Which connections of a listener a tick is for. A drain is for all, with each tick until they are gone.
+%% @doc Returns which connections a tick visits. During a drain it visits all, at each tick until they are closed.
 -spec begin_tick(Key :: term()) -> all | due.
 begin_tick(Key) ->
     case persistent_term:get(Key, forgotten) of
@@ -33,7 +33,7 @@ begin_tick(Key) ->
             end
     end.
 
-%% @doc What a connection is after another tick. `late': its client is told so, and it is closed.
+%% @doc Advances a connection by a tick. `late': the client gets a 408, and the connection is closed.
 -spec tick(weir_http_socket:socket(), State) -> {ok, State} | {sleep, pos_integer(), State} | {close, State} | {late, #http{}}.
 tick(Socket, Idle = #idle{key = Key, quiet = Quiet, until = Until}) ->
     Http = #http{idle_ticks = Most, tick = Tick} = persistent_term:get(Key),
@@ -41,11 +41,11 @@ tick(Socket, Idle = #idle{key = Key, quiet = Quiet, until = Until}) ->
     case Until of
         awake when Quiet + 1 >= Most; IsOver -> quiet(Socket, Idle);
         awake when Quiet =:= 0 -> {ok, Idle#idle{quiet = 1}};
-        %% There was no request for a whole tick.
+        %% No request for a whole tick.
         awake when Most =:= infinity -> asleep(infinity, Idle, Http);
         awake -> asleep(now_ms() + (Most - Quiet - 1) * Tick, Idle#idle{quiet = Quiet + 1}, Http);
         _ when IsOver -> quiet(Socket, Idle);
-        %% Ticks come a little earlier and later.
+        %% Ticks can be a little early or late.
         _ ->
             case now_ms() + Tick div 2 < Until of
                 true -> asleep(Until, Idle, Http);
@@ -58,7 +58,7 @@ tick(Socket, Head = #head{bytes = Bytes, ticks = Ticks, idle = #idle{key = Key}}
     case Ticks + 1 =< Most of
         true when IsDraining -> {close, Head};
         true -> {ok, Head#head{ticks = Ticks + 1}};
-        %% A client that has said nothing is told nothing.
+        %% A client that has sent nothing gets no response.
         false when Bytes =:= <<>> -> given_up(Socket, Head, Head#head.idle, Http);
         false -> {late, Http}
     end;
@@ -91,7 +91,8 @@ given_up(Socket, State, #idle{client = Client}, Http = #http{counters = Counters
     ok = weir_http_observation:timeout(Socket, Client, Http),
     {close, State}.
 
-%% Nothing was asked for long. A client that still takes a response has another period, as often as it has taken something.
+%% The idle timeout has passed. A client that still reads a response gets another period, as long as it reads some in
+%% each.
 quiet(Socket, Idle = #idle{pending = Before}) ->
     case weir_http_socket:pending(Socket) of
         0 -> {close, Idle};
@@ -101,7 +102,7 @@ quiet(Socket, Idle = #idle{pending = Before}) ->
 
 asleep(Until, Idle, Http) -> {sleep, ticks_until(Until, Http), Idle#idle{until = Until}}.
 
-%% @doc An idle connection to which something has come.
+%% @doc Wakes an idle connection that received data.
 -spec woken(#idle{}) -> #idle{}.
 woken(Idle = #idle{until = infinity}) ->
     Idle#idle{until = awake};
@@ -109,7 +110,7 @@ woken(Idle = #idle{key = Key, until = Until}) ->
     #http{idle_ticks = Most, tick = Tick} = persistent_term:get(Key),
     Idle#idle{quiet = max(1, Most - 1 - max(0, Until - now_ms()) div Tick), until = awake}.
 
-%% @doc The ticks until a time has come, one at least.
+%% @doc Returns the number of ticks until a time, at least 1.
 -spec ticks_until(integer() | infinity, #http{}) -> pos_integer().
 ticks_until(Until, #http{tick = Tick} = Http) ->
     case is_draining(Http) of
@@ -118,15 +119,16 @@ ticks_until(Until, #http{tick = Tick} = Http) ->
         false -> max(1, (Until - now_ms() + Tick - 1) div Tick)
     end.
 
-%% @doc A time that is up to a quarter shorter, always the same for a connection. Those that come together, as after a restart, are
-%% not due together for ever.
+%% @doc Shortens a time by up to a quarter, always by the same amount for a connection. Connections that began
+%% together, as after a restart, then do not stay in step.
 -spec staggered(weir_http_socket:socket(), timeout()) -> timeout().
 staggered(_Socket, infinity) -> infinity;
 staggered(Socket, Time) -> Time - erlang:phash2(Socket, Time div 4 + 1).
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
-%% The ticks since a client has last taken something of what waits for it, and how much waits.
+%% Returns the ticks since the client last read something while output waits, and the bytes waiting; `nothing' after
+%% Most ticks.
 taking(Socket, Quiet, Before, Most) ->
     case weir_http_socket:pending(Socket) of
         Pending when Pending =:= 0; Pending =/= Before -> {0, Pending};
@@ -134,7 +136,7 @@ taking(Socket, Quiet, Before, Most) ->
         _ -> nothing
     end.
 
-%% The ticks that a process has waited for its client to send more of a body.
+%% Returns the ticks that the process has waited for more of the body; `nothing' if that is too long.
 giving(#busy{is_reading = true, ticks = Ticks, body = Body}, Http) ->
     case may_take(Ticks + 1, Body, Http) of
         true -> Ticks + 1;
@@ -146,18 +148,19 @@ giving(#busy{ticks = Ticks}, _Http) ->
 may_take(_Ticks, _Body, #http{body_ticks = infinity}) -> true;
 may_take(Ticks, Body, #http{body_ticks = Most, body_bytes = Bytes}) -> Ticks =< Most + weir_http_body:received(Body) div Bytes.
 
-%% @doc Whether the listener refuses new connections and wants to be rid of those that are there.
+%% @doc Whether the listener is draining.
 -spec is_draining(#http{}) -> boolean().
 is_draining(#http{draining = Draining}) -> atomics:get(Draining, 1) =/= 0.
 
-%% @doc From now on it drains. What lasts is dismissed within so many milliseconds.
+%% @doc Begins a drain. Lasting connections end within Spread milliseconds.
 -spec begin_drain(Spread :: non_neg_integer(), #http{}) -> ok.
 begin_drain(Spread, #http{draining = Draining}) ->
     ok = atomics:put(Draining, 2, now_ms() + Spread),
     atomics:put(Draining, 1, 1).
 
-%% @doc Whether a stream, a WebSocket or a held request is to end with this tick, because the listener drains. With each tick so many of
-%% those that are left are dismissed as there are ticks left: the same number with each, and nobody has to be remembered.
+%% @doc Whether a stream, a WebSocket or a held request ends with this tick because its listener drains. Each tick ends
+%% one in N of those that remain, where N is the number of ticks left. So each tick ends about the same number, without
+%% state per connection.
 -spec is_dismissed(#http{}) -> boolean().
 is_dismissed(#http{draining = Draining, tick = Tick} = Http) ->
     is_draining(Http) andalso

@@ -1,12 +1,12 @@
 %% @private
-%% @doc Percent-encoding (RFC 3986, 2.1) and what forms make of it.
+%% @doc Percent-encoding (RFC 3986, 2.1), and the encoding of forms.
 -module(weir_http_percent).
 
 -export([decode/1]).
 -export([encode/1]).
 -export([pairs/1]).
 
-%% @doc The bytes that are meant. A percent sign that encodes nothing stands for itself.
+%% @doc Decodes a text. A percent sign without two hexadecimal digits stays as it is.
 -spec decode(binary()) -> binary().
 decode(Text) ->
     case binary:match(Text, <<"%">>) of
@@ -29,7 +29,7 @@ digit(C) when C >= $a, C =< $f -> C - $a + 10;
 digit(C) when C >= $A, C =< $F -> C - $A + 10;
 digit(_) -> none.
 
-%% @doc Bytes as they may stand in a path or a query, whatever they are: `uri_string:quote/1' takes only UTF-8.
+%% @doc Encodes any bytes for a path or a query. (`uri_string:quote/1' accepts only UTF-8.)
 -spec encode(binary()) -> binary().
 encode(Bytes) -> <<<<(encoded(Byte))/binary>> || <<Byte>> <= Bytes>>.
 
@@ -46,7 +46,7 @@ encoded(Byte) when
 encoded(Byte) ->
     <<$%, (binary:encode_hex(<<Byte>>))/binary>>.
 
-%% @doc The names and values of a query or a form. A name without `=' has an empty value.
+%% @doc Returns the names and values of a query or a form, decoded. A name without `=' has an empty value.
 -spec pairs(binary()) -> [{binary(), binary()}].
 pairs(Text) ->
     [pair(binary:split(Pair, <<"=">>)) || Pair <- binary:split(Text, <<"&">>, [global]), Pair =/= <<>>].

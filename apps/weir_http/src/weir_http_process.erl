@@ -1,4 +1,4 @@
-%% @doc A handler that runs in a process of its own, for code that waits: for a database, another service, a file.
+%% @doc A handler that runs in its own process, for code that waits: for a database, another service, a file.
 %%
 %% ```
 %% -module(report).
@@ -10,27 +10,30 @@
 %%     {reply, 200, [{<<"content-type">>, <<"text/csv">>}], Rows}.
 %% '''
 %%
-%% It is called once for each request, in a new process. What it may return is that of {@link weir_http_direct}, and
-%% `streamed' or `{streamed, Trailers}' after {@link stream/3}. So it may look up who asks and then return
-%% `{websocket, Module, State}' or an event stream or a held request, which go on in the reactor; a body that comes in pieces must
-%% have been read to its end before that. A failure is a 500 and a report, as there; if the response has begun, the connection is closed in the middle
-%% of it, so that the client sees that it is not whole. The requests of one connection are served one after the other.
+%% It is called once for each request, in a new process. It may return what a {@link weir_http_direct} handler may, and
+%% `streamed' or `{streamed, Trailers}' after {@link stream/3}. So it can authenticate the client first and then return
+%% `{websocket, Module, State}', an event stream or a held request, which continue in the reactor; a body that comes in
+%% pieces must have been read to its end before that. A failure is logged, and the client gets a 500; if the response
+%% has begun, the connection is closed, which shows the client that it is incomplete. The requests of one connection
+%% are served one after the other.
 %%
-%% Trailers are fields behind a response in chunks: a checksum, the time that it took. Fields that say how the response is to be read
-%% (such as Content-Type, Set-Cookie, Vary) fail there. Clients of HTTP/1.0 and those of HEAD get none, and many others ignore them.
+%% Trailers are fields after a response in chunks: a checksum, the time that it took. Fields that change how the
+%% response is read (such as Content-Type, Set-Cookie, Vary) are refused there. Clients of HTTP/1.0 and HEAD requests
+%% get none, and many others ignore them.
 %%
-%% The functions here are for that process only. They find the connection in its dictionary.
+%% Call these functions only in that process. They find the connection in its dictionary.
 %%
-%% <h2>A client that is gone</h2>
-%% When the connection is closed the process gets an exit signal at once, with the reason `{shutdown, client_gone}', also
-%% while it waits for something else. If it traps exits it is told by the message `{'EXIT', Pid, {shutdown, client_gone}}' and
-%% may go on; {@link send/1} and {@link read_body/0} say `{error, closed}' then. A client that sends far ahead (64 KiB of
-%% pipelined requests) is not read meanwhile, and its end is not seen before the response is.
+%% <h2>Disconnected clients</h2>
+%% When the connection is closed, the process gets an exit signal at once, with the
+%% reason `{shutdown, client_gone}', also while it waits for something else. If it traps exits, it gets the message
+%% `{'EXIT', Pid, {shutdown, client_gone}}' and may continue; {@link send/1} and {@link read_body/0} then return
+%% `{error, closed}'. While a client has more than 64 KiB of pipelined requests buffered, its connection is not read,
+%% so its close is noticed only after the response.
 %%
 %% <h2>Bodies</h2>
-%% The body is there when the process begins, whole, unless the route says `body => stream'. Then {@link read_body/0}
-%% returns it in pieces; the client is stopped while 64 KiB wait to be read. Of a body that was not read to its end the rest
-%% is not waited for: the connection is closed after the response.
+%% The whole body has arrived when the process starts, unless the route has `body => stream'. Then
+%% {@link read_body/0} returns it in pieces; the connection is not read while more than 64 KiB wait to be read. If the
+%% body was not read to its end, the rest is not awaited: the connection is closed after the response.
 -module(weir_http_process).
 
 -export([stream/3]).
@@ -57,7 +60,7 @@
 
 -callback serve(weir_http_request:request(), State :: term()) -> result().
 
-%% Bytes that are on their way to the client before the process waits until it has taken them.
+%% Bytes that may be on their way to the client before the process waits until it has read them.
 -define(WINDOW, 65536).
 
 -record(exchange, {
@@ -70,9 +73,10 @@
     unconfirmed = 0 :: non_neg_integer()
 }).
 
-%% @doc Begins a response whose body follows by {@link send/1}; the handler returns `streamed' then. The fields are as in a
-%% reply. It goes out in chunks, or for a client of HTTP/1.0 up to the end of the connection; for HEAD there is no body. Fails
-%% with `response_has_begun', or if a field may not be sent, or for a status without a body (204, 304).
+%% @doc Begins a response whose body follows with {@link send/1}; the handler then returns `streamed'. The fields are
+%% as in a reply. The body is sent in chunks, to clients of HTTP/1.0 until the connection is closed, and for HEAD not
+%% at all. Fails with `response_has_begun', for a field that may not be sent, and for a status without a body (204,
+%% 304).
 -spec stream(weir_http_request:request(), weir_http_direct:status(), weir_http_direct:fields()) -> ok | {error, closed}.
 stream(Request, Status, Fields) ->
     Exchange = #exchange{response = Response} = exchange(),
@@ -80,9 +84,9 @@ stream(Request, Status, Fields) ->
     {Kind, After, Head} = weir_http_response:stream(Status, Fields, Request, wanted(Exchange)),
     give(more, Head, Exchange#exchange{response = Kind, wanted = After}).
 
-%% @doc Sends a piece of the body. Returns at once while less than 64 KiB are on their way; then it waits until the client has
-%% taken them. A client that takes nothing for the `idle_timeout' of the listener is gone. Fails with
-%% `response_has_not_begun'.
+%% @doc Sends a piece of the body. Returns at once while less than 64 KiB are on their way; otherwise it waits until
+%% the client has read them. A client that reads nothing for the `idle_timeout' of the listener is disconnected. Fails
+%% with `response_has_not_begun'.
 -spec send(iodata()) -> ok | {error, closed}.
 send(Data) ->
     case exchange() of
@@ -108,8 +112,8 @@ send(Size, Data, Kind, Exchange = #exchange{unconfirmed = Unconfirmed}) ->
 framed(raw, _Size, Data) -> Data;
 framed(chunked, Size, Data) -> [integer_to_binary(Size, 16), <<"\r\n">>, Data, <<"\r\n">>].
 
-%% @doc The next piece of a body that comes in pieces; waits for it. `done' with the last bytes, which may be none, and after
-%% them. The trailers are in the order in which they came.
+%% @doc Waits for and returns the next piece of a body that comes in pieces. `done' comes with the last bytes, which
+%% may be empty, and on every further call. The trailers are in the order received.
 -spec read_body() -> {more, binary()} | {done, binary(), Trailers :: [{binary(), binary()}]} | {error, closed}.
 read_body() ->
     case exchange() of
@@ -149,7 +153,7 @@ confirmed(Exchange) ->
         {weir_http, gone} = Gone -> gone(Gone)
     end.
 
-%% It stays in the mailbox for the next that asks.
+%% The message stays in the mailbox for later calls.
 gone(Gone) ->
     self() ! Gone,
     {error, closed}.
@@ -159,7 +163,7 @@ tell(Socket, What) -> weir_http_socket:tell(Socket, {weir_http, Socket, self(), 
 %%% The process.
 
 %% @private
-%% @doc Says for which request the calling process is.
+%% @doc Sets the request that the calling process serves.
 -spec begin_with(weir_http_socket:socket(), weir_http_request:request(), weir_http_response:wanted(), body()) -> ok.
 begin_with(Socket, Request, Wanted, {begun, Response}) ->
     keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = whole, response = Response});
@@ -167,8 +171,8 @@ begin_with(Socket, Request, Wanted, Body) ->
     keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = Body}).
 
 %% @private
-%% @doc What is left of the response with a file for {@link finish/1}: all of it, if the connection sends files. Otherwise
-%% they are read here.
+%% @doc Makes a response with a file. If the connection can send files, returns it for {@link finish/1}. Otherwise
+%% (TLS) reads the file and sends it here.
 -spec file(weir_http_file:response()) -> result() | {made, {weir_http_response:after_it(), weir_http_response:output()}}.
 file({pieces, Status, Fields, Length, Pieces}) ->
     Exchange = #exchange{socket = Socket, request = Request, response = none} = exchange(),
@@ -193,7 +197,7 @@ send_pieces(done) ->
     ok.
 
 %% @private
-%% @doc Whether the caller is a process whose request has a body that is still to be read.
+%% @doc Whether the caller serves a request whose body has not been read to its end.
 -spec is_body_open() -> boolean().
 is_body_open() ->
     case get(?MODULE) of
@@ -202,15 +206,15 @@ is_body_open() ->
     end.
 
 %% @private
-%% @doc Whether something of a response was sent.
+%% @doc Whether the response has begun.
 -spec has_begun() -> boolean().
 has_begun() ->
     #exchange{response = Response} = exchange(),
     Response =/= none.
 
 %% @private
-%% @doc Ends the response: that of a stream, or with what the handler has returned. Fails if that may not be sent. What goes on
-%% without this process is the reactor's matter.
+%% @doc Ends the response: of a stream, or with the result of the handler. Fails if that may not be sent. Results that
+%% continue without this process are passed to the reactor.
 -spec finish(result() | {made, Made} | {crash, fun((weir_http_response:wanted()) -> Made)}) -> ok | {error, closed} when
     Made :: {weir_http_response:after_it(), weir_http_response:output()}.
 finish(streamed) ->
@@ -239,12 +243,12 @@ finish(Result) ->
         end,
     tell(Socket, Made).
 
-%% Where a body is not read to its end nobody knows where the next request begins.
+%% If the body is not read to its end, the start of the next request is unknown.
 wanted(#exchange{body = open, wanted = keep}) -> close;
 wanted(#exchange{wanted = Wanted}) -> Wanted.
 
 %% @private
-%% @doc Tells such a process that its client is gone. It ends, unless it traps exits.
+%% @doc Tells the process of a request that its client disconnected. It ends unless it traps exits.
 -spec client_gone(pid()) -> ok.
 client_gone(Pid) ->
     Pid ! {weir_http, gone},

@@ -1,5 +1,5 @@
 %% @private
-%% @doc The field Range: which parts of a file a client wants (RFC 9110, 14).
+%% @doc The field Range: the parts of a file that a client asks for (RFC 9110, 14).
 -module(weir_http_ranges).
 
 -export([parse/2]).
@@ -8,11 +8,11 @@
 
 -type range() :: {First :: non_neg_integer(), Last :: non_neg_integer()}.
 
-%% More parts than this are asked for by those who want the server to work, and nobody needs parts that overlap.
+%% Most ranges in a request. Only attackers send more, and no client needs overlapping ranges.
 -define(MOST, 16).
 
-%% @doc The parts, in the order in which they were asked for. `whole': the field is none, or wrong, or asks for more than it
-%% is worth. `unsatisfiable': nothing of what is asked for is there.
+%% @doc Returns the parts, in the order requested. `whole': the field is malformed, has more than 16 ranges, or
+%% ranges that overlap. `unsatisfiable': no range is within the file.
 -spec parse(binary() | undefined, Size :: non_neg_integer()) -> whole | unsatisfiable | {parts, [range(), ...]}.
 parse(<<Unit:5/binary, "=", Text/binary>>, Size) ->
     Specs = binary:split(Text, <<",">>, [global]),
@@ -56,7 +56,7 @@ from(First, _Last, Size) when First >= Size -> outside;
 from(First, Last, _Size) when Last < First -> wrong;
 from(First, Last, Size) -> {First, min(Last, Size - 1)}.
 
-%% No file is as large as nineteen digits.
+%% No file has a size of 19 digits.
 number(Digits) when byte_size(Digits) >= 1, byte_size(Digits) =< 18 ->
     case << <<D>> || <<D>> <= Digits, D >= $0, D =< $9 >> of
         Digits -> binary_to_integer(Digits);

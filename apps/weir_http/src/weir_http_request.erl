@@ -1,11 +1,11 @@
 %% @doc A request, as handlers get it.
 %%
-%% It is cheap to make, and what is not asked for is not taken apart: fields are looked up in the bytes that came. What is
-%% returned are parts of those bytes. Keep one for long (in a table, in a process) as a copy, `binary:copy/1', or it keeps up
-%% to 64 KiB of what came with it.
+%% A request is cheap to make: fields are parsed only when you look them up. The binaries returned are parts of the
+%% bytes received. Copy those that you keep for long (in a table, in a process) with `binary:copy/1'; otherwise each
+%% keeps up to 64 KiB alive.
 -module(weir_http_request).
 
-%% What a handler asks.
+%% For handlers.
 -export([method/1]).
 -export([path/1]).
 -export([query/1]).
@@ -24,7 +24,7 @@
 -export([is_tls/1]).
 -export([id/1]).
 
-%% What connections make of it.
+%% For connections.
 -export([new/4]).
 -export([connection/1]).
 -export([begun/1]).
@@ -48,10 +48,10 @@
 
 -include("weir_http.hrl").
 
-%% Names and values of a form: a megabyte of them would be fifty of terms.
+%% Pairs in a form. A megabyte of pairs would become fifty megabytes of terms.
 -define(MOST_PAIRS, 1000).
 
-%% Bytes that may be kept with a part of a request that stays.
+%% Bytes that a kept part of a request may keep alive besides its own.
 -define(SPARE, 1024).
 
 -record(request, {
@@ -62,10 +62,10 @@
     flags :: non_neg_integer(),
     socket :: weir_http_socket:socket(),
     client :: client(),
-    %% When it began, if somebody wants to hear of its end.
+    %% When it began; undefined if no event handler or log wants it.
     begun :: integer() | undefined,
     id :: binary() | undefined,
-    %% Fields that its response has, whatever the handler says.
+    %% Fields that the response has in addition to those of the handler.
     added = [] :: [{binary(), binary()}],
     gzip = off :: weir_http_gzip:gzip(),
     bindings = #{} :: #{atom() => term()},
@@ -76,10 +76,11 @@
 -opaque request() :: #request{}.
 
 -type client() :: {inet:ip_address(), inet:port_number()} | {local, binary()} | undefined.
-%% Who is at the other end, where that is known without asking.
+%% The peer, where it is known without a call: from a PROXY header, or for log and events.
 
 %% @private
-%% @doc A request without a body, from the head that the native part has read. Client: who a PROXY header says it is.
+%% @doc Returns a request without a body, from the head that the native part has parsed. Client: the peer, if it is
+%% known.
 -spec new(weir_http_nif:head(), weir_http_socket:socket(), client(), Begun :: integer() | undefined) -> request().
 new({Method, Path, Query, Fields, Flags, _Length, _End}, Socket, Client, Begun) ->
     #request{
@@ -101,7 +102,7 @@ path_of(Path) -> Path.
 is_head(#request{method = Method}) -> Method =:= 2.
 
 %% @private
-%% @doc Whether the client wants the connection to stay open.
+%% @doc Whether the client wants the connection kept open.
 -spec is_keep_alive(request()) -> boolean().
 is_keep_alive(#request{flags = Flags}) -> Flags band ?KEEP_ALIVE =/= 0.
 
@@ -110,7 +111,7 @@ is_keep_alive(#request{flags = Flags}) -> Flags band ?KEEP_ALIVE =/= 0.
 is_1_1(#request{flags = Flags}) -> Flags band ?VERSION_1_1 =/= 0.
 
 %% @private
-%% @doc Whether the path has nothing that must be decoded or removed before it is compared.
+%% @doc Whether the path can be compared as it is: nothing to decode, no dot segments.
 -spec is_plain(request()) -> boolean().
 is_plain(#request{flags = Flags}) -> Flags band ?PLAIN_PATH =/= 0.
 
@@ -119,7 +120,7 @@ is_plain(#request{flags = Flags}) -> Flags band ?PLAIN_PATH =/= 0.
 expects_continue(#request{flags = Flags}) -> Flags band ?EXPECT_CONTINUE =/= 0.
 
 %% @private
-%% @doc What a process goes on with whose request is answered by a stream already: it has no path and no fields.
+%% @doc Returns a request without path and fields, for a process that continues a response begun by a stream.
 -spec of_stream(weir_http_socket:socket(), Is11 :: boolean()) -> request().
 of_stream(Socket, Is11) ->
     Flags =
@@ -130,12 +131,12 @@ of_stream(Socket, Is11) ->
     new({1, <<>>, undefined, <<>>, Flags, 0, 0}, Socket, undefined, undefined).
 
 %% @private
-%% @doc The same request, for one that stays until its body has come or it is answered: it keeps nothing of what came with it.
+%% @doc Copies the parts of a request that waits for its body or its response, unless they keep little else alive.
 -spec copy(request()) -> request().
 copy(Request = #request{path = Path, query = Query, fields = Fields, bindings = Bindings, body = Body}) ->
     Request#request{path = own(Path), query = own(Query), fields = own(Fields), bindings = own_all(Bindings), body = own(Body)}.
 
-%% Mostly a request came alone: its parts keep one another, and hardly more.
+%% Most requests arrive alone: then their parts keep hardly more than one another alive.
 own(Part) when is_binary(Part) ->
     case binary:referenced_byte_size(Part) - byte_size(Part) > ?SPARE of
         true -> binary:copy(Part);
@@ -144,7 +145,7 @@ own(Part) when is_binary(Part) ->
 own(Other) ->
     Other.
 
-%% Of a constraint that is a fun any term.
+%% A constraint that is a fun may return any term.
 own_all(Bindings) when map_size(Bindings) =:= 0 -> Bindings;
 own_all(Bindings) -> maps:map(fun(_Name, Value) -> own_value(Value) end, Bindings).
 
@@ -160,27 +161,29 @@ bind(Bindings, Request) -> Request#request{bindings = Bindings}.
 -spec with_body(Body :: binary(), Trailers :: binary(), request()) -> request().
 with_body(Body, Trailers, Request) -> Request#request{body = Body, trailers = Trailers}.
 
-%% @doc The method, in the case that it came in: `<<"GET">>'. HEAD is `<<"HEAD">>' also where a route says GET.
+%% @doc Returns the method in the case in which it was sent: `<<"GET">>'. HEAD is `<<"HEAD">>', also on a route for
+%% GET.
 -spec method(request()) -> binary().
 method(#request{method = Number}) when is_integer(Number) ->
     element(Number, {<<"GET">>, <<"HEAD">>, <<"POST">>, <<"PUT">>, <<"DELETE">>, <<"OPTIONS">>, <<"PATCH">>});
 method(#request{method = Method}) ->
     Method.
 
-%% @doc The path as it came, without the query: `<<"/caf%C3%A9">>'. {@link binding/2} has parts of it decoded.
+%% @doc Returns the path as received, without the query: `<<"/caf%C3%A9">>'. {@link binding/2} returns decoded parts of
+%% it.
 -spec path(request()) -> binary().
 path(#request{path = Path}) -> Path.
 
-%% @doc What is behind the question mark, as it came; empty if there is none.
+%% @doc Returns the text after the question mark, as received; empty if there is none.
 -spec query(request()) -> binary().
 query(#request{query = undefined}) -> <<>>;
 query(#request{query = Query}) -> Query.
 
-%% @doc The names and values of the query in their order, decoded.
+%% @doc Returns the names and values of the query in their order, decoded.
 -spec query_pairs(request()) -> [{binary(), binary()}].
 query_pairs(Request) -> weir_http_percent:pairs(query(Request)).
 
-%% @doc `{1, 0}' or `{1, 1}'.
+%% @doc Returns `{1, 0}' or `{1, 1}'.
 -spec version(request()) -> {1, 0 | 1}.
 version(Request) ->
     case is_1_1(Request) of
@@ -188,8 +191,8 @@ version(Request) ->
         false -> {1, 0}
     end.
 
-%% @doc The value of a header field, by its name in any case; `undefined' if there is none. Several fields of the name are
-%% joined by `, ', those of `cookie' by `; '.
+%% @doc Returns the value of a header field, or `undefined'. The case of the name does not matter. Several fields of
+%% the same name are joined with `, ', those of `cookie' with `; '.
 -spec field(Name :: binary(), request()) -> binary() | undefined.
 field(Name, #request{fields = Fields}) -> weir_http_nif:field(Fields, Name).
 
@@ -201,31 +204,32 @@ field(Name, Request, Default) ->
         Value -> Value
     end.
 
-%% @doc All header fields in their order, with names in lower case.
+%% @doc Returns all header fields in their order, with names in lower case.
 -spec fields(request()) -> [{Name :: binary(), Value :: binary()}].
 fields(#request{fields = Fields}) -> weir_http_nif:fields(Fields).
 
-%% @doc The cookies in their order, as they came. What has no `=' is none.
+%% @doc Returns the cookies in their order, as received. Pairs without `=' are left out.
 -spec cookies(request()) -> [{Name :: binary(), Value :: binary()}].
 cookies(Request) ->
     Pairs = binary:split(field(<<"cookie">>, Request, <<>>), <<";">>, [global]),
     [{weir_http_value:trim(Name), weir_http_value:trim(Value)} || Pair <- Pairs, [Name, Value] <- [binary:split(Pair, <<"=">>)]].
 
-%% @doc What the bindings of the route stand for, decoded.
+%% @doc Returns the values of the bindings of the route, decoded.
 -spec bindings(request()) -> #{Name :: atom() => Value :: term()}.
 bindings(#request{bindings = Bindings}) -> Bindings.
 
-%% @doc What one of them stands for: a binary, the list of segments for a `*', or what its constraint has made of it. Fails
-%% with `{badkey, Name}' if the route has none of the name.
+%% @doc Returns the value of a binding: a binary, the list of segments for a `*', or what its constraint returned.
+%% Fails with `{badkey, Name}' if the route has no such binding.
 -spec binding(Name :: atom(), request()) -> term().
 binding(Name, #request{bindings = Bindings}) -> map_get(Name, Bindings).
 
-%% @doc The body, whole; empty if there is none.
+%% @doc Returns the whole body; empty if there is none.
 -spec body(request()) -> binary().
 body(#request{body = Body}) -> Body.
 
-%% @doc The names and values of a form (`application/x-www-form-urlencoded') in their order, decoded; `error' if the body
-%% is said to be something else, or has more than 1000 of them. For `multipart/form-data' see {@link weir_http_multipart}.
+%% @doc Returns the names and values of a form (`application/x-www-form-urlencoded') in their order, decoded. Returns
+%% `error' if the Content-Type is another, or if there are more than 1000 pairs. For `multipart/form-data' see
+%% {@link weir_http_multipart}.
 -spec form(request()) -> {ok, [{binary(), binary()}]} | error.
 form(Request = #request{body = Body}) ->
     case weir_http_value:parameters(field(<<"content-type">>, Request, <<>>)) of
@@ -237,34 +241,34 @@ form(Request = #request{body = Body}) ->
         _ -> error
     end.
 
-%% @doc The trailer fields of a chunked body. They are never mixed with those of the head: a program in between may not
-%% have looked at them.
+%% @doc Returns the trailer fields of a chunked body. They are never merged into the header fields, because proxies may
+%% not have checked them.
 -spec trailers(request()) -> [{Name :: binary(), Value :: binary()}].
 trailers(#request{trailers = Trailers}) -> weir_http_nif:fields(Trailers).
 
-%% @doc Who sent the request: the source that a PROXY header names, where the listener has those, or the peer of the
-%% connection. `{local, Path}' on a unix socket. `closed': the peer is gone already.
+%% @doc Returns the peer: the source in the PROXY header if the listener expects one, otherwise the peer of the
+%% connection. `{local, Path}' on a unix socket. `closed': the peer has disconnected.
 -spec peer(request()) ->
     {ok, {inet:ip_address(), inet:port_number()} | {local, binary()}} | {error, closed | inet:posix()}.
 peer(#request{client = undefined, socket = Socket}) -> weir_http_socket:peername(Socket);
 peer(#request{client = Client}) -> {ok, Client}.
 
-%% @doc The connection, for `inet:getopts/2' and the like; of a listener with `tls' for `ssl:peercert/1' and the like. Nothing
-%% may be sent on it.
+%% @doc Returns the socket of the connection, for `inet:getopts/2' and the like; on a listener with `tls', for
+%% `ssl:peercert/1' and the like. Do not send on it.
 -spec socket(request()) -> weir_tcp:socket() | ssl:sslsocket().
 socket(#request{socket = Socket}) -> weir_http_socket:public(Socket).
 
-%% @doc Whether it came through TLS. Then its connection has a process of its own, which runs what a reactor would.
+%% @doc Whether the request came over TLS. Then the connection has its own process instead of a reactor.
 -spec is_tls(request()) -> boolean().
 is_tls(#request{socket = Socket}) -> weir_http_socket:is_tls(Socket).
 
-%% @doc What the request is called in the log, in events and for its client, where the listener has `request_ids';
-%% `undefined' otherwise.
+%% @doc Returns the id of the request, as in the log, in events and in the response; `undefined' unless the listener
+%% has `request_ids'.
 -spec id(request()) -> binary() | undefined.
 id(#request{id = Id}) -> Id.
 
 %% @private
-%% @doc Gives it a name and other fields that the response says.
+%% @doc Sets the id, and adds the field `x-request-id' to the response.
 -spec identify(Id :: binary(), request()) -> request().
 identify(Id, Request) -> add([{<<"x-request-id">>, Id}], Request#request{id = Id}).
 
@@ -273,7 +277,7 @@ identify(Id, Request) -> add([{<<"x-request-id">>, Id}], Request#request{id = Id
 add(Fields, Request = #request{added = Added}) -> Request#request{added = Added ++ Fields}.
 
 %% @private
-%% @doc Says how its response is compressed.
+%% @doc Sets how the response is compressed.
 -spec with_gzip(weir_http_gzip:gzip(), request()) -> request().
 with_gzip(off, Request) -> Request;
 with_gzip(Gzip, Request) -> Request#request{gzip = Gzip}.
@@ -291,12 +295,12 @@ added(#request{added = Added}) -> Added.
 begun(#request{begun = Begun}) -> Begun.
 
 %% @private
-%% @doc What a log has of it.
+%% @doc Returns the parts that the access log writes.
 -spec parts(request()) -> {binary(), binary(), binary() | undefined, boolean(), binary()}.
 parts(Request = #request{path = Path, query = Query, fields = Fields}) ->
     {method(Request), Path, Query, is_1_1(Request), Fields}.
 
 %% @private
-%% @doc The connection, for ourselves.
+%% @doc Returns the socket for internal use.
 -spec connection(request()) -> weir_http_socket:socket().
 connection(#request{socket = Socket}) -> Socket.

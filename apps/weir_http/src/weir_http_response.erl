@@ -1,5 +1,5 @@
 %% @private
-%% @doc The response that a handler has described: checked, and written as bytes.
+%% @doc Encodes the response that a handler has returned, after checking it.
 -module(weir_http_response).
 
 -export([respond/3]).
@@ -21,17 +21,18 @@
 -type after_it() :: keep | close.
 
 -type wanted() :: keep | close | asked.
-%% What is to become of the connection: `asked' has the client to close it.
+%% What happens to the connection after the response. `asked': closed because the client asked for it.
 
 -type output() :: iodata() | {pieces, Size :: non_neg_integer(), weir_http_file:pieces()}.
-%% What is sent: bytes, or bytes and parts of files, so many in all.
+%% Bytes to send, or a list of bytes and parts of files with its total size.
 
 -type response() :: {after_it(), output()} | {process, weir_http_routes:found()}.
 
-%% Bodies up to this many bytes are copied behind their heads; larger ones go to the kernel as they are.
+%% Bodies up to this many bytes are copied behind their heads; larger ones go to the kernel as separate buffers.
 -define(COPIED, 2048).
 
-%% @doc The response that a handler of the reactor has described. `process': one goes on, since it may have to wait.
+%% @doc Returns the response for the result of a handler in the reactor. `process': a process has to make it, since it
+%% may wait.
 -spec respond(term(), weir_http_request:request(), wanted()) -> response().
 respond({file, Place}, Request, Wanted) -> file(Place, [], Request, Wanted);
 respond({file, Place, Fields}, Request, Wanted) -> file(Place, Fields, Request, Wanted);
@@ -44,7 +45,7 @@ respond({reply, _, _, Body} = Result, Request, Wanted) ->
 respond(Result, Request, Wanted) ->
     reply(Result, Request, Wanted).
 
-%% A file that is not open is opened by a process.
+%% A file that is not open yet is opened by a process.
 file(Place, Fields, Request, Wanted) ->
     Found = weir_http_socket:sends_files(weir_http_request:connection(Request)) andalso weir_http_file:find(Request, Place, Fields),
     case Found of
@@ -53,7 +54,7 @@ file(Place, Fields, Request, Wanted) ->
         _ -> {process, in_process(fun(_) -> {file, Place, Fields} end, Request)}
     end.
 
-%% @doc Who serves a request in a process, by a fun that gets it with its bindings.
+%% @doc Returns a target that serves the request in a process, by calling the fun with it.
 -spec in_process(fun((weir_http_request:request()) -> weir_http_process:result()), weir_http_request:request()) ->
     weir_http_routes:found().
 in_process(Fun, Bound) ->
@@ -63,7 +64,8 @@ in_process(Fun, Bound) ->
     },
     {ok, Target, weir_http_request:bindings(Bound)}.
 
-%% @doc The response that a handler has described. Fails if it may not be sent.
+%% @doc Returns the response for the result of a handler. Fails with `{bad_return_value, Other}', or with
+%% `{forbidden_field, Name, Value}' for a field that may not be sent.
 -spec reply(term(), weir_http_request:request(), wanted()) -> {after_it(), iodata()}.
 reply({reply, Status, Fields, Body}, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599 ->
     {Encoded, Bytes} = weir_http_gzip:encode(Status, Fields, Body, Request),
@@ -75,12 +77,12 @@ reply({redirect, Status, Location}, Request, Wanted) when
 reply(Other, _Request, _Wanted) ->
     error({bad_return_value, Other}).
 
-%% @doc A response that has no body.
+%% @doc Returns a response without a body.
 -spec without_body(weir_http_direct:status(), weir_http_direct:fields(), weir_http_request:request(), wanted()) ->
     {after_it(), iodata()}.
 without_body(Status, Fields, Request, Wanted) -> response(Status, Fields, <<>>, Request, Wanted).
 
-%% @doc A response to requests of HTTP/1.1 that leaves their connections open.
+%% @doc Returns the bytes of a response to HTTP/1.1 requests whose connections stay open. Fails as reply/3.
 -spec frame(term()) -> binary().
 frame({reply, Status, Fields, Body}) when is_integer(Status), Status >= 200, Status =< 599 ->
     case sized_or_not(Status, Fields, 0, Body, false) of
@@ -90,8 +92,8 @@ frame({reply, Status, Fields, Body}) when is_integer(Status), Status >= 200, Sta
 frame(Other) ->
     error({bad_return_value, Other}).
 
-%% @doc The head of a response whose length nobody knows yet, and how its body goes on: in chunks, up to the close of the
-%% connection, or not at all.
+%% @doc Returns the head of a response of unknown length, and how its body is framed: in chunks, raw until the
+%% connection closes, or not at all.
 -spec stream(term(), weir_http_direct:fields(), weir_http_request:request(), wanted()) ->
     {chunked | raw | nothing, after_it(), binary()}.
 stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599, Status =/= 204, Status =/= 304 ->
@@ -107,7 +109,7 @@ stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, 
         {_, Head} -> {kind(Kind, Request), close, Head}
     end.
 
-%% @doc The lines of fields behind a body in chunks. Fails if one may not be sent there.
+%% @doc Returns the lines of trailer fields. Fails with `{forbidden_field, Name, Value}'.
 -spec trailers(weir_http_direct:fields()) -> binary().
 trailers(Fields) ->
     case weir_http_nif:trailer_fields(Fields) of
@@ -115,7 +117,7 @@ trailers(Fields) ->
         Lines -> Lines
     end.
 
-%% @doc The head of a response whose body of so many bytes follows, or does not for HEAD.
+%% @doc Returns the head of a response whose body has that many bytes, and whether the body follows (not for HEAD).
 -spec sized(200 | 206, weir_http_direct:fields(), Length :: non_neg_integer(), weir_http_request:request(), wanted()) ->
     {raw | nothing, after_it(), iodata()}.
 sized(Status, Fields, Length, Request, Wanted) ->
@@ -123,7 +125,7 @@ sized(Status, Fields, Length, Request, Wanted) ->
     {After, Head} = made(weir_http_nif:response(Status, all(Fields, Request), Flags, Length, <<>>), <<>>),
     {kind(raw, Request), After, Head}.
 
-%% @doc The response whose body are those pieces, of so many bytes.
+%% @doc Returns a response whose body consists of pieces with Length bytes in total.
 -spec pieces(200 | 206, weir_http_direct:fields(), Length, weir_http_file:pieces(), weir_http_request:request(), wanted()) ->
     {after_it(), output()}
 when
@@ -140,7 +142,7 @@ kind(Kind, Request) ->
         false -> Kind
     end.
 
-%% @doc The response to a request that should ask for another protocol. The fields have its name.
+%% @doc Returns a 426 response. The fields name the protocol to upgrade to.
 -spec upgrade_required(weir_http_direct:fields(), iodata(), weir_http_request:request(), wanted()) -> {after_it(), iodata()}.
 upgrade_required(Fields, Body, Request, Wanted) ->
     Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)) bor ?SAY_UPGRADE,
@@ -182,7 +184,7 @@ made({After, Head}, <<>>) -> {After, Head};
 made({After, Head}, Body) -> {After, [Head, Body]};
 made({forbidden, Name, Value}, _Body) -> error({forbidden_field, Name, Value}).
 
-%% @doc The response to what is no request that could be served, after which the connection is closed.
+%% @doc Returns the response to a request that is refused. The connection is closed after it.
 -spec refusal(Status :: 400..599, Reason :: atom()) -> binary().
 refusal(Status, Reason) ->
     Body = <<(atom_to_binary(Reason))/binary, "\n">>,

@@ -1,12 +1,12 @@
 %% @doc Routes: which handler serves which path and method. A value, made once by {@link new/1}.
 %%
-%% A path is literal segments, bindings and at most one wildcard at its end:
-%% `"/users/:id/files/*path"'. A literal segment is preferred to a binding, and a binding to a wildcard. What a binding or a
-%% wildcard stands for is decoded; a wildcard is the list of the segments that are left, at least one, of which the last is
-%% empty for a path that ends in a slash.
+%% A path consists of literal segments, bindings and at most one wildcard, at its end: `"/users/:id/files/*path"'. A
+%% literal segment is preferred to a binding, and a binding to a wildcard. The values of bindings and wildcards are
+%% decoded. A wildcard is bound to the list of the remaining segments, at least one. If the path ends in a slash, the
+%% last of them is empty.
 %%
-%% Before it is compared, a path loses its `.' and `..' segments (encoded ones too) as RFC 3986 says; one that would leave
-%% the root is refused. Empty segments stay: `/a/' and `/a' are two paths.
+%% Before matching, `.' and `..' segments (also encoded ones) are removed as in RFC 3986; a path that would leave the
+%% root gets 400. Empty segments stay: `/a/' and `/a' are two paths.
 -module(weir_http_routes).
 
 -export([new/1]).
@@ -17,8 +17,8 @@
 -type route() ::
     {Path :: string() | binary(), Handler :: module(), State :: term()}
     | {Path :: string() | binary(), Handler :: module(), State :: term(), options()}.
-%% A handler is a module of the behaviour {@link weir_http_direct} or {@link weir_http_process}, which gets the State with every
-%% request.
+%% A handler is a module of the behaviour {@link weir_http_direct} or {@link weir_http_process}. It gets State with
+%% every request.
 
 -type options() :: #{
     methods => [binary()],
@@ -28,16 +28,17 @@
     cors => weir_http_cors:options() | off,
     gzip => weir_http_gzip:options() | off
 }.
-%% `methods' are those that the handler serves; unless given GET, HEAD, POST, PUT, PATCH and DELETE. GET brings HEAD
-%% with it. OPTIONS is answered from the methods of all routes of the path, unless one of them has it. Others get 405.
-%% `constraints': a path whose bindings do not keep to them is not this one. `max_body' is as the option of the listener. `body'
-%% (`whole'): a process handler with `stream' begins with the head of a request, and reads the body in pieces.
-%% `cors' (`off'): which pages of other origins may use the route, see {@link weir_http_cors}.
+%% `methods': those that the handler serves (GET, HEAD, POST, PUT, PATCH and DELETE). GET includes HEAD. OPTIONS is
+%% answered with the methods of all routes of the path, unless one of them serves it. Other methods get 405.
+%% `constraints': the route matches only if its bindings satisfy them. `max_body': overrides the option of the
+%% listener. `body' (`whole'): with `stream' a process handler starts when the head has arrived, and reads the body in
+%% pieces.
+%% `cors' (`off'): which other origins may use the route, see {@link weir_http_cors}.
 %% `gzip' (that of the listener): see {@link weir_http_gzip}.
 
 -type constraint() :: integer | fun((binary()) -> {ok, term()} | error).
-%% `integer': decimal digits, 18 at most, and the binding is the number. A fun says what the binding is; it runs in the reactor.
-%% One that raises, or returns something else, gives the client a 500, and a report in the log.
+%% `integer': 1 to 18 decimal digits; the binding is the number. A fun returns the value of the binding, and runs in
+%% the reactor. If it raises or returns something else, the client gets a 500 and the failure is logged.
 
 -type target() :: #{
     kind := direct | process,
@@ -55,7 +56,7 @@
     | {allow, Status :: 204 | 200 | 405, Allow :: binary()}
     | {preflight, [{binary(), binary()}]}
     | {failed, {error | exit | throw, Reason :: term(), Stack :: list()}}.
-%% `allow': what is there is said in a field Allow, and nothing is called. `failed': a constraint has.
+%% `allow': answered with a field Allow; no handler is called. `failed': a constraint failed.
 
 -record(node, {
     literals = #{} :: #{binary() => #node{}},
@@ -67,7 +68,7 @@
 -type endpoint() :: {Methods :: [binary()], target()}.
 
 -record(routes, {
-    %% Paths without bindings, whole: what most requests are for.
+    %% Paths without bindings. Most requests are for these.
     exact :: #{binary() => [endpoint()]},
     root :: #node{}
 }).
@@ -77,7 +78,7 @@
 -define(METHODS, [<<"GET">>, <<"HEAD">>, <<"POST">>, <<"PUT">>, <<"PATCH">>, <<"DELETE">>]).
 -define(ROUTE, "{Path, Handler, State} or {Path, Handler, State, Options}").
 
-%% @doc Routes from their descriptions. The first of equal ones counts.
+%% @doc Compiles routes. The first of equal routes wins.
 -spec new([route()]) -> {ok, routes()} | {error, {bad_option, routes, Value :: term(), Allowed :: string()}}.
 new(Routes) when is_list(Routes) ->
     try
@@ -100,12 +101,12 @@ add(Route = {Path, Handler, State, Options}, Routes) when is_map(Options) ->
     Segments = [segment(Part, Constraints) || Part <- tl(binary:split(Text, <<"/">>, [global]))],
     Names = [element(2, Segment) || Segment <- Segments, is_tuple(Segment)],
     length(Names) =:= length(lists:usort(Names)) orelse
-        bad(Path, "a path in which no binding has the name of another"),
-    maps:keys(Constraints) -- Names =:= [] orelse bad(Route, "a route whose constraints are for bindings of its path"),
+        bad(Path, "a path whose binding names are unique"),
+    maps:keys(Constraints) -- Names =:= [] orelse bad(Route, "a route with constraints only for bindings of its path"),
     {Kind, Function} = handler(Handler),
     Body = maps:get(body, Options, whole),
     {Kind, Body} =:= {direct, stream} andalso
-        bad({body, stream}, "whole for a handler that runs in the reactor: it is called when the body is there"),
+        bad({body, stream}, "whole: a handler in the reactor is called when the body is complete"),
     Target = #{
         kind => Kind, handler => Function, state => State, max_body => maps:get(max_body, Options, default), body => Body,
         cors => cors(maps:get(cors, Options, off)),
@@ -207,7 +208,7 @@ handler(Other) ->
 
 %%% Requests.
 
-%% @doc Who serves a request.
+%% @doc Finds the target of a request.
 -spec find(Method :: binary(), weir_http_request:request(), routes()) -> found().
 find(Method, Request, #routes{exact = Exact, root = Root}) ->
     Path = weir_http_request:path(Request),
@@ -256,13 +257,13 @@ search(Method, IsPlain, Path, Root) ->
             {status, 400}
     end.
 
-%% @doc The segments of a path, decoded and without dots.
+%% @doc Returns the segments of a path, decoded, without dot segments. `outside': `..' leaves the root.
 segments(true, Path) ->
     {ok, tl(parts(Path, Path, 0, 0))};
 segments(false, Path) ->
     remove_dots([weir_http_percent:decode(Part) || Part <- tl(parts(Path, Path, 0, 0))], []).
 
-%% What is between slashes. For paths, which are short, binary:split/3 takes three times as long.
+%% Splits a path at slashes. For short binaries such as paths, binary:split/3 takes three times as long.
 parts(<<$/, Rest/binary>>, Path, From, Length) -> [binary:part(Path, From, Length) | parts(Rest, Path, From + Length + 1, 0)];
 parts(<<_, Rest/binary>>, Path, From, Length) -> parts(Rest, Path, From, Length + 1);
 parts(<<>>, Path, From, Length) -> [binary:part(Path, From, Length)].
@@ -275,7 +276,7 @@ remove_dots([<<".">> | Segments], Before) -> remove_dots(Segments, Before);
 remove_dots([Segment | Segments], Before) -> remove_dots(Segments, [Segment | Before]);
 remove_dots([], Before) -> {ok, lists:reverse(Before)}.
 
-%% What serves the method; or else the endpoints of the path that do not.
+%% Returns the target for the method, or the endpoints of the path, none of which serves it.
 walk([], #node{endpoints = Endpoints}, Bindings, Method) ->
     case serving(Method, Endpoints) of
         {ok, Target} -> {served, Target, Bindings};
@@ -313,7 +314,7 @@ wildcard([{Name, Endpoint} | Rest], Segments, Bindings, Method, Others) ->
 wildcard([], _Segments, _Bindings, _Method, Others) ->
     {others, Others}.
 
-%% A binding stands for a segment that is there.
+%% An empty segment matches no binding.
 constrained(_Constraint, <<>>) ->
     error;
 constrained(any, Segment) ->

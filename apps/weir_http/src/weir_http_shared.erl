@@ -1,11 +1,12 @@
 %% @private
-%% @doc One copy of what connections of a reactor have in common: settings that are made of a handler's options are equal for most, and
-%% each connection would keep its own.
+%% @doc Shares equal terms between the connections of a reactor. Most handlers use the same options for all
+%% connections; without sharing, each connection would keep its own copy of the settings.
 -module(weir_http_shared).
 
 -export([term/2]).
 
-%% @doc A term, or an equal one that the calling process was given last for the same purpose.
+%% @doc Returns the last term of the calling process for the same purpose if it is equal; otherwise remembers and
+%% returns Term.
 -spec term(Purpose :: atom(), Term) -> Term.
 term(Purpose, Term) ->
     Key = {?MODULE, Purpose},

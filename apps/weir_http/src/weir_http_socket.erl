@@ -1,8 +1,9 @@
 %% @private
-%% @doc What a connection of HTTP does with its socket but send: that of a reactor, or one of TLS, which has a process of its
-%% own (see {@link weir_http_tls}).
+%% @doc Operations on the socket of an HTTP connection, except sending. The socket belongs to a reactor or, with TLS,
+%% to a process of its own (see {@link weir_http_tls}).
 %%
-%% Bytes that were sent by TLS are the kernel's when the callback is called again: nothing is ever pending there.
+%% A TLS connection sends synchronously: when a callback is called, all earlier output is with the kernel, and nothing
+%% is pending.
 -module(weir_http_socket).
 
 -export([tls/1]).
@@ -25,13 +26,13 @@
 
 -type socket() :: weir_tcp:socket() | {weir_http_tls, pid(), ssl:sslsocket(), IsClosed :: atomics:atomics_ref()}.
 
-%% Messages for a connection of TLS that may wait while its client takes nothing. There is no other bound: the process sends
-%% what it is told, and waits.
+%% Messages that may wait for a TLS connection whose client does not read. There is no other limit, since the process
+%% blocks while it sends.
 -define(WAITING, 1000).
 
 -define(TLS(Pid, Socket, IsClosed), {weir_http_tls, Pid, Socket, IsClosed}).
 
-%% @doc The connection that the calling process serves. Nothing is read before {@link active/2}.
+%% @doc Returns the TLS connection that the calling process serves. It is not read before {@link active/2}.
 -spec tls(ssl:sslsocket()) -> socket().
 tls(Socket) ->
     _ = put(?MODULE, false),
@@ -41,7 +42,7 @@ tls(Socket) ->
 is_tls(?TLS(_, _, _)) -> true;
 is_tls(_Socket) -> false.
 
-%% @doc The socket as users know it: of gen_tcp, or of ssl.
+%% @doc Returns the socket as users know it: for gen_tcp, or for ssl.
 -spec public(socket()) -> weir_tcp:socket() | ssl:sslsocket().
 public(?TLS(_, Socket, _)) -> Socket;
 public(Socket) -> Socket.
@@ -53,7 +54,7 @@ tell(?TLS(Pid, _, IsClosed) = Socket, Message) ->
         {message_queue_len, Waiting} when Waiting < ?WAITING ->
             Pid ! {weir_http_tls, Message},
             ok;
-        %% Its client does not take what was sent, or not as fast.
+        %% The client does not read, or not fast enough.
         {message_queue_len, _} ->
             ok = closed(Socket),
             _ = exit(Pid, {shutdown, send_queue_full}),
@@ -67,9 +68,9 @@ tell(Socket, Message) ->
         {error, _} -> {error, closed}
     end.
 
-%%% In the process that serves the connection.
+%%% Called only in the process that serves the connection.
 
-%% @doc Has it read, or not.
+%% @doc Resumes or pauses reading.
 -spec active(socket(), boolean()) -> ok.
 active(?TLS(_, Socket, _), IsActive) ->
     Before = put(?MODULE, IsActive),
@@ -79,7 +80,7 @@ active(Socket, IsActive) ->
     _ = inet:setopts(Socket, [{active, IsActive}]),
     ok.
 
-%% @doc Has a connection of TLS, of which a message has come, read the next, unless {@link active/2} has said that it does not.
+%% @doc After a message from a TLS connection: asks for the next one, unless {@link active/2} has paused reading.
 -spec read_on(socket()) -> ok | {error, term()}.
 read_on(?TLS(_, Socket, _)) ->
     case get(?MODULE) of
@@ -87,7 +88,7 @@ read_on(?TLS(_, Socket, _)) ->
         false -> ok
     end.
 
-%% @doc Has `handle_writable/2' called when nothing is pending.
+%% @doc Asks for a call of `handle_writable/2' when output is no longer blocked.
 -spec notify_writable(socket()) -> ok.
 notify_writable(?TLS(Pid, _, _)) ->
     Pid ! weir_http_writable,
@@ -96,12 +97,12 @@ notify_writable(Socket) ->
     _ = weir:notify_writable(Socket),
     ok.
 
-%% @doc Ends the sleep of a connection to which ticks do not come. One of TLS sleeps only until something is called.
+%% @doc Ends a sleep that skips ticks. A TLS connection sleeps only until its next callback.
 -spec tick_soon(socket()) -> ok.
 tick_soon(?TLS(_, _, _)) -> ok;
 tick_soon(Socket) -> weir_reactor:tick_soon(Socket).
 
-%% @doc The bytes that the client has not taken yet. A connection that is closed has none left.
+%% @doc Returns how many bytes wait in the send queue. A closed connection has none.
 -spec pending(socket()) -> non_neg_integer().
 pending(?TLS(_, _, _)) ->
     0;
@@ -111,8 +112,8 @@ pending(Socket) ->
         {error, _} -> 0
     end.
 
-%% @doc Whether the client's side has all that was sent, or the kernel. If not, `handle_writable/2' is called when it has: that is also
-%% called when a queue over its high watermark is down at the low one, where the rest still waits.
+%% @doc Whether the kernel has all output. If not, asks for a further `handle_writable/2': that is also called when a
+%% queue has fallen from its high watermark to the low one, with some output still waiting.
 -spec is_written(socket()) -> boolean().
 is_written(Socket) ->
     case pending(Socket) of
@@ -123,12 +124,12 @@ is_written(Socket) ->
             false
     end.
 
-%% @doc Whether its output may contain parts of files.
+%% @doc Whether output may contain parts of files.
 -spec sends_files(socket()) -> boolean().
 sends_files(?TLS(_, _, _)) -> false;
 sends_files(_Socket) -> true.
 
-%% @doc Says that nothing more is sent.
+%% @doc Shuts down the sending direction.
 -spec shutdown_write(socket()) -> ok.
 shutdown_write(?TLS(_, Socket, _)) ->
     _ = weir_transport_tls:shutdown(Socket, write),
@@ -137,16 +138,16 @@ shutdown_write(Socket) ->
     _ = gen_tcp:shutdown(Socket, write),
     ok.
 
-%% @doc Has others know that a connection of TLS is closed, before its process ends.
+%% @doc Marks a TLS connection as closed for senders, before its process ends.
 -spec closed(socket()) -> ok.
 closed(?TLS(_, _, IsClosed)) -> atomics:put(IsClosed, 1, 1).
 
-%% @doc The other end.
+%% @doc Returns the peer.
 -spec peername(socket()) -> {ok, weir_tcp:name()} | {error, closed | inet:posix()}.
 peername(?TLS(_, Socket, _)) -> weir_transport_tls:peername(Socket);
 peername(Socket) -> inet:peername(Socket).
 
-%% @doc Has it leave the groups that it has joined for one message. `served': it has had that.
+%% @doc Leaves the groups that the connection has joined for one message. `served': it has had that message.
 -spec withdraw(socket()) -> ok | {error, served | closed}.
 withdraw(?TLS(_, _, _)) -> ok;
 withdraw(Socket) -> weir_group:withdraw(Socket).

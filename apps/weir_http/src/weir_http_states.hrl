@@ -1,23 +1,23 @@
-%% What a connection is, to the reactor: one of these records.
+%% The states of a connection, as its reactor keeps them.
 
 %% Between requests.
 -record(idle, {
     key :: term(),
     client :: weir_http_request:client(),
     requests = 0 :: non_neg_integer(),
-    %% Ticks without a request, and bytes that the client had not taken at the last look.
+    %% Ticks without a request, and bytes that the client had not read at the last check.
     quiet = 0 :: non_neg_integer(),
     pending = 0 :: non_neg_integer(),
-    %% Whether ticks come to it, or how long not: milliseconds of the monotonic time.
+    %% When its sleep ends, in milliseconds of the monotonic clock. `awake': every tick is delivered.
     until = awake :: awake | integer() | infinity,
-    %% When the connection began, if somebody wants to hear of its end.
+    %% When the connection began; undefined if no event handler wants it.
     since :: weir_http_observation:since()
 }).
 
-%% A head has begun to come; nothing of it yet on a new connection.
+%% A head is incomplete. On a new connection it is still empty.
 -record(head, {idle :: #idle{}, bytes = <<>> :: binary(), ticks = 0 :: non_neg_integer()}).
 
-%% The body of a request is coming. The response may be decided already, but not before its turn.
+%% The body of a request is incomplete. The response may already be decided, but is sent after the body.
 -record(body, {
     idle :: #idle{},
     request :: weir_http_request:request(),
@@ -26,7 +26,7 @@
     ticks = 0 :: non_neg_integer()
 }).
 
-%% The client takes the responses to its former requests first.
+%% The client has to read the responses to its earlier requests first.
 -record(paused, {idle :: #idle{}, bytes :: binary(), is_read = true :: boolean()}).
 
 %% A process serves the request; see weir_http_busy.
@@ -35,24 +35,24 @@
     wanted :: weir_http_response:wanted(),
     pid :: pid(),
     monitor :: reference(),
-    %% The request without its body, and what came behind it.
+    %% The request without its body, and the bytes received after it.
     request :: weir_http_request:request(),
     bytes = <<>> :: binary(),
     seen :: weir_http_observation:seen(),
     is_read = true :: boolean(),
-    %% A body that comes in pieces: `whole' when the process has it, and whether it waits for a piece.
+    %% A body that comes in pieces; `whole' once the process has all of it. Whether the process waits for a piece.
     body = whole :: whole | weir_http_body:body() | {ended, binary(), Trailers :: binary()},
     is_reading = false :: boolean(),
-    %% The process has begun to respond; and waits until that is taken.
+    %% Whether the response has begun, and whether the process waits until the client has read it.
     has_begun = false :: boolean(),
     is_waiting = false :: boolean(),
-    %% Ticks that it has waited for the body, and ticks in which the client has taken nothing.
+    %% Ticks that the process has waited for the body, and ticks in which the client has read nothing.
     ticks = 0 :: non_neg_integer(),
     quiet = 0 :: non_neg_integer(),
     pending = 0 :: non_neg_integer()
 }).
 
-%% No requests and responses: an event stream, a held request, a WebSocket; see weir_http_switched.
+%% Not in the cycle of requests and responses: an event stream, a held request, a WebSocket; see weir_http_switched.
 -record(switched, {
     idle :: #idle{},
     module :: module(),
@@ -60,5 +60,5 @@
     seen :: weir_http_observation:seen()
 }).
 
-%% The last response is sent, what still comes is thrown away.
+%% The last response is sent; further input is discarded.
 -record(closing, {idle :: #idle{}, ticks = 0 :: non_neg_integer()}).

@@ -1,8 +1,8 @@
 %% @private
-%% @doc Event streams in a reactor: what a handler says becomes events. See {@link weir_http_events}.
+%% @doc Event streams in a reactor: the results of a handler become events. See {@link weir_http_events}.
 %%
-%% Times are looked at with the ticks of the reactor: a stream knows when it is due next, so that it does not change with each
-%% tick.
+%% Timeouts are checked at ticks of the reactor. A stream stores when it is due next, so its state does not change with
+%% each tick.
 -module(weir_http_stream).
 -behaviour(weir_http_switched).
 
@@ -25,17 +25,17 @@
     handler :: module(),
     settings :: #settings{},
     framing :: chunked | raw,
-    %% When it is to be looked at: milliseconds of the monotonic time.
+    %% When it is checked next, in milliseconds of the monotonic clock.
     due :: integer(),
-    %% Since when nothing was taken of what waits, and how much that is.
+    %% Since when the client has read nothing of the waiting output, and how many bytes wait.
     stuck = none :: none | {Since :: integer(), Pending :: pos_integer()},
     state :: term()
 }).
 
-%% The state of a handler that is not open yet, and messages for it, the last one first.
+%% The state of a handler before open/2, and messages for it, the last one first.
 -record(opening, {state :: term(), messages = [] :: [term()]}).
 
-%% How often a stream without heartbeats is looked at, in milliseconds, and after how many clients come back.
+%% How often a stream without heartbeats is checked, and after how long clients reconnect, in milliseconds.
 -define(LOOK_MS, 15000).
 -define(RETRY_MS, 2000).
 
@@ -81,7 +81,7 @@ settings(Options) ->
         {error, Bad} -> error(Bad)
     end.
 
-%% Fields alone make no settings of their own.
+%% Options that only set fields share the default settings.
 shared(Settings) ->
     case Settings =:= ?DEFAULTS of
         true -> ?DEFAULTS;
@@ -114,9 +114,9 @@ fields(#{fields := Fields}) ->
 fields(#{}) ->
     [{<<"content-type">>, <<"text/event-stream">>}, {<<"cache-control">>, <<"no-cache">>}].
 
-%%% What comes.
+%%% Input.
 
-%% Requests behind a stream are never answered: it ends the connection.
+%% Further requests are never answered, since the stream ends the connection.
 -spec data(weir_http_socket:socket(), binary(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
 data(_Socket, _Bytes, Stream, _Key) -> {ok, Stream}.
 
@@ -138,7 +138,7 @@ told(Socket, Message, Stream = #stream{handler = Handler}, Key) ->
         false -> {ok, Stream}
     end.
 
-%% The head is written: from now on others may write behind it.
+%% The head is written: from now on other processes may write after it.
 -spec writable(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
 writable(Socket, Stream = #stream{state = #opening{state = State, messages = Messages}}, Key) ->
     Opened = call(open, Socket, Socket, Stream#stream{state = State}, Key),
@@ -158,7 +158,7 @@ behind(Bytes, {send, More, Stream}) -> {send, [Bytes, More], Stream};
 behind(Bytes, {close_later, More}) -> {close_later, [Bytes, More]};
 behind(Bytes, {process, Process, More}) -> {process, Process, [Bytes, More]}.
 
-%%% What a handler says.
+%%% Results of the handler.
 
 call(Callback, Argument, Socket, Stream = #stream{handler = Handler, state = State}, Key) ->
     Run = fun() -> said(Handler:Callback(Argument, State), Socket, Stream, Key) end,
@@ -167,7 +167,7 @@ call(Callback, Argument, Socket, Stream = #stream{handler = Handler, state = Sta
         Result -> Result
     end.
 
-%% Fails for what no handler may say.
+%% Fails for an invalid result.
 said({ok, State}, _Socket, Stream, _Key) ->
     {ok, with_state(State, Stream)};
 said({send, {framed, Bytes}, State}, Socket, Stream, Key) when is_binary(Bytes) ->
@@ -198,7 +198,7 @@ framed(chunked, Bytes) -> [integer_to_binary(byte_size(Bytes), 16), <<"\r\n">>, 
 
 sent(Socket, Bytes, Stream = #stream{framing = Framing}, Key) -> bounded(Socket, framed(Framing, Bytes), Stream, Key).
 
-%% What waits for a client is bounded.
+%% Limits the output that waits for a client.
 bounded(Socket, Bytes, Stream = #stream{settings = #settings{max_pending = Most, slow = Slow}}, Key) ->
     case weir_http_socket:pending(Socket) < Most of
         true ->
@@ -255,7 +255,7 @@ tick(Socket, Stream = #stream{due = Due}, Key) ->
             end
     end.
 
-%% Those that come back are to come back one after the other.
+%% Spreads the reconnects of clients.
 drained(Stream = #stream{settings = #settings{retry = Retry}}, Key) ->
     Least =
         case Retry of
@@ -283,6 +283,6 @@ due(Socket, Now, Stream = #stream{settings = Settings, framing = Framing, stuck 
             end
     end.
 
-%% A number is smaller than an atom.
+%% Callers compare this: in the order of terms a number is less than infinity.
 patience(#http{idle_ticks = infinity}) -> infinity;
 patience(#http{idle_ticks = Ticks, tick = Tick}) -> Ticks * Tick.

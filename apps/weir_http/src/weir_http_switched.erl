@@ -1,15 +1,15 @@
 %% @private
-%% @doc Connections that have left the cycle of requests and responses, for an event stream, a held request or a WebSocket:
-%% what {@link weir_http_connection} calls for them, and what they may answer.
+%% @doc The behaviour of connections that have left the cycle of requests and responses: event streams, held requests
+%% and WebSockets. {@link weir_http_connection} calls these callbacks.
 %%
-%% What a handler returns leads there (see `weir_http_answer'): `enter/4' says what is sent first and what the state is.
-%% Bytes that came behind the request are then given to `data/4'. Key is that of the listener, `persistent_term:get(Key)' its
-%% `#http{}'. A callback that has nothing to change returns the state as it was: that costs no memory.
+%% The result of a handler starts it (see `weir_http_answer'): `enter/4' returns the first output and the state. Bytes
+%% received after the request are then passed to `data/4'. Key is that of the listener: `persistent_term:get(Key)' is
+%% its `#http{}'. A callback that changes nothing returns the same state, which costs no memory.
 %%
-%% What is sent is written when the callback has returned. If something must happen behind that (joining a group, whose
-%% messages would go out first), ask for `writable/3' by `weir_http_socket:notify_writable/1'.
+%% Output is written after the callback has returned. To do something after that, ask for `writable/3' with
+%% `weir_http_socket:notify_writable/1': for instance to join a group, whose messages would otherwise go out first.
 %%
-%% The socket is one of a reactor, or of TLS: what is done with it goes by {@link weir_http_socket}.
+%% The socket is one of a reactor or of TLS: use the functions of {@link weir_http_socket}.
 -module(weir_http_switched).
 
 -export([send/2]).
@@ -24,20 +24,21 @@
 
 -type entered() ::
     {switched, module(), iodata(), state()}
-    %% It stays where it is, after this response.
+    %% Stays in the cycle of requests, after this response.
     | weir_http_response:response().
 
 -type result() ::
     {ok, state()}
     | {send, iodata(), state()}
-    %% Closed as soon as that is sent: for a client that sends nothing more. `gone/4' is not called any more, as with all below.
+    %% Closes after sending that: for a client that sends nothing more. `gone/3' is not called after this result or
+    %% those below.
     | {close, iodata()}
-    %% Closed when the client has had time to read that; what it still sends is thrown away.
+    %% Closes after the client has had time to read that; further input is discarded.
     | {close_later, iodata()}
-    %% Back to the cycle of requests: that was the response. Rest: what has come behind the request. IsRead: whether the
-    %% connection is being read, and not `{active, false}'.
+    %% Returns to the cycle of requests: that was the response. Rest: the bytes received after the request. IsRead:
+    %% whether the connection is being read, and not `{active, false}'.
     | {finished, weir_http_response:wanted(), iodata(), Rest :: binary(), IsRead :: boolean()}
-    %% A process goes on, behind those bytes.
+    %% A process continues, after those bytes.
     | {process, process(), iodata()}.
 
 -type sleep() :: {sleep, Until :: integer() | infinity, state()}.
@@ -50,26 +51,26 @@
     rest := binary(),
     is_read := boolean()
 }.
-%% See `weir_http_busy:start/6'. `begun': it goes on with a response that has begun.
+%% See `weir_http_busy:start/6'. `begun': the process continues a response that has begun.
 
-%% A handler's result leads here. Fails if it is not as it should be: then its client gets a 500.
+%% Starts with the result of a handler. Fails if that is invalid: then the client gets a 500.
 -callback enter(Result :: tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> entered().
 
-%% Bytes have come.
+%% Bytes were received.
 -callback data(weir_http_socket:socket(), binary(), state(), key()) -> result().
 
-%% A message, that of {@link send/2} or another for the connection (see {@link weir_reactor:send/2}). The socket may have become
-%% what it is after the message was sent.
+%% A message of {@link send/2}, or another for the connection (see {@link weir_reactor:send/2}). It may have been sent
+%% before the connection was switched.
 -callback info(weir_http_socket:socket(), Message :: term(), state(), key()) -> result().
 
-%% The kernel takes output, and nothing waits: after `weir_http_socket:notify_writable/1'.
+%% No output waits any more, after `weir_http_socket:notify_writable/1'.
 -callback writable(weir_http_socket:socket(), state(), key()) -> result().
 
-%% A tick of the reactor. `{sleep, Until, State}': there is nothing for ticks to do before that time, in milliseconds of the
-%% monotonic time, unless `weir_http_socket:tick_soon/1' is called.
+%% A tick of the reactor. `{sleep, Until, State}': no tick is needed before that time, in milliseconds of the
+%% monotonic clock, unless `weir_http_socket:tick_soon/1' is called.
 -callback tick(weir_http_socket:socket(), state(), key()) -> result() | sleep().
 
-%% The connection has ended: by its peer, by its reactor's end, or by a callback here that has raised.
+%% The connection ended: by its peer, with its reactor, or by a callback here that raised.
 -callback gone(Reason :: term(), state(), key()) -> ok.
 
 %% @doc Sends a message to `info/4' of a connection.

@@ -1,11 +1,11 @@
 %% @private
-%% @doc A connection of TLS: a process of its own that does for it what a reactor does for its connections, and calls the same
-%% callbacks of {@link weir_http_connection}.
+%% @doc A TLS connection: a process that does what a reactor does for its connections, with the same callbacks of
+%% {@link weir_http_connection}.
 %%
-%% It waits while the client takes what was sent, for as long as `send_timeout' of the socket says for each piece of it.
-%% Its listener may be gone when it hears that its client is: then it ends without a word.
+%% It blocks while the client reads its output, for at most `send_timeout' of the socket per piece. It can outlive its
+%% listener; then it ends silently.
 %%
-%% Between requests it has one timer, for the end of its patience, so that an idle connection does nothing.
+%% Between requests it has one timer, for the idle timeout, so that an idle connection does nothing.
 -module(weir_http_tls).
 
 -export([options/2]).
@@ -16,13 +16,13 @@
 -include("weir_http.hrl").
 -include("weir_http_states.hrl").
 
-%% Milliseconds without anything to do after which the garbage is collected, here and in the processes of ssl.
+%% Idle milliseconds after which garbage is collected, here and in the processes of ssl.
 -define(IDLE_MS, 1000).
 
-%% Bytes that are read at once. Of a client that is not read ssl takes a hundred times as much.
+%% Bytes per read. While a client is not read, ssl buffers a hundred times as much.
 -define(BUFFER, 4096).
 
-%% Bytes of a response that a client has to take within `send_timeout': a record of TLS.
+%% Bytes of a response that a client has to read within `send_timeout': a TLS record.
 -define(PIECE, 16384).
 
 -record(tls, {
@@ -35,7 +35,7 @@
     is_collected = false :: boolean()
 }).
 
-%% @doc The options of a listener with TLS, beside those that were given.
+%% @doc Returns the options of a listener with TLS, in addition to the given ones.
 -spec options(term(), SendTimeout :: timeout()) -> {ok, weir_listener:options()} | {error, weir_listener:bad_option()}.
 options(Tls, Timeout) when length(Tls) >= 0 ->
     case [Option || Option = {Name, _} <- Tls, Name =:= alpn_preferred_protocols] of
@@ -43,14 +43,14 @@ options(Tls, Timeout) when length(Tls) >= 0 ->
             Ours = [{alpn_preferred_protocols, [<<"http/1.1">>]} | [{hibernate_after, ?IDLE_MS} || not has(hibernate_after, Tls)]],
             {ok, #{tls => Tls ++ Ours, socket_opts => [{send_timeout, Timeout}, {send_timeout_close, true}, {buffer, ?BUFFER}]}};
         [Option | _] ->
-            {error, {bad_option, tls, Option, "no alpn_preferred_protocols: it is http/1.1"}}
+            {error, {bad_option, tls, Option, "no alpn_preferred_protocols: the listener sets http/1.1"}}
     end;
 options(Tls, _Timeout) ->
     {error, {bad_option, tls, Tls, "a list of options of ssl:handshake/3"}}.
 
 has(Name, Options) -> lists:any(fun(Option) -> is_tuple(Option) andalso element(1, Option) =:= Name end, Options).
 
-%% @doc Has the connections of a listener that drains look whether they are idle.
+%% @doc Has the connections of a draining listener check whether they are idle.
 -spec drain(weir_listener:name()) -> ok.
 drain(Name) ->
     case {weir:info(Name), weir:connections(Name)} of
@@ -60,10 +60,10 @@ drain(Name) ->
             ok
     end.
 
-%% @doc Serves a connection until it ends: the fun of a listener.
+%% @doc Serves a connection until it ends: the fun of the listener.
 -spec serve(ssl:sslsocket(), #idle{}) -> ok.
 serve(Ssl, Idle = #idle{key = Key}) ->
-    %% To end as it should when the listener does.
+    %% To clean up when the listener ends.
     _ = process_flag(trap_exit, true),
     Socket = weir_http_socket:tls(Ssl),
     {ok, State} = weir_http_connection:init(Socket, Idle),
@@ -71,7 +71,7 @@ serve(Ssl, Idle = #idle{key = Key}) ->
     ok = weir_http_socket:active(Socket, true),
     next(Tls).
 
-%% @doc A round. Each begins with the code that is current.
+%% @doc Handles one message. Each round calls the current version of the code.
 -spec loop(#tls{}) -> ok.
 loop(Tls = #tls{ssl = Ssl, socket = Socket, due = Due, is_collected = IsCollected}) ->
     receive
@@ -95,7 +95,7 @@ loop(Tls = #tls{ssl = Ssl, socket = Socket, due = Due, is_collected = IsCollecte
             ended(Reason, Tls);
         Message when is_tuple(Message), tuple_size(Message) > 0, element(1, Message) =:= {weir_reactor, Socket} ->
             called(Tls, handle_info, Message);
-        %% As handlers know the socket, by weir_http_request:socket/1.
+        %% Handlers know the socket as the result of weir_http_request:socket/1.
         Message when is_tuple(Message), tuple_size(Message) > 0, element(1, Message) =:= {weir_reactor, Ssl} ->
             called(Tls, handle_info, setelement(1, Message, {weir_reactor, Socket}));
         _ ->
@@ -110,7 +110,7 @@ wait(Due, true) -> max(0, Due - erlang:monotonic_time(millisecond));
 wait(Due, false) -> min(?IDLE_MS, wait(Due, true)).
 
 timeout(Tls = #tls{due = Due, is_collected = IsCollected}) ->
-    %% A number is smaller than an atom.
+    %% Due may be infinity: in the order of terms a number is less than an atom.
     case erlang:monotonic_time(millisecond) < Due of
         true when IsCollected ->
             ?MODULE:loop(Tls);
@@ -122,7 +122,7 @@ timeout(Tls = #tls{due = Due, is_collected = IsCollected}) ->
             ticked(Tls)
     end.
 
-%% Between requests all ticks but the last are one.
+%% Between requests all ticks are skipped except the last.
 ticked(Tls = #tls{key = Key}) ->
     _ = weir_http_connection:begin_tick(#idle{key = Key}),
     tick(Tls).
@@ -178,7 +178,7 @@ result({close, Bytes, State}, Tls = #tls{ssl = Ssl}, _Next) ->
 result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
     with_http(Tls, fun(#http{}) ->
         ok = weir_http_crash:report(#{
-            what => "a connection of HTTP failed, and is closed",
+            what => "a callback of an HTTP connection over TLS failed; the connection is closed",
             domain => [weir, http],
             reason => {Class, Reason},
             stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
@@ -186,14 +186,15 @@ result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
         ended({error, {Class, Reason, Stack}}, Tls)
     end).
 
-%% Goes on with what the connections of the listener look up, or ends where there is no listener any more.
+%% Continues with the configuration of the listener, or ends the connection if the listener is gone.
 with_http(Tls = #tls{key = Key}, GoOn) ->
     case persistent_term:get(Key, forgotten) of
         forgotten -> ended(normal, Tls);
         Http -> GoOn(Http)
     end.
 
-%% `send_timeout' is for a call: a client that takes a large response slowly has the time anew for each piece of it.
+%% `send_timeout' applies to one call. In pieces, a client that reads a large response slowly gets the full time for
+%% each.
 send(Ssl, Bytes) ->
     case iolist_size(Bytes) of
         Size when Size =< ?PIECE -> weir_transport_tls:send(Ssl, Bytes);
@@ -208,7 +209,7 @@ send_pieces(Ssl, <<Piece:?PIECE/binary, Rest/binary>>) when Rest =/= <<>> ->
 send_pieces(Ssl, Last) ->
     weir_transport_tls:send(Ssl, Last).
 
-%% How long it may be until something has to be looked at.
+%% Waits for the next message, at most until the next check is due.
 next(Tls = #tls{state = State, due = Due}) ->
     with_http(Tls, fun(Http = #http{tick = Tick}) ->
         Now = erlang:monotonic_time(millisecond),

@@ -1,13 +1,13 @@
 %% @private
-%% @doc What values of fields consist of (RFC 9110, 5.6): white space, names in any case, parameters. Whatever bytes a client sends,
-%% nothing here fails: they need not be UTF-8, which `string' would ask for.
+%% @doc The syntax of field values (RFC 9110, 5.6): white space, case, parameters. These functions accept any bytes;
+%% those of `string' would fail for invalid UTF-8.
 -module(weir_http_value).
 
 -export([trim/1]).
 -export([lower/1]).
 -export([parameters/1]).
 
-%% @doc Without the white space around it.
+%% @doc Removes white space at both ends.
 -spec trim(binary()) -> binary().
 trim(<<Space, Rest/binary>>) when Space =:= $\s; Space =:= $\t -> trim(Rest);
 trim(Text) -> trim_end(Text, byte_size(Text)).
@@ -20,15 +20,15 @@ trim_end(Text, Length) when Length > 0 ->
 trim_end(_Text, 0) ->
     <<>>.
 
-%% @doc With the letters of ASCII in lower case.
+%% @doc Converts the ASCII letters to lower case.
 -spec lower(binary()) -> binary().
 lower(Text) -> << <<(lower_byte(Byte))>> || <<Byte>> <= Text >>.
 
 lower_byte(Byte) when Byte >= $A, Byte =< $Z -> Byte + 32;
 lower_byte(Byte) -> Byte.
 
-%% @doc What stands before the first semicolon, in lower case, and the parameters behind it, in their order: names in lower case,
-%% values without their quotes. What is no parameter is left out.
+%% @doc Returns the text before the first semicolon, in lower case, and the parameters after it in their order: names
+%% in lower case, values without their quotes. Malformed parameters are left out.
 -spec parameters(binary()) -> {Value :: binary(), [{Name :: binary(), Value :: binary()}]}.
 parameters(Text) ->
     case binary:split(Text, <<";">>) of
@@ -49,7 +49,7 @@ name(_Text, _Name) -> none.
 
 plain([Value | Rest], Name) -> [{Name, trim(Value)} | lists:append([parameter(More) || More <- Rest])].
 
-%% Browsers write a backslash of a file's name as it is.
+%% Browsers do not escape the backslashes in a file name.
 quoted(<<$\\, Byte, Rest/binary>>, Name, Value) when Byte =:= $"; Byte =:= $\\ -> quoted(Rest, Name, <<Value/binary, Byte>>);
 quoted(<<$", Rest/binary>>, Name, Value) -> [{Name, Value} | next(Rest)];
 quoted(<<Byte, Rest/binary>>, Name, Value) -> quoted(Rest, Name, <<Value/binary, Byte>>);

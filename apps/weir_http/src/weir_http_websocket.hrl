@@ -1,4 +1,4 @@
-%% What a handler has chosen for its WebSockets: one term for all that have chosen the same. Times are milliseconds.
+%% The options of a handler's WebSockets. Equal settings share one term. Times are milliseconds.
 -record(settings, {
     max_message :: pos_integer(),
     max_pending :: pos_integer(),
@@ -11,24 +11,24 @@
     deflate :: false | weir_http_websocket_deflate:offer()
 }).
 
-%% A WebSocket, to its reactor. Times are ticks, counted from anywhere.
+%% A WebSocket in its reactor. Times are milliseconds of the monotonic clock.
 -record(websocket, {
     handler :: module(),
     state :: term(),
     settings :: #settings{},
     deflate = none :: none | weir_http_websocket_deflate:deflate(),
-    %% `opening': the handshake is not written yet. `paused': the client takes what was sent first. `closing': we have sent a
-    %% close frame.
+    %% `opening': the handshake is not written yet. `paused': the client has to read our output first. `closing': we
+    %% have sent a close frame.
     phase = opening :: opening | open | paused | {closing, Until :: integer()},
-    %% What frames have begun; bytes that are not decoded yet; and the message of those that are.
+    %% The unfinished frame and message; bytes that are not decoded yet; and the decoded part of the message.
     begun = none :: weir_http_nif:begun(),
     bytes = <<>> :: binary(),
     message = <<>> :: binary(),
-    %% What was decoded, or has come, and waits for the end of a phase.
+    %% Decoded items, and messages of processes, that wait for the end of a phase.
     items = [] :: [weir_http_nif:item() | {info, term()}],
     is_read = true :: boolean(),
-    %% Whether bytes have come since the last tick, and when a tick has found that so; when a ping was sent, and what the client
-    %% had not taken then.
+    %% Whether bytes have arrived since the last tick; when a tick last noticed that; when the last ping was sent; and
+    %% how many bytes the client had not read at the last timeout check.
     has_come = true :: boolean(),
     seen :: integer(),
     pinged :: integer(),

@@ -1,8 +1,8 @@
 %% @private
-%% @doc WebSockets in a reactor: frames become calls of a handler, and what it says becomes frames. See {@link
+%% @doc WebSockets in a reactor: frames become calls of a handler, and its results become frames. See {@link
 %% weir_http_websocket}.
 %%
-%% Times are looked at with the ticks of the reactor, so that no WebSocket has a timer.
+%% Timeouts are checked at ticks of the reactor, so no WebSocket has a timer.
 -module(weir_http_websocket_connection).
 -behaviour(weir_http_switched).
 
@@ -11,8 +11,8 @@
 -include("weir_http.hrl").
 -include("weir_http_websocket.hrl").
 
-%% Bytes of answers after which the client's next messages wait until it has taken them, and bytes that may wait so. Then
-%% the connection is not read.
+%% Bytes of answers that may wait before further messages of the client are handled, and bytes of such messages that
+%% may be buffered. Beyond that the connection is not read.
 -define(OUTPUT, 65536).
 -define(INPUT, 65536).
 
@@ -68,7 +68,7 @@ data(Socket, Data, WebSocket = #websocket{phase = Phase, bytes = Bytes}, Key) ->
 joined(<<>>, Bytes) -> Bytes;
 joined(Before, Bytes) -> <<Before/binary, Bytes/binary>>.
 
-%% The time is for the next tick to say: a connection changes once with it, and not with each message.
+%% The next tick stores the time, so the state changes once per tick and not with each message.
 seen(_Socket, WebSocket = #websocket{has_come = true}) ->
     WebSocket;
 seen(Socket, WebSocket) ->
@@ -92,7 +92,7 @@ decode(Socket, Data, Out, WebSocket = #websocket{begun = Begun, deflate = Deflat
             items(Items, Stop, Socket, Out, WebSocket#websocket{begun = NewBegun, bytes = Left}, Key)
     end.
 
-%% What was decoded, one after the other. Out: what there is to send.
+%% Handles decoded items one after the other. Out: the output so far.
 items([], again, Socket, Out, WebSocket = #websocket{bytes = Bytes}, Key) ->
     decode(Socket, Bytes, Out, WebSocket#websocket{bytes = <<>>}, Key);
 items([], _Stop, _Socket, Out, WebSocket, _Key) ->
@@ -111,7 +111,7 @@ items([{close, Code, Text} | _], _Stop, _Socket, Out, WebSocket = #websocket{pha
         end,
     case Left of
         <<>> -> {close, bytes(Last)};
-        %% It is told the end before it is read: it sends what it should not.
+        %% The client sends after its close frame, which is forbidden: it gets time to read our last frame.
         _ -> {close_later, bytes(Last)}
     end;
 items([{failed, Code, What} | _], _Stop, _Socket, Out, WebSocket, Key) ->
@@ -149,7 +149,7 @@ message(Message, Items, Stop, Socket, Out, WebSocket, Key) ->
 acted({ok, WebSocket}, Items, Stop, Socket, Out, Key) -> items(Items, Stop, Socket, Out, WebSocket, Key);
 acted({send, Bytes, WebSocket}, Items, Stop, Socket, Out, Key) -> items(Items, Stop, Socket, out(Bytes, Out), WebSocket, Key).
 
-%% What stays of the bytes that came would keep all of them.
+%% Copies the remaining bytes: a sub-binary would keep the whole read alive.
 kept(WebSocket = #websocket{bytes = <<>>}) -> WebSocket;
 kept(WebSocket = #websocket{bytes = Bytes}) -> WebSocket#websocket{bytes = binary:copy(Bytes)}.
 
@@ -161,7 +161,7 @@ sent(Out, WebSocket) -> {send, bytes(Out), WebSocket}.
 bytes({[Bytes], _}) -> Bytes;
 bytes({Out, _}) -> lists:reverse(Out).
 
-%% The client has broken the protocol: nobody knows what follows means.
+%% The client has broken the protocol: the bytes that follow cannot be decoded.
 failed(_Code, _What, Out, #websocket{phase = {closing, _}}, _Key) ->
     {close_later, bytes(out(<<>>, Out))};
 failed(Code, What, Out, WebSocket, Key) ->
@@ -179,7 +179,7 @@ act(Socket, Callback, Argument, WebSocket = #websocket{handler = Handler, state 
         Class:Reason:Stack -> crashed(Class, Reason, Stack, Socket, Callback, WebSocket, Key)
     end.
 
-%% Fails for one that is none.
+%% Fails for an invalid result.
 result({ok, State}, _Socket, WebSocket, _Key) ->
     {ok, with_state(State, WebSocket)};
 result({send, Frames, State}, _Socket, WebSocket = #websocket{deflate = Deflate}, _Key) ->
@@ -206,9 +206,9 @@ with_deflate(Deflate, WebSocket) -> WebSocket#websocket{deflate = Deflate}.
 crashed(Class, Reason, Stack, Socket, Callback, WebSocket = #websocket{handler = Handler}, Key) ->
     #http{counters = Counters, name = Name, reports = Reports} = persistent_term:get(Key),
     ok = weir_http_counters:add(Counters, crashes),
-    %% Neither messages nor state are told: they may hold what is secret.
+    %% Messages and state are not logged: they may contain secrets.
     Report = #{
-        what => "a handler of a WebSocket failed, which is closed with 1011",
+        what => "a WebSocket handler failed; its WebSocket is closed with 1011",
         domain => [weir, http],
         listener => Name,
         callback => {Handler, Callback},
@@ -220,7 +220,7 @@ crashed(Class, Reason, Stack, Socket, Callback, WebSocket = #websocket{handler =
 
 %%% The end.
 
-%% Sends a close frame and waits for the other. Fails for one that may not be sent.
+%% Sends a close frame and waits for that of the client. Fails for an invalid code or text.
 close(Socket, Reason, WebSocket = #websocket{settings = Settings}, Key) ->
     Bytes =
         case Reason of
@@ -236,7 +236,7 @@ close(Socket, Reason, WebSocket = #websocket{settings = Settings}, Key) ->
         phase = {closing, Until}, handler = undefined, state = undefined, message = <<>>, items = [], is_read = true
     }}.
 
-%% The last call of the handler.
+%% Calls the last callback of the handler.
 closed(Reason, #websocket{handler = Handler, state = State, opened = Opened}, Key) ->
     _ = [
         weir_event:execute(
@@ -251,7 +251,7 @@ closed(Reason, #websocket{handler = Handler, state = State, opened = Opened}, Ke
     catch
         Class:Error:Stack ->
             weir_http_crash:report(#{
-                what => "a handler of a WebSocket failed when it was closed",
+                what => "the closed/2 callback of a WebSocket handler failed",
                 domain => [weir, http],
                 callback => {Handler, closed},
                 reason => {Class, Error},
@@ -281,13 +281,13 @@ info(Socket, {websocket_info, Message}, WebSocket, Key) ->
 info(Socket, Message, WebSocket, Key) ->
     told(Socket, Message, WebSocket, Key).
 
-%% The handler hears of nothing before it is open.
+%% Messages before open/2 are kept until then.
 told(_Socket, Message, WebSocket = #websocket{phase = opening, items = Items}, _Key) ->
     {ok, WebSocket#websocket{items = Items ++ [{info, Message}]}};
 told(Socket, Message, WebSocket, Key) ->
     called(info, Message, Socket, WebSocket, Key).
 
-%% A callback that a handler need not have, and that the client has not asked for.
+%% Calls an optional callback, whose output is unsolicited.
 called(Callback, Argument, Socket, WebSocket = #websocket{handler = Handler}, Key) ->
     case erlang:function_exported(Handler, Callback, 2) andalso act(Socket, Callback, Argument, WebSocket, Key) of
         false -> {ok, WebSocket};
@@ -296,7 +296,7 @@ called(Callback, Argument, Socket, WebSocket = #websocket{handler = Handler}, Ke
         {send, Bytes, NewWebSocket} -> pushed(Socket, Bytes, 1, NewWebSocket, WebSocket, Key)
     end.
 
-%% What the client has not asked for waits for it up to a bound.
+%% Limits the unsolicited output that waits for a client.
 pushed(Socket, Bytes, Count, NewWebSocket, WebSocket = #websocket{settings = Settings}, Key) ->
     #settings{max_pending = Most, slow = Slow} = Settings,
     #http{counters = Counters} = persistent_term:get(Key),
@@ -305,14 +305,14 @@ pushed(Socket, Bytes, Count, NewWebSocket, WebSocket = #websocket{settings = Set
             {send, Bytes, NewWebSocket};
         false when Slow =:= drop ->
             ok = weir_http_counters:add(Counters, websocket_dropped, Count),
-            %% What was not sent is not remembered either.
+            %% Without the frames, the window must not contain them either.
             {ok, NewWebSocket#websocket{deflate = WebSocket#websocket.deflate}};
         false ->
             ok = weir_http_counters:add(Counters, websocket_slow),
             close(Socket, slow, NewWebSocket, Key)
     end.
 
-%%% Output that was waited for.
+%%% Writable.
 
 -spec writable(weir_http_socket:socket(), #websocket{}, weir_http_switched:key()) -> weir_http_switched:result().
 writable(Socket, WebSocket = #websocket{phase = opening, handler = Handler}, Key) ->
@@ -322,7 +322,7 @@ writable(Socket, WebSocket = #websocket{phase = opening, handler = Handler}, Key
         false -> go_on(Socket, {ok, Open}, Key)
     end;
 writable(Socket, WebSocket = #websocket{phase = paused}, Key) ->
-    %% The handler may have asked for that, too: both hear of it at once.
+    %% The handler may have asked for the same notification.
     go_on(Socket, written(Socket, WebSocket#websocket{phase = open}, Key), Key);
 writable(Socket, WebSocket = #websocket{phase = open}, Key) ->
     written(Socket, WebSocket, Key);
@@ -337,7 +337,7 @@ written(Socket, WebSocket = #websocket{handler = Handler}, Key) ->
 
 opened(Socket, WebSocket, Key) -> act(Socket, open, Socket, WebSocket, Key).
 
-%% With what has waited: items first, then bytes.
+%% Continues with what was held back: items first, then bytes.
 go_on(Socket, Acted, Key) ->
     {Out, WebSocket} =
         case Acted of
@@ -374,14 +374,14 @@ tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen, pinged = P
             {sleep, min(later(Seen, Idle), later(max(Seen, Pinged), Interval)), WebSocket}
     end.
 
-%% A number is smaller than an atom.
+%% In the order of terms a number is less than infinity.
 later(_Time, infinity) -> infinity;
 later(Time, Milliseconds) -> Time + Milliseconds.
 
 forgetting(WebSocket = #websocket{deflate = none}) -> WebSocket;
 forgetting(WebSocket = #websocket{deflate = Deflate}) -> WebSocket#websocket{deflate = weir_http_websocket_deflate:forget(Deflate)}.
 
-%% Nothing has come for long; but a client that is not read may have taken something.
+%% Nothing has arrived for long. But the client may be paused by us, and still reading.
 idle(Socket, Now, WebSocket = #websocket{is_read = IsRead, pending = Before}, Http, Key) ->
     case weir_http_socket:pending(Socket) of
         Pending when not IsRead, Pending > 0, Pending =/= Before ->

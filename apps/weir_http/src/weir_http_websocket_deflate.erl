@@ -1,7 +1,7 @@
-%% @doc permessage-deflate (RFC 7692): what is agreed upon with a client, and messages there and back.
+%% @doc permessage-deflate (RFC 7692): negotiation, and compression in both directions.
 %%
-%% Unless told otherwise each message is compressed by itself, both ways, so that a connection remembers nothing. With `context'
-%% it remembers what the last messages have ended with, up to a window, each way: these bytes are its whole memory for it.
+%% By default each message is compressed independently in both directions, so a connection keeps no state. With
+%% `context' it keeps the end of the previous messages, up to a window per direction. These bytes are all its state.
 -module(weir_http_websocket_deflate).
 
 -export([offer/1]).
@@ -15,18 +15,18 @@
 
 -type options() :: #{level => 1..9, min_size => non_neg_integer(), context => boolean(), window_bits => 9..15}.
 %% <dl>
-%% <dt>`level' (1)</dt><dd>From fast to small.</dd>
+%% <dt>`level' (1)</dt><dd>From 1 (fast) to 9 (small).</dd>
 %% <dt>`min_size' (128)</dt><dd>Shorter messages are not compressed.</dd>
-%% <dt>`context' (`false')</dt><dd>Whether a message may refer to those before it: smaller for many similar ones, for up to
-%% two windows of memory. The half of it that can be forgotten is, when nothing has come for `ping_interval'.</dd>
-%% <dt>`window_bits' (12)</dt><dd>The window is 2 to the power of that many bytes: with context each way, without it only what
-%% is sent. A client that cannot keep to it has no context.</dd>
+%% <dt>`context' (`false')</dt><dd>Whether a message may refer to earlier ones: smaller for many similar messages, for
+%% up to two windows of memory. The window for sending is dropped when nothing has arrived for `ping_interval'.</dd>
+%% <dt>`window_bits' (12)</dt><dd>The window has 2 to the power of that many bytes: in both directions with context,
+%% only for sending without. A client that cannot limit its window to this gets no context.</dd>
 %% </dl>
 
-%% What we offer.
+%% Our options.
 -record(offer, {level :: 1..9, min_size :: non_neg_integer(), context :: boolean(), window_bits :: 9..15}).
 
-%% What was agreed upon. A window is `none', or the bytes that are remembered.
+%% The result of the negotiation. A window is `none' (no context), or the bytes kept.
 -record(deflate, {
     offer :: #offer{},
     window_bits :: 9..15,
@@ -38,14 +38,14 @@
 -opaque offer() :: #offer{}.
 -opaque deflate() :: #deflate{}.
 
-%% Bytes that are inflated and deflated on an ordinary scheduler: within about half a millisecond.
+%% Bytes to inflate or deflate on an ordinary scheduler: up to about half a millisecond.
 -define(INFLATED, 65536).
 -define(DEFLATED, 16384).
 
 -define(DEFAULTS, #{level => 1, min_size => 128, context => false, window_bits => 12}).
 
 %% @private
-%% @doc What options mean.
+%% @doc Checks options.
 -spec offer(boolean() | options()) -> {ok, false | offer()} | {error, {bad_option, term(), term(), string()}}.
 offer(false) ->
     {ok, false};
@@ -70,7 +70,7 @@ allowed(context, Context) -> is_boolean(Context) orelse "true or false".
 %%% Negotiation.
 
 %% @private
-%% @doc What is agreed upon with a client, and what it is told; `none' if it offers nothing that can be done.
+%% @doc Negotiates with a client. Returns the result and the response field; `none' if no offer is acceptable.
 -spec negotiate(Field :: binary() | undefined, offer()) -> {deflate(), Response :: iodata()} | none.
 negotiate(undefined, _Offer) ->
     none;
@@ -78,7 +78,8 @@ negotiate(Field, Offer) ->
     first([parse(Extension) || Extension <- binary:split(Field, <<",">>, [global])], Offer).
 
 %% @private
-%% @doc The same without what only one client has: with it frames are made once for all clients that have agreed to as much.
+%% @doc The same without state of a single client: frames made with the result are for all clients that negotiated the
+%% same.
 -spec shared(Field :: binary() | undefined, offer()) -> deflate() | none.
 shared(Field, #offer{context = false} = Offer) ->
     case negotiate(Field, Offer) of
@@ -96,7 +97,7 @@ parse(Extension) ->
         _ -> error
     end.
 
-%% Each once, and none that is not known: else the offer is not for us (RFC 7692, 7.1).
+%% Each parameter once, all of them known: otherwise the offer must be declined (RFC 7692, 7.1).
 parameters([], Parameters) ->
     {ok, Parameters};
 parameters([Part | Parts], Parameters) ->
@@ -111,11 +112,11 @@ parameter(<<"server_no_context_takeover">>, []) -> true;
 parameter(<<"client_no_context_takeover">>, []) -> true;
 parameter(<<"client_max_window_bits">>, []) -> 15;
 parameter(<<"client_max_window_bits">>, [Value]) -> bits(Value, 8);
-%% zlib has no window of 256 bytes to deflate with.
+%% zlib cannot deflate with a window of 256 bytes.
 parameter(<<"server_max_window_bits">>, [Value]) -> bits(Value, 9);
 parameter(_, _) -> error.
 
-%% A number without zeros in front of it, in quotes perhaps (RFC 7692, 7.1.2).
+%% A number without leading zeros, possibly quoted (RFC 7692, 7.1.2).
 bits(<<$", Digit, $">>, Least) -> bits(<<Digit>>, Least);
 bits(<<$", Ten, Digit, $">>, Least) -> bits(<<Ten, Digit>>, Least);
 bits(<<Digit>>, Least) when Digit =< $9 -> bits_of(Digit - $0, Least);
@@ -128,7 +129,7 @@ bits_of(_, _Least) -> error.
 agree(Parameters, Offer = #offer{context = Context, window_bits = Wanted}) ->
     Bits = min(Wanted, maps:get(<<"server_max_window_bits">>, Parameters, 15)),
     Sends = Context andalso not is_map_key(<<"server_no_context_takeover">>, Parameters),
-    %% We cannot bound the window of a client that does not say so.
+    %% The window of a client can only be limited if it sent client_max_window_bits.
     Receives =
         Context andalso not is_map_key(<<"client_no_context_takeover">>, Parameters) andalso
             (is_map_key(<<"client_max_window_bits">>, Parameters) orelse Wanted =:= 15),
@@ -154,7 +155,7 @@ window(false) -> none.
 %%% Messages.
 
 %% @private
-%% @doc The plain bytes of a message, and what is remembered of it.
+%% @doc Inflates a message, and updates the window.
 -spec inflate(text | binary, binary(), Most :: pos_integer(), deflate()) ->
     {ok, binary(), deflate()} | {failed, Code :: 1007 | 1009, atom()}.
 inflate(Kind, Message, Most, Deflate = #deflate{received = Window, received_bits = Bits}) ->
@@ -174,7 +175,7 @@ inflated(Window, Message, Most, IsText) ->
     end.
 
 %% @private
-%% @doc A message compressed, and what is remembered of it; `plain': it is not worth it.
+%% @doc Deflates a message, and updates the window. `plain': the message is too short.
 -spec deflate(binary(), deflate()) -> plain | {binary(), deflate()}.
 deflate(Bytes, #deflate{offer = #offer{min_size = Least}}) when byte_size(Bytes) < Least ->
     plain;
@@ -198,7 +199,8 @@ remember(Window, Bytes, Bits) ->
     iolist_to_binary([binary:part(Window, byte_size(Window), -Kept), Bytes]).
 
 %% @private
-%% @doc Forgets what was sent: what is sent next does not refer to it. What was received has to be kept.
+%% @doc Drops the window for sending: the next message does not refer to earlier ones. The window for receiving is
+%% still needed.
 -spec forget(deflate()) -> deflate().
 forget(Deflate = #deflate{sent = none}) -> Deflate;
 forget(Deflate = #deflate{sent = <<>>}) -> Deflate;

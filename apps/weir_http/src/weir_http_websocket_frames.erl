@@ -1,5 +1,5 @@
 %% @private
-%% @doc Frames that are sent: what a handler says, checked, and as bytes.
+%% @doc Checks and encodes frames to send.
 -module(weir_http_websocket_frames).
 
 -export([check/1]).
@@ -11,10 +11,10 @@
 -define(COMPRESSED, 16#40).
 -define(MOST_CONTROL, 125).
 
-%% Payloads up to this many bytes are copied behind their headers; larger ones go to the kernel as they are.
+%% Payloads up to this many bytes are copied behind their headers; larger ones go to the kernel as separate buffers.
 -define(COPIED, 4096).
 
-%% @doc A list of frames, each of which can be sent. Fails with `{bad_frame, Frame}'.
+%% @doc Checks frames and returns them as a list. Fails with `{bad_frame, Frame}'.
 -spec check(weir_http_websocket:frame() | [weir_http_websocket:frame()]) -> [weir_http_websocket:frame()].
 check(Frames) when is_list(Frames) -> [checked(Frame) || Frame <- Frames];
 check(Frame) -> [checked(Frame)].
@@ -28,7 +28,7 @@ checked({Kind, Payload} = Frame) ->
 checked(Frame) ->
     error({bad_frame, Frame}).
 
-%% @doc The bytes of a frame. Fails as check/1.
+%% @doc Encodes a frame. Fails like check/1.
 -spec frame(weir_http_websocket:frame()) -> binary().
 frame({framed, Bytes}) when is_binary(Bytes) ->
     Bytes;
@@ -55,7 +55,7 @@ made(ping, Bytes) when byte_size(Bytes) =< ?MOST_CONTROL -> weir_http_nif:frame(
 made(pong, Bytes) when byte_size(Bytes) =< ?MOST_CONTROL -> weir_http_nif:frame(?FINAL bor 10, Bytes);
 made(_, _) -> bad.
 
-%% @doc The bytes of frames on a WebSocket, compressed where that was agreed upon. Fails as check/1.
+%% @doc Encodes frames for a WebSocket, compressed if that was negotiated. Fails like check/1.
 -spec encode(weir_http_websocket:frame() | [weir_http_websocket:frame()], Deflate) -> {iodata(), Deflate} when
     Deflate :: none | weir_http_websocket_deflate:deflate().
 encode(Frames, Deflate) when is_list(Frames) -> lists:mapfoldl(fun encode/2, Deflate, Frames);
@@ -75,8 +75,8 @@ encode(Frame, Deflate) ->
 opcode(text) -> 1;
 opcode(binary) -> 2.
 
-%% @doc A close frame. Fails with `{bad_close, Code, Text}' for a code that may not be sent, or a text that is not UTF-8 or longer
-%% than 123 bytes.
+%% @doc Encodes a close frame. Fails with `{bad_close, Code, Text}' for a code that may not be sent, or a text that is
+%% not UTF-8 or longer than 123 bytes.
 -spec close(Code :: 1000..4999 | none, Text :: binary()) -> binary().
 close(none, <<>>) ->
     weir_http_nif:frame(?FINAL bor 8, <<>>);

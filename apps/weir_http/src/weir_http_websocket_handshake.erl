@@ -1,5 +1,5 @@
 %% @private
-%% @doc The handshake (RFC 6455, 4.2): whether a request is one, and the response.
+%% @doc The handshake (RFC 6455, 4.2): checks the request and makes the response.
 -module(weir_http_websocket_handshake).
 
 -export([respond/3]).
@@ -8,7 +8,8 @@
 -include("weir_http.hrl").
 -include("weir_http_websocket.hrl").
 
-%% @doc The response, and what was agreed upon; or why there is no WebSocket. Fails for options that do not fit the request.
+%% @doc Returns the response and the negotiated compression, or why the handshake is refused. Fails if options do not
+%% fit the request.
 -spec respond(weir_http_request:request(), weir_http_websocket:options(), #settings{}) ->
     {ok, iodata(), none | weir_http_websocket_deflate:deflate()}
     | {refused, 400 | 403 | 426, weir_http_direct:fields(), Reason :: iodata()}.
@@ -33,7 +34,7 @@ check(Request, #settings{origins = Origins}) ->
             {refused, 426, Fields, "websocket, version 13\n"}
     end.
 
-%% A list has the token, in any case.
+%% Whether a comma-separated list contains the token, in any case.
 has(Token, Name, Request) ->
     List = weir_http_request:field(Name, Request, <<>>),
     lists:member(Token, [weir_http_value:lower(weir_http_value:trim(Part)) || Part <- binary:split(List, <<",">>, [global])]).
@@ -53,14 +54,14 @@ is_allowed(Origin, same, Request) ->
         [Scheme, Authority] ->
             Host = weir_http_value:lower(weir_http_request:field(<<"host">>, Request, <<>>)),
             without_port(Scheme, Authority) =:= without_port(Scheme, Host);
-        %% `null' too: a page that is nobody's.
+        %% Also `null', the origin of sandboxed pages.
         [_] ->
             false
     end;
 is_allowed(Origin, Origins, _Request) ->
     lists:member(weir_http_value:lower(Origin), [weir_http_value:lower(Known) || Known <- Origins]).
 
-%% That of the scheme need not be said. (`uri_string' fails for bytes that are no UTF-8.)
+%% Removes the default port of the scheme. (`uri_string' fails for invalid UTF-8.)
 without_port(<<"https">>, Authority) -> without(<<":443">>, Authority);
 without_port(_, Authority) -> without(<<":80">>, Authority).
 
@@ -90,7 +91,7 @@ deflate(Field, Offer) ->
         {Deflate, Response} -> {Deflate, [{<<"sec-websocket-extensions">>, Response}]}
     end.
 
-%% A client fails the connection for a protocol that it has not offered.
+%% Clients fail the connection if they get a protocol that they have not offered.
 protocol(#{protocol := Protocol}, Request) ->
     lists:member(Protocol, protocols(Request)) orelse error({not_offered, Protocol}),
     [{<<"sec-websocket-protocol">>, Protocol}];

@@ -18,13 +18,13 @@
     deflate = false
 }).
 
-%% Options of one handshake, which are not among the settings.
+%% Options of a single handshake, not part of the settings.
 -define(OWN, [protocol, fields]).
 -define(SHARED, [
     max_message, max_pending, slow, idle_timeout, ping_interval, close_timeout, drain_code, origins, deflate
 ]).
 
-%% @doc What options mean. Fails with `{bad_option, Name, Value, Allowed}'.
+%% @doc Returns the settings for options. Fails with `{bad_option, Name, Value, Allowed}'.
 -spec settings(weir_http_websocket:options()) -> #settings{}.
 settings(Options) when map_size(Options) =:= 0 ->
     ?DEFAULTS;

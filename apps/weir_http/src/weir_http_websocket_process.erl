@@ -1,5 +1,5 @@
 %% @private
-%% @doc The handler of a WebSocket that has gone to a process: it gives the messages to it, one for each time that it asks.
+%% @doc The handler of a WebSocket with its own process: sends it a message each time that it asks for one.
 -module(weir_http_websocket_process).
 -behaviour(weir_http_websocket).
 
@@ -10,8 +10,8 @@
 -export([info/2]).
 -export([closed/2]).
 
-%% Bytes of messages that may wait for the process. Then the connection is not read. Each takes some beside its payload, which may be
-%% empty.
+%% Bytes of messages that may wait for the process. Beyond that the connection is not read. Each message counts 64
+%% bytes more than its payload, which may be empty.
 -define(INPUT, 65536).
 -define(MESSAGE, 64).
 
@@ -25,18 +25,18 @@
     is_read = true :: boolean()
 }).
 
-%% @doc Starts the process.
+%% @doc Starts the process of a WebSocket.
 -spec start(fun((weir_http_socket:socket()) -> term()), weir_http_socket:socket()) -> #process{}.
 start(Fun, Socket) ->
     ok = weir_http_orphans:watch(),
     {Pid, Monitor} = proc_lib:spawn_opt(?MODULE, run, [Fun, Socket], [{monitor, [{tag, {weir_reactor, Socket}}]}]),
     #process{socket = Socket, pid = Pid, monitor = Monitor}.
 
-%% @doc By what such a process is known, see `proc_lib:translate_initial_call/1'.
+%% @doc Returns the initial call of these processes, see `proc_lib:translate_initial_call/1'.
 -spec initial_call() -> mfa().
 initial_call() -> {?MODULE, run, 2}.
 
-%% @doc The process.
+%% @doc Runs the fun in the process.
 -spec run(fun((weir_http_websocket:websocket()) -> term()), weir_http_websocket:websocket()) -> term().
 run(Fun, Socket) -> Fun(Socket).
 
@@ -59,8 +59,8 @@ info({{weir_reactor, _}, Monitor, process, _Pid, Reason}, Process = #process{mon
 info(_Message, Process) ->
     {ok, Process}.
 
-%% One that has failed is a callback that fails: it is counted and reported, and the client gets 1011. The arguments of a stack may hold
-%% what is secret.
+%% A failed process is treated as a failed callback: it is counted and logged, and the client gets 1011. The stack is
+%% left out: its arguments may contain secrets.
 -spec ended(term(), #process{}) -> {close, #process{}}.
 ended(Reason, Process) when Reason =:= normal; Reason =:= shutdown; element(1, Reason) =:= shutdown -> {close, Process};
 ended({Reason, [_ | _]}, _Process) -> exit({process_ended, Reason});
@@ -72,7 +72,7 @@ give(Message, Process = #process{socket = Socket, pid = Pid}) ->
 
 size_of({_, Payload}) -> ?MESSAGE + byte_size(Payload).
 
-%% Reads the connection, or not, by what waits of it.
+%% Pauses reading while too many bytes of messages wait.
 bounded(Process = #process{socket = Socket, bytes = Bytes, is_read = IsRead}) ->
     case Bytes =< ?INPUT of
         IsRead ->
@@ -82,7 +82,7 @@ bounded(Process = #process{socket = Socket, bytes = Bytes, is_read = IsRead}) ->
             Process#process{is_read = MayRead}
     end.
 
-%% Nobody holds back any more what has come before.
+%% Sends all waiting messages, then the reason.
 -spec closed(weir_http_websocket:reason(), #process{}) -> ok.
 closed(Reason, Process = #process{monitor = Monitor, messages = Messages}) ->
     _ = erlang:demonitor(Monitor, [flush]),

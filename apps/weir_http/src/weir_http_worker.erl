@@ -8,18 +8,18 @@
 
 -include("weir_http.hrl").
 
-%% @doc Starts it from the reactor, which is told of its end as of anything about the connection.
+%% @doc Starts the process from the reactor, which gets its end as a message for the connection.
 -spec start(weir_http_routes:target(), weir_http_request:request(), weir_http_response:wanted(), weir_http_process:body(), #http{}) ->
     {pid(), reference()}.
 start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name = Name, counters = Counters, reports = Reports}) ->
     ok = weir_http_orphans:watch(),
-    %% In one call: of a process that dies before somebody watches it nobody hears why.
+    %% Spawn and monitor in one call: for a process that died before a later monitor/2, the reason would be `noproc'.
     {_Pid, _Monitor} = proc_lib:spawn_opt(
         ?MODULE, run, [Handler, State, Request, Wanted, Body, {Name, Counters, Reports}],
         [{monitor, [{tag, {weir_reactor, weir_http_request:connection(Request)}}]}]
     ).
 
-%% @doc By what such a process is known, see `proc_lib:translate_initial_call/1'.
+%% @doc Returns the initial call of these processes, see `proc_lib:translate_initial_call/1'.
 -spec initial_call() -> mfa().
 initial_call() -> {?MODULE, run, 6}.
 
@@ -48,7 +48,8 @@ crashed(Class, Reason, Stack, Request, Listener) ->
         false ->
             finished(weir_http_process:finish({crash, Crash}));
         true ->
-            %% It is counted and reported; that the end is missing is said by the end of this process.
+            %% Counts and reports. The end of this process makes the connection close, so the client sees that the end
+            %% is missing.
             _ = Crash(close),
             ok
     end.

@@ -1,4 +1,4 @@
-%% What the suites of HTTP that start a listener in each case do around it.
+%% Common code of the HTTP suites that start a listener for each case.
 
 -define(LISTENER, ?MODULE).
 

@@ -1,4 +1,4 @@
-%% What the suites of files do around their cases: each has a directory, `www', whose files are served.
+%% Common code of the file suites: each case has a directory `www', whose files are served.
 
 -define(LISTENER, ?MODULE).
 

@@ -1,4 +1,4 @@
-%% What a listener does with requests that are right, each case seen by a raw client.
+%% Valid requests to a listener, observed by a raw client.
 -module(weir_http_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -85,7 +85,7 @@ routes() ->
         {"/call", weir_http_echo, {call, fun(Request) -> call(weir_http_request:query(Request)) end}}
     ].
 
-%% What the route /call answers.
+%% The responses of the route /call.
 call(<<"iodata">>) -> {reply, 200, [], [<<"a">>, ["b", $c], <<>> | <<"d">>]};
 call(<<"large">>) -> {reply, 200, [], large()};
 call(<<"parts">>) -> {reply, 200, [], [large(), "end"]};
@@ -163,7 +163,7 @@ head_is_get_without_a_body(Config) ->
     {200, Fields, <<>>} = request(port(Config), Head, #{is_head => true}),
     {200, Same, <<"hello">>} = request(port(Config), get("/")),
     ?assertEqual(maps:remove(<<"date">>, Same), maps:remove(<<"date">>, Fields)),
-    %% Nothing of a body is sent: the next response is where it should be.
+    %% No part of a body is sent: the next response follows the head.
     Socket = connect(port(Config)),
     ok = send(Socket, [Head, get("/")]),
     {200, _, <<>>} = response(Socket, #{is_head => true}),
@@ -202,7 +202,7 @@ old_clients_are_served(Config) ->
 pipelined_requests_are_answered_in_order(Config) ->
     Socket = connect(port(Config)),
     Numbers = [integer_to_binary(N) || N <- lists:seq(1, 1000)],
-    %% Some have bodies of a length, some in chunks, some none.
+    %% Bodies of a known length, in chunks, and none.
     Request = fun
         (N) when byte_size(N) =:= 1 -> get(["/files/", N]);
         (N) when byte_size(N) =:= 2 -> ["PUT /files/", N, " HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"];
@@ -248,7 +248,7 @@ a_body_of_a_length(Config) ->
     Socket = connect(port(Config)),
     ok = send(Socket, ["POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_list(byte_size(Large)), "\r\n\r\n", Large]),
     {200, _, Large} = response(Socket),
-    %% What is behind it is the next request.
+    %% The bytes after the body are the next request.
     ok = send(Socket, ["POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", get("/")]),
     {200, _, <<"abc">>} = response(Socket),
     {200, _, <<"hello">>} = response(Socket).
@@ -277,7 +277,7 @@ continue_is_said_once_and_only_if_asked(Config) ->
     ok = send(Socket, "hel"),
     ok = send(Socket, "lo"),
     {200, _, <<"hello">>} = response(Socket),
-    %% The body is there already.
+    %% The body arrives with the head.
     ok = send(Socket, [Head, "hello"]),
     {200, _, <<"hello">>} = response(Socket),
     ok = send(Socket, "POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"),
@@ -336,7 +336,7 @@ redirects(Config) ->
 there_is_one_date(Config) ->
     {200, #{<<"date">> := <<"Sun, 06 Nov 1994 08:49:37 GMT">>}, <<>>} = request(port(Config), get("/call?date")),
     {200, #{<<"date">> := Now}, _} = request(port(Config), get("/")),
-    %% OTP reads it, and it is now, in no other zone of time.
+    %% OTP can parse it, and it is the current time in GMT.
     Then = calendar:datetime_to_gregorian_seconds(httpd_util:convert_request_date(binary_to_list(Now))),
     ?assert(abs(calendar:datetime_to_gregorian_seconds(calendar:universal_time()) - Then) < 1800).
 
@@ -346,7 +346,7 @@ a_handler_that_raises_is_a_500(Config) ->
     Socket = connect(port(Config)),
     ok = send(Socket, [get(["/call?", What]) || What <- ["raise", "throw", "exit"]]),
     [{500, _, <<>>} = Response || Response <- responses(Socket, 3)],
-    %% The connection is none the worse for it.
+    %% The connection stays usable.
     ok = send(Socket, get("/")),
     {200, _, <<"hello">>} = response(Socket),
     ?waitMatch(#{crashes := 3, requests := 4}, weir_http:info(?LISTENER)).
@@ -375,7 +375,7 @@ nothing_can_be_injected(Config) ->
 a_report_names_the_request_and_not_its_secrets(Config) ->
     Self = self(),
     ok = logger:add_handler(?MODULE, ?MODULE, #{config => #{pid => Self}}),
-    %% The arguments of a function without a clause for them would stand in the report.
+    %% The report must not contain the arguments of a function without a matching clause.
     ok = weir_http:set_routes(?LISTENER, [{"/call", weir_http_echo, {call, fun(on_purpose) -> nothing end}}]),
     {500, _, _} = request(port(Config), get("/call?raise", "Authorization: hunter2\r\n")),
     receive

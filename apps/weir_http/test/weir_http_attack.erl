@@ -1,4 +1,4 @@
-%% Clients that mean no good, an honest one beside them, and what a server has left when they are gone.
+%% Attacking clients, an honest one beside them, and the resources that a server holds afterwards.
 -module(weir_http_attack).
 
 -export([start/2, listen/3, stop/1, port/1]).
@@ -6,7 +6,7 @@
 -export([resets/2, floods/3, bombs/2, idle/2]).
 -export([honest/2, percentile/2]).
 
-%% A listener in a VM of its own, so that descriptors and memory are the server's.
+%% Starts a listener in its own VM, so that descriptors and memory are those of the server.
 start(Options, Arguments) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Peer, _} = peer:start(#{connection => standard_io, wait_boot => weir_test_wait:patience(), args => Arguments ++ Paths}),
@@ -23,7 +23,7 @@ start(Options, Arguments) ->
     ], weir_test_wait:patience()),
     {Peer, peer:call(Peer, weir, get_port, [attacked], weir_test_wait:patience())}.
 
-%% Another listener there. Returns its port.
+%% Starts another listener in that VM. Returns its port.
 listen(Name, Options, {Peer, _Port}) ->
     {ok, _} = peer:call(Peer, weir_http, start_listener, [Name, Options#{ip => {127, 0, 0, 1}}, []], weir_test_wait:patience()),
     peer:call(Peer, weir, get_port, [Name], weir_test_wait:patience()).
@@ -32,7 +32,7 @@ stop({Peer, _Port}) -> peer:stop(Peer).
 
 port({_Peer, Port}) -> Port.
 
-%% Connections, open descriptors and bytes of memory.
+%% Returns the number of connections, of open descriptors, and the bytes of memory.
 left({Peer, _Port}) ->
     _ = [peer:call(Peer, erlang, garbage_collect, [Pid], weir_test_wait:patience()) || Pid <- peer:call(Peer, erlang, processes, [], weir_test_wait:patience())],
     #{connections := Connections} = peer:call(Peer, weir_http, info, [attacked], weir_test_wait:patience()),
@@ -40,7 +40,7 @@ left({Peer, _Port}) ->
     {ok, Descriptors} = file:list_dir(filename:join(["/proc", Pid, "fd"])),
     {Connections, length(Descriptors), peer:call(Peer, erlang, memory, [total], weir_test_wait:patience())}.
 
-%% Waits until there are no connections, no descriptors and no more than 8 MiB beyond what there was.
+%% Waits until there are no connections and no further descriptors, and at most 8 MiB more memory than before.
 at_rest(Server, Before = {_, Descriptors, Memory}) ->
     IsAtRest = fun() ->
         {Connections, Now, Bytes} = left(Server),
@@ -51,7 +51,7 @@ at_rest(Server, Before = {_, Descriptors, Memory}) ->
         false -> {still, left(Server), before, Before}
     end.
 
-%% Connections that are reset: before a request, in the middle of one, and with a response on its way.
+%% Resets connections: before a request, in the middle of one, and while a response is sent.
 resets(Port, Count) ->
     lists:foreach(
         fun(N) ->
@@ -64,7 +64,7 @@ resets(Port, Count) ->
         lists:seq(1, Count)
     ).
 
-%% So many megabytes of what a fun makes, on connections that are made anew when the server has had enough.
+%% Sends that many megabytes made by a fun, and reconnects when the server closes.
 floods(Port, Megabytes, Make) -> floods(Port, Megabytes * 16, Make, connect(Port)).
 
 floods(_Port, 0, _Make, {ok, Socket}) -> gen_tcp:close(Socket);
@@ -76,7 +76,7 @@ floods(Port, Pieces, Make, {ok, Socket}) ->
             floods(Port, Pieces - 1, Make, connect(Port))
     end.
 
-%% Messages of WebSockets, each on a connection of its own, that are 20 KB and would be 20 MB.
+%% Sends WebSocket messages of 20 KB that inflate to 20 MB, each on its own connection.
 bombs(Port, Count) ->
     Bomb = weir_http_websocket_client:frame(16#c2, compressed(<<0:20000000/unit:8>>)),
     lists:foreach(
@@ -89,7 +89,7 @@ bombs(Port, Count) ->
         lists:seq(1, Count)
     ).
 
-%% As RFC 7692 has it: without the four bytes that end a flush.
+%% As in RFC 7692: without the four bytes that end a flush.
 compressed(Plain) ->
     Stream = zlib:open(),
     ok = zlib:deflateInit(Stream, default, deflated, -15, 8, default),
@@ -101,7 +101,8 @@ idle(Port, Count) -> [element(2, {ok, _} = connect(Port)) || _ <- lists:seq(1, C
 
 connect(Port) -> gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {send_timeout, weir_test_wait:patience()}], weir_test_wait:patience()).
 
-%% A client that does nothing wrong: so many requests, one after the other, every tenth on a new connection. Microseconds.
+%% An honest client: sends that many requests one after the other, every tenth on a new connection. Returns
+%% microseconds.
 honest(Port, Count) -> honest(Port, Count, none, []).
 
 honest(_Port, 0, Socket, Times) ->

@@ -1,5 +1,6 @@
-%% Floods of what is no HTTP, resets, compressed bombs and idle connections: an honest client is answered meanwhile, and afterwards connections,
-%% descriptors and memory are what they were. `make soak' has the same with thousands of connections, and slowhttptest.
+%% Floods of garbage, resets, compressed bombs and idle connections: an honest client is answered during the attack.
+%% Afterwards connections, descriptors and memory are as before. `make soak' does the same with thousands of
+%% connections, and with slowhttptest.
 -module(weir_http_attack_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -14,7 +15,7 @@ all() -> [resets, random_bytes, zeros, compressed_bombs, idle_connections].
 
 init_per_suite(Config) ->
     Server = weir_http_attack:start(#{}, []),
-    %% What is made once is there.
+    %% Warm up: allocations that happen only once.
     _ = weir_http_attack:honest(weir_http_attack:port(Server), 200),
     [{server, Server} | Config].
 
@@ -28,7 +29,7 @@ zeros(Config) -> beside(Config, fun(Port) -> weir_http_attack:floods(Port, 8, fu
 
 compressed_bombs(Config) -> beside(Config, fun(Port) -> weir_http_attack:bombs(Port, 50) end).
 
-%% Of another listener, which has no patience: the honest client may be slow.
+%% On a listener with short timeouts, so the honest client may be too slow for it.
 idle_connections(Config) ->
     Impatient = weir_http_attack:listen(impatient, #{header_timeout => 500}, ?config(server, Config)),
     beside(Config, fun(_) ->

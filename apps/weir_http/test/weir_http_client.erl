@@ -1,5 +1,5 @@
-%% A client for the tests, on stock gen_tcp: bytes out, responses in, and nothing that would put right what is wrong. In a
-%% process that has called with_tls/0 it speaks TLS, to a listener that was started with options/1.
+%% The HTTP client of the tests, on stock gen_tcp. It sends bytes as given and does not correct responses. In a
+%% process that has called with_tls/0 it uses TLS, to a listener that was started with options/1.
 -module(weir_http_client).
 
 -export([with_tls/0, options/1]).
@@ -29,7 +29,7 @@ send(Socket, Data) -> (transport(Socket)):send(Socket, Data).
 
 recv(Socket, Time) -> (transport(Socket)):recv(Socket, 0, Time).
 
-%% A client that was slow is quick from now on.
+%% Makes a slow client fast from now on.
 take_more(Socket) ->
     Options = [{recbuf, 1 bsl 20}, {buffer, 1 bsl 20}],
     case transport(Socket) of
@@ -47,7 +47,7 @@ with_tls() ->
     _ = put(?MODULE, tls),
     ok.
 
-%% Of a listener.
+%% Returns the options of a listener.
 options(Options) ->
     case erlang:get(?MODULE) of
         tls -> Options#{tls => certificate()};
@@ -71,7 +71,7 @@ get(Path) -> get(Path, "").
 
 get(Path, Fields) -> ["GET ", Path, " HTTP/1.1\r\nHost: localhost\r\n", Fields, "\r\n"].
 
-%% One request on a connection of its own.
+%% Sends one request on its own connection.
 request(Port, Request) -> request(Port, Request, #{}).
 
 request(Port, Request, Options) ->
@@ -83,7 +83,7 @@ request(Port, Request, Options) ->
 
 responses(Socket, N) -> [response(Socket) || _ <- lists:seq(1, N)].
 
-%% The next response: {Status, Fields, Body}. Fields are a map by lower-case names.
+%% Returns the next response: {Status, Fields, Body}. Fields are a map by lower-case names.
 response(Socket) -> response(Socket, #{}).
 
 response(Socket, Options) ->
@@ -98,7 +98,7 @@ response(Socket, Options) ->
     put({rest, Socket}, After),
     {Status, Fields, Body}.
 
-%% The head of the next response. Its body is left for others.
+%% Returns the head of the next response. Its body stays unread.
 head(Socket) ->
     {Head, Rest} = head(Socket, erlang:get({rest, Socket})),
     put({rest, Socket}, Rest),
@@ -130,7 +130,7 @@ recv(Socket) ->
         {error, Reason} -> error({no_response, Reason})
     end.
 
-%% The next chunk of a body in chunks; `done' behind the last.
+%% Returns the next chunk of a body in chunks; `done' after the last.
 chunk(Socket) ->
     Bytes = erlang:get({rest, Socket}),
     case binary:split(Bytes, <<"\r\n">>) of
@@ -154,7 +154,7 @@ chunk_of_more(Socket) ->
     put({rest, Socket}, <<(erlang:get({rest, Socket}))/binary, (recv(Socket))/binary>>),
     chunk(Socket).
 
-%% Whether nothing comes any more but the end.
+%% Whether the connection ends without further bytes.
 is_closed(Socket) -> is_closed(Socket, weir_test_wait:patience()).
 
 is_closed(Socket, Time) ->
@@ -170,17 +170,18 @@ is_closed(Socket, Time) ->
             error({not_expected, Bytes})
     end.
 
-%% All that comes until the end.
+%% Returns all bytes until the connection ends.
 recv_all(Socket) ->
     case recv(Socket, weir_test_wait:patience()) of
         {ok, Bytes} -> <<Bytes/binary, (recv_all(Socket))/binary>>;
         {error, closed} -> <<>>
     end.
 
-%% The same, with what has come already.
+%% Like recv_all/1, including the bytes already received.
 rest(Socket) -> <<(erlang:get({rest, Socket}))/binary, (recv_all(Socket))/binary>>.
 
-%% What a listener makes of bytes: the statuses of its responses, and whether the connection is open when it has read them all.
+%% Sends bytes to a listener. Returns the statuses of its responses, and whether the connection is open after it has
+%% read all bytes.
 observe(Listener, Port, Bytes) ->
     Socket = connect(Port),
     {ok, Name} = inet:sockname(Socket),
@@ -190,7 +191,7 @@ observe(Listener, Port, Bytes) ->
     #{statuses => statuses(Text), text => Text, connection => End}.
 
 until_read(Socket, Sent, Text) ->
-    %% Asked before: what its answer is comes then without a wait.
+    %% Checked before recv/2: if the server had read everything by then, its answer arrives without a wait.
     IsRead = is_read(Sent),
     case recv(Socket, 40) of
         {ok, Bytes} -> until_read(Socket, Sent, <<Text/binary, Bytes/binary>>);
@@ -199,7 +200,7 @@ until_read(Socket, Sent, Text) ->
         {error, _} -> {closed, Text}
     end.
 
-%% Whether the server has read all that this client has sent, and done what it does about it.
+%% Whether the server has read all bytes of this client and acted on them.
 is_read({Listener, Name, Size}) ->
     case [{Connection, Reactor} || {Connection, Reactor} <- weir:connections(Listener), inet:peername(Connection) =:= {ok, Name}] of
         [{Connection, Reactor}] ->
@@ -208,7 +209,7 @@ is_read({Listener, Name, Size}) ->
             false
     end.
 
-%% Waits until a reactor has written what it had read something for: it writes with the next poll, and then there is another.
+%% Waits until a reactor has written its output for earlier input: it writes with the next poll, and then polls again.
 has_gone_on(Reactor) ->
     case polls(Reactor) of
         gone -> false;
@@ -222,7 +223,7 @@ polls(Reactor) ->
         {error, timeout} -> polls(Reactor)
     end.
 
-%% Of the responses in a text.
+%% Returns the statuses in a text.
 statuses(Text) ->
     case re:run(Text, "HTTP/1\\.1 (\\d\\d\\d) ", [global, {capture, all_but_first, binary}]) of
         {match, All} -> [binary_to_integer(Status) || [Status] <- All];

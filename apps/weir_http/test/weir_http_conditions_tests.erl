@@ -1,4 +1,4 @@
-%% Conditions of handlers of other things than files: strong and weak entity tags (RFC 9110, 8.8.3.2).
+%% Conditional requests to handlers of resources other than files: strong and weak entity tags (RFC 9110, 8.8.3.2).
 -module(weir_http_conditions_tests).
 
 -include_lib("eunit/include/eunit.hrl").

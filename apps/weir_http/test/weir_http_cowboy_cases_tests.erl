@@ -1,5 +1,5 @@
-%% The table conformance/results/cowboy-cases.md says which of our tests tries what a case of Cowboy's suites does: each of
-%% these tests is there.
+%% conformance/results/cowboy-cases.md lists our tests for the cases of Cowboy's suites. Checks that each of
+%% these tests exists.
 -module(weir_http_cowboy_cases_tests).
 
 -include_lib("eunit/include/eunit.hrl").

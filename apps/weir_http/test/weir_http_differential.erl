@@ -1,8 +1,8 @@
-%% The same bytes before several servers: where one of ours takes for a request what others refuse, or finds the end of one
-%% elsewhere, an attacker may be between the two.
+%% Sends the same bytes to several servers. If ours accepts a request that others refuse, or finds its end elsewhere,
+%% an attacker can use the difference when both are in one chain (request smuggling).
 %%
-%% What a server makes of some bytes is `{Requests, End}'. Requests are those it took, as `{Method, Target, Length}', or
-%% `any' where it does not say. Its end: `refused' what followed, `closed' because it wanted to, or `waits' for more.
+%% The observation is `{Requests, End}'. Requests are those that the server accepted, as `{Method, Target, Length}', or
+%% `any' if it does not say. End: it `refused' what followed, `closed' regularly, or `waits' for more.
 -module(weir_http_differential).
 
 -export([start/0, stop/1, run/2]).
@@ -10,7 +10,7 @@
 
 -define(AT_ONCE, 16).
 
-%% A listener of ours beside the peers, which says the same of a request as they do.
+%% Starts the peers, and a listener of ours that describes a request as they do.
 start() ->
     case weir_http_peers:start() of
         {ok, Peers} ->
@@ -32,7 +32,7 @@ describe(Request) ->
     Target = [weir_http_request:path(Request), "?", weir_http_request:query(Request)],
     {reply, 200, [], lists:join(" ", [weir_http_request:method(Request), Target, [Length, "\n"]])}.
 
-%% Each case before our listener and before the peers: `{Bytes, Ours, Theirs}'.
+%% Sends each case to our listener and to the peers: `{Bytes, Ours, Theirs}'.
 run(Cases, #{sockets := Peers}) ->
     Self = self(),
     Port = weir:get_port(?MODULE),
@@ -49,7 +49,7 @@ seen(Case, Port, Peers) ->
     Bytes = <<Case/binary, (weir_http_mutations:last())/binary, (weir_http_mutations:last())/binary>>,
     {Case, observe(Port, Bytes), [{Name, observe({local, Socket}, Bytes)} || {Name, Socket} <- Peers]}.
 
-%% Sends the bytes, ends our side, and reads all that comes.
+%% Sends the bytes, shuts down our direction, and reads to the end.
 observe(Address, Bytes) ->
     {ok, Socket} = connect(Address),
     _ = gen_tcp:send(Socket, Bytes),
@@ -81,7 +81,7 @@ responses(<<"HTTP/1.", _, " ", Status:3/binary, _/binary>> = Bytes, Requests, _E
 responses(_, Requests, End) ->
     {lists:reverse(Requests), End}.
 
-%% Others are answers to a request that was understood.
+%% Other statuses answer a request that was understood.
 is_refusal(Status) -> lists:member(Status, [400, 408, 411, 413, 414, 417, 431, 501, 505]).
 
 end_of(Head) ->
@@ -100,22 +100,22 @@ body(Head, Bytes) ->
             {<<>>, Bytes}
     end.
 
-%% The target without what an absolute one says of the host.
+%% Removes the host from an absolute target.
 described(Body) ->
     case re:run(Body, "^([^ ]+) (?:[a-zA-Z]+://[^/?]*)?(.*) ([0-9]*)\n$", [{capture, all_but_first, binary}, dotall]) of
         {match, [Method, Target, Length]} -> {Method, path(Target), length_of(Length)};
         nomatch -> any
     end.
 
-%% A question mark with nothing behind it is no difference.
+%% A trailing question mark is not a difference.
 path(<<"/", _/binary>> = Path) -> re:replace(Path, "\\?$", "", [{return, binary}]);
 path(Other) -> path(<<"/", Other/binary>>).
 
 length_of(<<>>) -> 0;
 length_of(Digits) -> binary_to_integer(Digits).
 
-%% What is to be looked at: `{accepts, Request, Name}' is refused by that server, and `{otherwise, Request, Name, Theirs}' is
-%% another request to it, or no end of one yet.
+%% Returns the differences: `{accepts, Request, Name}' is refused by that server; `{otherwise, Request, Name, Theirs}'
+%% is another request for it, or not complete yet.
 findings({Requests, _End}, Others) -> lists:append([finding(Requests, Name, Seen) || {Name, Seen} <- Others]).
 
 finding([Same | Requests], Name, {[Same | Seen], End}) -> finding(Requests, Name, {Seen, End});
@@ -126,7 +126,7 @@ finding([Ours | _], Name, {[], waits}) -> [{otherwise, Ours, Name, nothing}];
 finding([Ours | _], Name, {[], refused}) -> [{accepts, Ours, Name}];
 finding(_Requests, _Name, _Seen) -> [].
 
-%% Why we are right.
+%% The known differences, and why our behaviour is right.
 explanations() ->
     [
         {nginx, "a tab is white space around a value (RFC 9110, 5.6.3)", fun(_, Bytes) -> has("\t", Bytes) end},
@@ -152,7 +152,7 @@ explained({accepts, Request, Name}, Bytes) ->
 explained({otherwise, _, _, _}, _Bytes) ->
     none.
 
-%% What is left to be looked at.
+%% Returns the differences without an explanation.
 unexplained(Seen) ->
     [{Finding, Bytes} || {Bytes, Ours, Theirs} <- Seen, Finding <- findings(Ours, Theirs), explained(Finding, Bytes) =:= none].
 

@@ -1,6 +1,6 @@
-%% The same bytes before weir_http, nginx, Node's http and h11: right requests and what a few random changes make of them.
-%% What we take and another refuses, or ends elsewhere, has a reason that weir_http_differential names. A run has the same
-%% cases as any other; `make soak' has more of them.
+%% The same bytes to weir_http, nginx, Node's http and h11: valid requests and random mutations of them. Each request
+%% that we accept and another server refuses, or ends elsewhere, needs an explanation in weir_http_differential. All
+%% runs have the same cases; `make soak' has more.
 -module(weir_http_differential_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -40,7 +40,7 @@ differences_are_found(_Config) ->
 no_difference_is_unexplained(Config) ->
     Cases = weir_http_mutations:cases(?CASES, ?SEED),
     Seen = weir_http_differential:run(Cases, ?config(servers, Config)),
-    %% Both kinds of answers are there in number, so that the servers are what was asked.
+    %% Enough cases are accepted, and enough refused: so the servers really were asked.
     Taken = length([taken || {_, {[_, _ | _], _}, _} <- Seen]),
     Refused = length([refused || {_, {_, refused}, _} <- Seen]),
     ?assert(Taken > ?CASES div 10, Taken),

@@ -1,4 +1,4 @@
-%% The handler of the tests: what it does is said by its state or by the path.
+%% A handler for the tests, controlled by its state or by the path.
 -module(weir_http_echo).
 -behaviour(weir_http_direct).
 

@@ -1,12 +1,12 @@
-%% What a browser makes of the bytes of an event stream: the algorithm of the WHATWG's specification, 9.2.6, line by line.
+%% Parses an event stream like a browser: the algorithm of the WHATWG's specification, 9.2.6, line by line.
 -module(weir_http_event_reader).
 
 -export([read/1, body/1]).
 
-%% [{Name, Data, LastId}].
+%% Returns [{Name, Data, LastId}].
 read(Bytes) ->
     Normal = binary:replace(binary:replace(Bytes, <<"\r\n">>, <<"\n">>, [global]), <<"\r">>, <<"\n">>, [global]),
-    %% What has no line end yet is not a line.
+    %% An unfinished line is ignored.
     Lines = lists:droplast(binary:split(Normal, <<"\n">>, [global])),
     lines(Lines, none, <<"message">>, <<>>).
 
@@ -27,7 +27,7 @@ field(<<"event">>, Value, Lines, Data, _Name, Id) -> lines(Lines, Data, Value, I
 field(<<"id">>, Value, Lines, Data, Name, _Id) -> lines(Lines, Data, Name, Value);
 field(_Unknown, _Value, Lines, Data, Name, Id) -> lines(Lines, Data, Name, Id).
 
-%% The events in a body in chunks.
+%% Returns the events in a body in chunks.
 body(Bytes) -> read(chunks(Bytes)).
 
 chunks(Bytes) ->

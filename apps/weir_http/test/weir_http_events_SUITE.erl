@@ -1,4 +1,4 @@
-%% Events of requests and connections, names of requests, and CORS: what is said beside the response.
+%% Events of requests and connections, request ids, and CORS.
 -module(weir_http_events_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -129,7 +129,7 @@ what_is_refused(_Config) ->
     ok = weir_http:stop_listener(?LISTENER),
     ?assertMatch(#{status := 408, reason := timeout}, in_time(fun refused_late/1)).
 
-%% What is said of a request whose head does not end. A client that is not quick enough is not refused.
+%% Returns the event of a request whose head does not end. A client that is too slow is not refused.
 refused_late(Limit) ->
     Late = start(#{header_timeout => Limit}),
     {Took, Socket} = weir_test_wait:timed(fun() ->
@@ -159,12 +159,12 @@ connections_begin_and_end(_Config) ->
     {200, _, _} = response(Socket),
     ok = close(Socket),
     {[weir, connection, stop], #{duration := _}, #{peer := {_, Mine}, reason := closed}} = event(),
-    %% One that was closed by us, and one whose last word was a refusal.
+    %% A connection closed by the server, and one whose last response was a refusal.
     {200, _, _} = request(Port, get("/", "Connection: close\r\n")),
     [{[weir, connection, start], _, _}, {[weir, connection, stop], _, _}] = [event(), event()],
     {400, _, _} = request(Port, "nonsense\r\n\r\n"),
     [{[weir, connection, start], _, _}, {[weir, connection, stop], _, _}] = [event(), event()],
-    %% One that stays after it.
+    %% A client that stays connected after a refusal.
     Stays = connect(Port),
     ok = send(Stays, "nonsense\r\n\r\n"),
     [{[weir, connection, start], _, _}, {[weir, connection, stop], _, #{reason := normal}}] = [event(), event()],
@@ -176,7 +176,7 @@ nothing_is_measured_for_nobody(_Config) ->
     end}}]),
     ?assertMatch({200, _, <<"undefined">>}, request(Port, get("/begun"))).
 
-%%% Names.
+%%% Request ids.
 
 requests_have_names(_Config) ->
     Port = start(#{request_ids => make}, [
@@ -224,10 +224,10 @@ a_page_of_another_origin(_Config) ->
     },
     {200, Fields, <<"api">>} = request(Port, get("/api", "Origin: https://a.example\r\n")),
     ?assertEqual(Allowed, about_access(Fields)),
-    %% The page may know that it failed.
+    %% The page may see that the request failed.
     {500, Failed, _} = request(Port, "PUT /api HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\nContent-Length: 0\r\n\r\n"),
     ?assertEqual(Allowed, about_access(Failed)),
-    %% For a cache the response is not that of others.
+    %% Caches must not use this response for other origins.
     {200, Without, _} = request(Port, get("/api")),
     ?assertEqual(#{<<"vary">> => <<"origin">>}, about_access(Without)),
     {200, Elsewhere, _} = request(Port, get("/", "Origin: https://a.example\r\n")),
@@ -249,14 +249,14 @@ a_preflight(_Config) ->
         },
         about_access(Fields)
     ),
-    %% Of a method whose route has no such option, or that is not there.
+    %% The route for that method has no such option, or does not exist.
     [
         ?assertMatch({204, #{<<"allow">> := _}, <<>>}, preflight(Port, "https://a.example", Method, ""))
      || Method <- ["POST", "DELETE"]
     ],
     {204, Post, _} = preflight(Port, "https://a.example", "POST", ""),
     ?assertEqual(#{}, about_access(Post)),
-    %% And one that asks something else.
+    %% An OPTIONS request that is not a preflight.
     {204, #{<<"allow">> := <<"GET, HEAD, PUT, POST, OPTIONS">>}, _} = request(Port, "OPTIONS /api HTTP/1.1\r\nHost: a\r\n\r\n").
 
 origins_are_compared_byte_by_byte(_Config) ->

@@ -1,4 +1,4 @@
-%% The bytes of events, and what may not be in one.
+%% The encoding of events, and what they may not contain.
 -module(weir_http_events_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -22,7 +22,7 @@ frame_test_() ->
     [
         ?_assertEqual(<<"9\r\ndata: x\n\n\r\n">>, weir_http_events:frame(#{data => "x"})),
         ?_assertEqual(<<"12\r\ndata: x\n\ndata: y\n\n\r\n">>, weir_http_events:frame([#{data => "x"}, #{data => "y"}])),
-        %% An empty chunk would be the last.
+        %% An empty chunk would end the body.
         ?_assertEqual(<<>>, weir_http_events:frame([]))
     ].
 
@@ -39,7 +39,7 @@ wrong_test_() ->
          || Event <- [#{}, #{other => 1}, #{data => "x", other => 1}, x]
         ].
 
-%% A member of HTTP/1.0 gets the frames as they are. What is around an event is none, and spoils none.
+%% A member with HTTP/1.0 gets the chunked frames as they are. The framing gives no events, and spoils none.
 a_reader_of_an_old_client_passes_over_the_frames_test() ->
     Events = [[#{data => integer_to_list(N), id => integer_to_list(N)} || N <- lists:seq(1, Size)] || Size <- lists:seq(1, 50)],
     Bytes = iolist_to_binary([weir_http_events:frame(Each) || Each <- Events]),

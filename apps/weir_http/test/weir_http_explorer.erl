@@ -1,9 +1,10 @@
-%% HTTP in bad luck: routes change, listeners are suspended, drained, stopped and killed, the access log is rotated and its writer killed, while
-%% clients ask, pipeline, stream, converse, leave in the middle and reset. Each answer is whole, that of its request, and of routes that were
-%% there between request and answer; each request that was answered has one line in the log, or is counted as lost; and when all has stopped
-%% nothing is left.
+%% Random trouble for HTTP: routes change; listeners are suspended, drained, stopped and killed; the access log is
+%% rotated and its writer killed. At the same time clients request, pipeline, stream, converse, leave half-way and
+%% reset. Each response must be complete, belong to its request, and come from routes that were set between request and
+%% response. Each answered request must have one line in the log, or be counted as lost. At the end nothing may be
+%% left.
 %%
-%% A run has a seed, which decides what is done in which order by each; what happens at the same time is up to the machine.
+%% The seed of a run decides what each process does in which order. The interleaving depends on the machine.
 -module(weir_http_explorer).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -18,17 +19,17 @@
 
 -define(LISTENERS, 2).
 -define(CLIENTS, 12).
-%% The supervisors take ten in ten seconds.
+%% The supervisors allow ten restarts in ten seconds.
 -define(KILL_MS, 1300).
 
-%% An operator's listener: its versions and changes, its log file and how many it has had, the counters of each that was started, and when
-%% something of it was killed.
+%% The listener of an operator: its route versions and changes, its log file and the number of its log files, the
+%% counters of each start, and when a part of it was last killed.
 -record(operator, {
     name, known, directory, run, is_rough, is_logged = false, version = 0, files = 0, counters = [], killed = never
 }).
 
-%% Explores for so many milliseconds, with logs in that directory. `gentle': whoever is connected is served. `rough': listeners are drained,
-%% stopped and started again, which ends connections.
+%% Explores for that many milliseconds, with logs in that directory. `gentle': connected clients are served. `rough':
+%% listeners are drained, stopped and started again, which ends connections.
 run(Kind, Seed, Milliseconds, Directory) ->
     ct:log("~ts, seed ~b", [Kind, Seed]),
     try
@@ -82,19 +83,19 @@ broadcast(Group) ->
     fun() ->
         case weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_binary(counters:get(Number, 1))})) of
             {ok, _} -> counters:add(Number, 1, 1);
-            %% Pollers wait for the machine. The next one tries that number again.
+            %% The pollers are behind. The next call retries that number.
             {error, busy} -> ok
         end
     end.
 
-%% What must hold ---------------------------------------------------------------------
+%% Invariants -------------------------------------------------------------------------
 
 nothing_was_wrong(#run{seen = Seen, numbers = Numbers}) ->
     ?assertEqual([], lists:sublist([Fault || {{fault, Fault}} <- ets:match_object(Seen, {{fault, '_'}})], 3)),
     ?assert(counters:get(Numbers, ?ANSWERED) > 0),
     ok.
 
-%% The writers have ended with the listeners, so all is written.
+%% The writers have ended with the listeners, so all lines are written.
 all_was_logged(Counters, Directory, #run{seen = Seen, numbers = Numbers}) ->
     Lines = lists:append([lines(File) || File <- filelib:wildcard(filename:join(Directory, "*.log*"))]),
     Ids = [id(Line) || Line <- Lines],
@@ -111,14 +112,14 @@ lines(File) ->
     {ok, Bytes} = file:read_file(File),
     binary:split(Bytes, <<"\n">>, [global, trim]).
 
-%% The id is behind the path, in both forms of a line.
+%% The id follows the path, in both formats.
 id(Line) ->
     case re:run(Line, "/(?:direct|body|process|stream|dies|held|events|socket|only-?\\d+)/(\\d+-\\d+)[ ?\"]", [{capture, all_but_first, binary}]) of
         {match, [Id]} -> Id;
         nomatch -> none
     end.
 
-%% Each that was opened was closed once. A WebSocket whose connection ends at once is not opened.
+%% Each opened one was closed exactly once. A WebSocket whose connection ends at once is not opened.
 all_was_closed(#run{seen = Seen, group = Group}) ->
     ?waitEqual([], [Each || Each = {_, Calls} <- ets:match_object(Seen, {{calls, '_', '_'}, '_'}), Calls =/= [open, closed], not is_early_end(Each)]),
     ?waitEqual(0, weir_group:size(Group)),
@@ -127,7 +128,7 @@ all_was_closed(#run{seen = Seen, group = Group}) ->
 is_early_end({{calls, socket, _}, [closed]}) -> true;
 is_early_end(_) -> false.
 
-%% The epoll instances of the engine are made when they are needed first, and stay.
+%% The engine creates its epoll instances on first use, and keeps them.
 left() ->
     {ok, Descriptors} = file:list_dir("/proc/self/fd"),
     Names = [file:read_link(filename:join("/proc/self/fd", Descriptor)) || Descriptor <- Descriptors],
@@ -144,7 +145,7 @@ left() ->
 operator({Name, Known}, Kind, Directory, Run) ->
     #operator{name = Name, known = Known, directory = Directory, run = Run, is_rough = Kind =:= rough}.
 
-%% Each has a listener, and ends with the counters of all that it has started. The last one stops the clients.
+%% Each operator has a listener, and exits with the counters of all its starts. The last one stops the clients.
 operate(Operator = #operator{name = Name, run = #run{stop = Stop}}, Seed, Milliseconds) ->
     Started = started(Operator),
     spawn_monitor(fun() ->
@@ -194,7 +195,7 @@ change(kill_writer, Operator = #operator{name = Name}) ->
     kill([Pid || {_, Pid, _, Log} <- ets:tab2list(weir_http_log), is_pid(Pid), element(3, Log) =:= Name], Operator, fun(Pid) -> exit(Pid, kill) end);
 change(kill_listener, Operator = #operator{name = Name}) ->
     #{pid := Pid} = weir:info(Name),
-    %% Its reactors die with it.
+    %% Its reactors die too.
     kill([Pid], Operator, fun(_) -> during(?ENDS, Operator, fun() -> kill_listener(Name, Pid) end) end);
 change(stop, Operator = #operator{name = Name}) ->
     during(?ENDS, Operator, fun() ->
@@ -212,7 +213,7 @@ change(drain, Operator = #operator{name = Name}) ->
         started(Operator)
     end).
 
-%% Nobody who is told of a number that is odd, or has changed, may rely on the listener.
+%% An odd or changed number means that clients may not rely on the listener.
 during(Which, #operator{known = Known}, Change) ->
     ok = atomics:add(Known, Which, 1),
     Changed = Change(),
@@ -234,7 +235,7 @@ kill_listener(Name, Pid) ->
     exit(Pid, kill),
     ?waitMatch(#{status := running}, case weir:info(Name) of #{pid := Pid} -> dying; Info -> Info end).
 
-%% With a new version of the routes, and a log or none.
+%% Starts the listener with a new version of the routes, with or without a log.
 started(Operator = #operator{name = Name, known = Known, run = Run, version = Version, files = Files, counters = Counters}) ->
     Next = Version + 1,
     IsLogged = one_of([true, true, true, false]),

@@ -1,10 +1,11 @@
-%% What the modules of the explorer know of a run.
+%% The state of a run, shared by the modules of the explorer.
 
-%% Answers that clients have got whole.
+%% Complete responses received by clients.
 -define(ANSWERED, 1).
 
-%% What is known of a listener. Versions of its routes: the last one that an operator has begun to give it, and the last one whose call has
-%% returned. Then changes that may end connections, and those that may refuse new ones: an odd number while one goes on.
+%% State of a listener. Versions of its routes: the last whose set_routes/2 has begun, and the last whose call has
+%% returned. Then numbers of changes that may end connections, and that may refuse new ones: odd while one is in
+%% progress.
 -define(BEGUN, 1).
 -define(GIVEN, 2).
 -define(ENDS, 3).
@@ -12,10 +13,10 @@
 
 -record(run, {
     numbers :: counters:counters_ref(),
-    %% Ids of requests that were answered and must be in the log, callbacks of what lasts, and what was wrong.
+    %% Ids of answered requests that must be in the log, callbacks of streams and WebSockets, and faults.
     seen :: ets:table(),
     listeners :: [{weir_listener:name(), atomics:atomics_ref()}],
-    %% Of all event streams.
+    %% The group of all event streams.
     group :: weir_group:group(),
     stop :: counters:counters_ref()
 }).

@@ -1,5 +1,5 @@
-%% Clients of the explorer: each connects again and again, and asks, pipelines, asks half, leaves and resets. What it gets is whole, its own,
-%% and of routes that were there between its question and the answer.
+%% Clients of the explorer: each connects repeatedly, and requests, pipelines, sends half requests, leaves and resets.
+%% What it gets must be complete, its own, and from routes that were set between its request and the response.
 -module(weir_http_explorer_client).
 
 -include("weir_http_explorer.hrl").
@@ -10,7 +10,7 @@
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 
-%% A connection: of which listener, and which changes of it had been when it began. `served' once an answer has come.
+%% A connection: its listener, and the changes of that when it began. `served' once a response has arrived.
 -record(connection, {number, socket, known, ends, refusals, served = false}).
 
 start(Number, Seed, Run) ->
@@ -36,7 +36,7 @@ connect(Port, Connection, Run) when is_integer(Port) ->
             _ = put({rest, Socket}, <<>>),
             ok = talk(Connection#connection{socket = Socket}, Run),
             _ = erase({rest, Socket}),
-            %% As it is, or with a reset.
+            %% With or without a reset.
             _ = inet:setopts(Socket, [{linger, {one_of([true, false]), 0}}]),
             gen_tcp:close(Socket);
         {error, Reason} ->
@@ -54,7 +54,8 @@ talk(Connection, Run) ->
         Class:Reason:Stack -> judge(Class, Reason, Stack, Connection, Run)
     end.
 
-%% A connection ends early where something has happened to its listener, and is refused where that does not listen. All else is a fault.
+%% A connection may end early only if its listener changed, and be refused only if that does not listen. Anything else
+%% is a fault.
 judge(error, {Gone, Reason}, Stack, Connection, Run) when Gone =:= no_response; Gone =:= nothing ->
     case Reason =/= timeout andalso may_end(Connection) of
         true -> ok;
@@ -89,9 +90,9 @@ turn(16, Connection, Run) -> die(Connection, Run);
 turn(N, Connection, Run) when N =< 18 -> listen(Connection, Run);
 turn(_, Connection, Run) -> converse(Connection, Run).
 
-%% Questions ------------------------------------------------------------------------
+%% Requests -------------------------------------------------------------------------
 
-%% {Id, the oldest version that may answer, what is asked, its bytes}.
+%% {Id, the oldest version that may answer, the kind of request, its bytes}.
 question(Connection = #connection{known = Known}) ->
     Id = id(Connection),
     Given = atomics:get(Known, ?GIVEN),
@@ -127,10 +128,10 @@ answers([Question | Questions], Connection, Run) ->
         leave -> leave
     end.
 
-%% Its head is whole with the last part.
+%% The last part completes the head.
 ask_in_parts({Id, _, Kind, Bytes}, Connection = #connection{known = Known}, Run) ->
     Whole = iolist_to_binary(Bytes),
-    %% A part that ends in the head.
+    %% The first part ends within the head.
     {Size, _} = binary:match(Whole, <<"\r\n\r\n">>),
     {First, Second} = split_binary(Whole, rand:uniform(Size)),
     ok = send(First, Connection),
@@ -149,7 +150,7 @@ ask_and_leave({_, _, _, Bytes}, Connection) ->
     ok = send(Bytes, Connection),
     leave.
 
-%% A process that is killed: 500, or half of an answer.
+%% The process is killed: a 500, or an incomplete response.
 die(Connection = #connection{socket = Socket}, Run) ->
     ok = send(get("/dies/", id(Connection)), Connection),
     case weir_http_client:head(Socket) of
@@ -162,7 +163,7 @@ die(Connection = #connection{socket = Socket}, Run) ->
             end
     end.
 
-%% Answers --------------------------------------------------------------------------
+%% Responses ------------------------------------------------------------------------
 
 answer({Id, Given, Kind, _}, Connection = #connection{socket = Socket, known = Known}, Run) ->
     {Status, Fields, Body} = whole(Socket, Kind),
@@ -170,7 +171,7 @@ answer({Id, Given, Kind, _}, Connection = #connection{socket = Socket, known = K
     case {Kind, Status} of
         {{only, Version}, 404} ->
             Given =:= Version andalso Begun =:= Version andalso fault({not_there, Version, Connection}, Run);
-        %% A drain ends it.
+        %% Ended by a drain.
         {held, 204} ->
             may_end(Connection) orelse fault({ended_for_nothing, Id, Connection}, Run);
         {_, 200} ->
@@ -192,7 +193,7 @@ whole(Socket, {chunks, _}) ->
 whole(Socket, _Kind) ->
     weir_http_client:response(Socket).
 
-%% Several may have been sent together.
+%% Several chunks may have been sent together.
 chunks(Socket) ->
     case weir_http_client:chunk(Socket) of
         done -> [];
@@ -222,7 +223,7 @@ answered(Id, IsLogged, #run{seen = Seen, numbers = Numbers}) ->
 
 %% Streams and WebSockets -----------------------------------------------------------
 
-%% An event stream that begins as it should, and has some broadcasts without a gap.
+%% An event stream that opens, and receives some broadcasts without a gap.
 listen(Connection = #connection{socket = Socket, known = Known}, Run) ->
     {Id, Given} = {iolist_to_binary(id(Connection)), atomics:get(Known, ?GIVEN)},
     ok = send(get("/events/", Id), Connection),
@@ -233,7 +234,7 @@ listen(Connection = #connection{socket = Socket, known = Known}, Run) ->
     Numbers = try
         [number(event(Socket)) || _ <- lists:seq(1, rand:uniform(4) - 1)]
     catch
-        %% It has begun: what ends it now is judged as of a connection that was served.
+        %% From now on its end is judged like that of a connection that was served.
         error:Reason:Stack -> throw({cut, Reason, Stack, Connection#connection{served = true}})
     end,
     is_without_gap(Numbers) orelse fault({gap, Numbers}, Run),
@@ -248,7 +249,7 @@ event(Socket) ->
     case weir_http_client:chunk(Socket) of
         done -> error({no_response, closed});
         <<"data: ", _/binary>> = Event -> binary:part(Event, 0, byte_size(Event) - 2);
-        %% A drain says by retry when to come back.
+        %% A drain sends retry.
         <<"retry: ", _/binary>> -> event(Socket);
         <<":", _/binary>> -> event(Socket)
     end.
@@ -258,7 +259,7 @@ converse(Connection = #connection{socket = Socket, known = Known}, Run) ->
     ok = send(handshake(Id), Connection),
     case weir_http_websocket_client:upgraded(Socket) of
         {101, _} -> converse(Id, {Given, atomics:get(Known, ?BEGUN)}, Connection, Run);
-        %% It is drained.
+        %% Refused because of a drain.
         {503, _} -> may_end(Connection) orelse fault({refused_for_nothing, Id, Connection}, Run)
     end,
     leave.

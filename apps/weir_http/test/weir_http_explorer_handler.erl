@@ -1,4 +1,5 @@
-%% What the listeners of the explorer answer: the version of the routes, whether there is a log, and the id of the request.
+%% The handler of the explorer. Responses contain the version of the routes, whether there is a log, and the id of the
+%% request.
 -module(weir_http_explorer_handler).
 -behaviour(weir_http_direct).
 
@@ -11,7 +12,7 @@
 -export([info/2]).
 -export([closed/2]).
 
-%% The routes of a version. One of them is there in no other version.
+%% Returns the routes of a version. One of them exists only in this version.
 routes(Version, IsLogged, Run) ->
     State = {Version, IsLogged, Run},
     [{"/" ++ Path ++ "/:id", ?MODULE, State} || Path <- ["direct", "body", "process", "stream", "dies", "held", "events", "socket", only(Version)]].
@@ -35,7 +36,7 @@ handle(Request, State = {Version, IsLogged, Run}) ->
 
 said(Version, IsLogged, Id) -> iolist_to_binary(io_lib:format("~b ~p ~ts", [Version, IsLogged, Id])).
 
-%% As many chunks as the client has asked for.
+%% Sends as many chunks as the client asked for.
 stream(Request, Said) ->
     [{<<"chunks">>, Chunks}] = weir_http_request:query_pairs(Request),
     ok = weir_http_process:stream(Request, 200, []),
@@ -43,7 +44,7 @@ stream(Request, Said) ->
     _ = [weir_http_process:send(integer_to_binary(N)) || N <- lists:seq(1, binary_to_integer(Chunks))],
     streamed.
 
-%% It is killed before it has said something, or in the middle of it.
+%% The process is killed before or within its response.
 die(Request, _State) ->
     _ = rand:uniform(2) =:= 1 andalso weir_http_process:stream(Request, 200, []),
     _ = [erlang:yield() || _ <- lists:seq(1, rand:uniform(20))],
@@ -62,7 +63,7 @@ open(Held, State = {held, Said, _Run}) ->
     {ok, State};
 open(Stream, State = {events, Said, #run{group = Group}}) ->
     ok = called(open, State),
-    %% Its client may be gone.
+    %% The client may have disconnected.
     _ = weir_group:join(Group, Stream),
     {send, #{data => Said}, State};
 open(_Socket, State = {socket, _, _}) ->
@@ -75,7 +76,7 @@ info(answer, {held, Said, _}) -> {reply, 200, [], Said}.
 
 closed(_Reason, State) -> called(closed, State).
 
-%% In the order in which they are called, which is one after the other.
+%% Records the callbacks in the order of their calls, which are sequential.
 called(What, {Kind, Said, #run{seen = Seen}}) ->
     Key = {calls, Kind, Said},
     Before = lists:append([Calls || {_, Calls} <- ets:lookup(Seen, Key)]),

@@ -1,4 +1,4 @@
-%% Files: what a client has already, the parts that it wants, and how they are encoded.
+%% Files: conditional requests, ranges and codings.
 -module(weir_http_file_parts_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -12,7 +12,7 @@
 
 -include("site_suite.hrl").
 
-%% When the files of weir_http_site were changed.
+%% The modification time of the files of weir_http_site.
 -define(DATE, "Sun, 06 Nov 1994 08:49:37 GMT").
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -31,7 +31,7 @@ all() ->
         parts_of_an_encoded_file
     ].
 
-%%% Conditions.
+%%% Conditional requests.
 
 conditions_on_tags(Config) ->
     write(Config, "file", <<"hello">>),
@@ -47,7 +47,7 @@ conditions_on_tags(Config) ->
     ?assertEqual(200, Status(["If-Match: \"other\", ", Tag, "\r\n"])),
     ?assertEqual(200, Status("If-Match: *\r\n")),
     ?assertEqual(412, Status("If-Match: \"other\"\r\n")),
-    %% A weak tag is not good enough for this.
+    %% If-Match needs a strong tag.
     ?assertEqual(412, Status(["If-Match: W/", Tag, "\r\n"])).
 
 conditions_on_times(Config) ->
@@ -70,7 +70,7 @@ a_tag_counts_more_than_a_time(Config) ->
     ?assertEqual(200, Status("If-None-Match: \"other\"\r\nIf-Modified-Since: " ?DATE "\r\n")),
     ?assertEqual(200, Status("If-Match: *\r\nIf-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n")).
 
-%% RFC 9110, 13.1.2 and 13.1.3: what is not read is never "not modified", and has no If-Modified-Since.
+%% RFC 9110, 13.1.2 and 13.1.3: other methods never get "not modified", and ignore If-Modified-Since.
 conditions_of_other_methods(Config) ->
     Path = write(Config, "file", <<"hello">>),
     Port = weir_http_site:start(?LISTENER, [{"/file", weir_http_echo, {file, Path}}]),
@@ -92,7 +92,7 @@ conditions_of_other_methods(Config) ->
         ]
     ].
 
-%%% Parts.
+%%% Ranges.
 
 one_part(Config) ->
     write(Config, "file", <<"0123456789">>),
@@ -142,7 +142,7 @@ multipart({206, #{<<"content-type">> := <<"multipart/byteranges; boundary=", Bou
      || Part <- lists:droplast(Parts)
     ].
 
-%% What is wrong or would only cost is answered with the whole.
+%% Malformed or wasteful ranges get the whole file.
 parts_that_make_no_sense(Config) ->
     write(Config, "file", <<"0123456789">>),
     Port = serve(Config),
@@ -188,12 +188,12 @@ encoded_beside_the_file(Config) ->
         ?assertEqual({Accept, {none, <<"plain">>}}, {Accept, Coding(Accept)})
      || Accept <- ["", "identity", "gzip;q=0", "gzip;q=0.000, br ; q=0", "*;q=0", "deflate"]
     ],
-    %% Its tag is another.
+    %% The variant has its own tag.
     {_, #{<<"etag">> := Plain}, _} = request(Port, get("/page.html")),
     {_, #{<<"etag">> := Gzipped}, _} = request(Port, get("/page.html", "Accept-Encoding: gzip\r\n")),
     ?assertNotEqual(Plain, Gzipped),
     {304, _, _} = request(Port, get("/page.html", ["Accept-Encoding: gzip\r\nIf-None-Match: ", Gzipped, "\r\n"])),
-    %% What is not there is not there encoded.
+    %% Without the original, the variant is not served for its name.
     {404, _, _} = request(Port, get("/alone", "Accept-Encoding: gzip\r\n")),
     {200, #{<<"content-type">> := <<"application/gzip">>}, _} = request(Port, get("/alone.gz", "Accept-Encoding: gzip\r\n")),
     {200, _, <<"none">>} = request(Port, get("/none", "Accept-Encoding: gzip\r\n")).

@@ -1,4 +1,4 @@
-%% Files of a directory and of handlers: which are served, with what fields, and which are not to be had.
+%% Files of a directory and of handlers: which are served, with which fields, and which are not.
 -module(weir_http_files_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -12,7 +12,7 @@
 
 -include("site_suite.hrl").
 
-%% When the files of weir_http_site were changed.
+%% The modification time of the files of weir_http_site.
 -define(DATE, "Sun, 06 Nov 1994 08:49:37 GMT").
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -53,7 +53,7 @@ a_file_with_its_type_and_validators(Config) ->
         },
         Fields
     ),
-    %% In each way of writing it.
+    %% However it is encoded.
     {200, _, <<"<p>Hello">>} = request(Port, get("/b/../%61/./page%2Ehtml?query")).
 
 types_follow_from_names(Config) ->
@@ -103,7 +103,7 @@ an_index_and_a_redirect_to_it(Config) ->
     {301, #{<<"location">> := <<"./a%20b/">>}, _} = request(Port, get("/a%20b")),
     {301, #{<<"location">> := <<"./a%20b/?x=1">>}, _} = request(Port, get("/a%20b?x=1")),
     {404, _, _} = request(Port, get("/empty/")),
-    %% No path makes it another host.
+    %% The path cannot redirect to another host.
     {404, _, _} = request(Port, get("//empty")).
 
 nothing_outside_the_directory(Config) ->
@@ -145,7 +145,7 @@ symbolic_links_by_option(Config) ->
     Paths = ["/directory/file", "/directory", "/link", "/near"],
     Port = serve(Config),
     [?assertMatch({404, _, _}, request(Port, get(Path)), Path) || Path <- Paths],
-    %% A link beside the file is none either.
+    %% A link beside the file is not used as a variant either.
     {200, _, <<"plain">>} = request(Port, get("/page", "Accept-Encoding: gzip\r\n")),
     ok = weir_http:set_routes(?LISTENER, [weir_http_directory:route("/", Www, #{symbolic_links => follow})]),
     ?assertMatch(
@@ -153,7 +153,7 @@ symbolic_links_by_option(Config) ->
         [request(Port, get(Path)) || Path <- Paths]
     ).
 
-%% To open a pipe would wait for a writer.
+%% Opening a pipe would block until there is a writer.
 what_is_no_file_is_not_found(Config) ->
     write(Config, "file", <<"x">>),
     [] = os:cmd("mkfifo '" ++ filename:join(?config(www, Config), "pipe") ++ "'"),

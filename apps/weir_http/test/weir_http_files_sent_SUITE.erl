@@ -72,7 +72,7 @@ a_large_file_for_an_old_client(Config) ->
     [Head, Body] = binary:split(weir_http_client:recv_all(Socket), <<"\r\n\r\n">>),
     ?assert(Large =:= Body),
     ?assertMatch({match, _}, re:run(Head, "\r\ncontent-length: 300000\r\n")),
-    %% It stays open where that is asked for.
+    %% It stays open on request.
     Kept = connect(Port),
     ok = send(Kept, lists:duplicate(2, "GET /large HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")),
     [?assertMatch({200, #{<<"connection">> := <<"keep-alive">>}, Large}, response(Kept)) || _ <- [1, 2]].
@@ -85,7 +85,7 @@ a_file_waits_for_its_client(Config) ->
     ok = send(Socket, get("/large")),
     {ok, Begin} = weir_http_client:recv(Socket, weir_test_wait:patience()),
     [{Connection, _}] = weir:connections(?LISTENER),
-    %% What the kernels have not taken waits in the file, however long one waits.
+    %% Bytes that the kernels do not take stay in the file and use no memory.
     Before = erlang:memory(binary),
     timer:sleep(40),
     {ok, [{send_pend, Pending}]} = inet:getstat(Connection, [send_pend]),
@@ -121,10 +121,10 @@ a_replaced_file_is_seen_after_a_second(Config) ->
     ?waitEqual(<<"behind it">>, element(3, request(Port, get("/file")))),
     ok = file:delete(Path),
     ?waitEqual(404, element(1, request(Port, get("/file")))),
-    %% Nobody asks, and it is closed all the same.
+    %% It is closed without further requests.
     ?waitEqual(0, open_files(Path ++ " (deleted)")).
 
-%% Those that do not fit are served too, and no descriptor stays.
+%% Files beyond the limit of the cache are served too, and no descriptor stays open.
 more_files_than_are_kept_open(Config) ->
     Names = [integer_to_list(N) || N <- lists:seq(1, 400)],
     [write(Config, ["many/", Name], Name) || Name <- Names],
@@ -138,11 +138,11 @@ more_files_than_are_kept_open(Config) ->
         end
      || Name <- Names ++ Names
     ],
-    %% What is not kept is closed when the reactor has collected its garbage.
+    %% A file that is not cached is closed when the reactor collects its garbage.
     ?assert(ets:info(weir_http_open_files, size) =< 256),
     ?waitEqual([], open_files_in(Directory)).
 
-%% Requests behind a file are answered when the client has taken it, and not before.
+%% Requests after a file are answered only when the client has read it.
 requests_behind_a_file_wait(Config) ->
     Path = write(Config, "large", <<>>),
     sparse(Path, 12000000),
@@ -158,7 +158,7 @@ requests_behind_a_file_wait(Config) ->
     ?assertEqual(12000000, byte_size(Body)),
     {200, _, <<"small">>} = response(Socket).
 
-%% Nobody else waits, and it is sent all the same.
+%% Other connections do not wait, and the file is sent.
 a_file_that_is_not_in_memory(Config) ->
     Bytes = rand:bytes(3000000),
     Path = write(Config, "file", Bytes),
@@ -187,9 +187,9 @@ a_client_that_goes_away_leaves_no_file_open(Config) ->
     Port = serve(Config),
     Sockets = [connect(Port, [{recbuf, 4096}]) || _ <- lists:seq(1, 5)],
     [begin ok = send(Socket, get("/large")), {ok, _} = weir_http_client:recv(Socket, weir_test_wait:patience()) end || Socket <- Sockets],
-    %% It is open once, or for whoever came before it was kept.
+    %% Opened once, or several times by requests before it was cached.
     ?assert(lists:member(open_files(Path), [1, 2, 3, 4, 5])),
-    %% Longer than it is kept for others.
+    %% Longer than it stays in the cache.
     timer:sleep(2500),
     ?assert(open_files(Path) > 0),
     [ok = close(Socket) || Socket <- Sockets],

@@ -1,4 +1,4 @@
-%% Forms of several parts, as requests: whole in a direct handler, and read as they come in a process.
+%% Forms in parts in requests: whole in a direct handler, and in pieces in a process.
 -module(weir_http_forms_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -64,7 +64,7 @@ answered({error, Reason}) -> {reply, weir_http_multipart:status(Reason), [], io_
 
 stream(Request, Options) -> answered(weir_http_multipart:parts(Request, Options)).
 
-%% No part is read.
+%% Skips the data of all parts.
 names(Request) ->
     {ok, Form} = weir_http_multipart:new(Request, #{}),
     answered(names(weir_http_multipart:read_part(Form), [])).
@@ -73,7 +73,7 @@ names({part, #{name := Name}, Form}, Names) -> names(weir_http_multipart:read_pa
 names(done, Names) -> {ok, lists:reverse(Names)};
 names({error, _} = Error, _Names) -> Error.
 
-%% And the most memory that was used.
+%% Also returns the most memory used.
 sizes(Request) ->
     {ok, Form} = weir_http_multipart:new(Request, #{}),
     {part, _, Part} = weir_http_multipart:read_part(Form),
@@ -81,7 +81,7 @@ sizes(Request) ->
     {reply, 200, [], term_to_binary({Size, Most})}.
 
 size_of({more, Bytes, Form}, Size, Most) ->
-    %% What is garbage already is not counted: each release collects it when it likes.
+    %% Garbage does not count: when it is collected depends on the release.
     true = erlang:garbage_collect(),
     {binary, Binaries} = process_info(self(), binary),
     Held = lists:sum([Length || {_, Length, _} <- lists:usort(Binaries)]),
@@ -148,7 +148,7 @@ a_large_file_is_not_kept(Config) ->
     {200, _, Body} = request(port(Config), form("/sizes", [{"form-data; name=a; filename=b", binary:copy(<<"\r\n--a">>, 4000000)}])),
     {Size, Most} = binary_to_term(Body),
     ?assertEqual(20000000, Size),
-    %% Some pieces, and not the file. A busy machine puts more into one.
+    %% A few pieces, not the whole file. Pieces are larger on a busy machine.
     ?assert(Most < 5000000, Most).
 
 what_is_wrong_has_a_status(Config) ->
@@ -179,7 +179,7 @@ limits(Config) ->
     ?assertError({bad_option, max_parts, 0, _}, weir_http_multipart:new(none, #{max_parts => 0})),
     ?assertError({bad_option, other, 1, _}, weir_http_multipart:new(none, #{other => 1})).
 
-%% What stands behind the last boundary is not waited for: the connection is closed after the response.
+%% Bytes after the last boundary are not awaited: the connection is closed after the response.
 a_form_ends_before_its_body(Config) ->
     Socket = connect(port(Config)),
     ok = send(Socket, ["POST /stream HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=a\r\nContent-Length: 1000\r\n\r\n--a--"]),

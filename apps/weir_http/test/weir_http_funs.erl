@@ -1,5 +1,5 @@
-%% A handler of streams and held requests in tests: its state is a map of funs, one for each callback that a case is about.
-%% What a case hears of it: `open' and `closed' are told to the process in `tell'.
+%% A handler of streams and held requests for tests: its state is a map of funs, one for each callback of interest. It
+%% reports `open' and `closed' to the process in `tell'.
 -module(weir_http_funs).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_events).
@@ -8,7 +8,7 @@
 -export([hold/1, hold/2, reply/1, direct/1]).
 -export([handle/2, open/2, info/2, written/2, closed/2]).
 
-%% A listener whose route /go is that result, with these funs.
+%% Starts a listener whose route /go returns that kind of result, with these funs.
 start(Listener, Kind, Funs) -> start(Listener, Kind, Funs, #{}).
 
 start(Listener, Kind, Funs, Options) ->
@@ -19,12 +19,12 @@ start(Listener, Kind, Funs, Options) ->
     ]),
     weir:get_port(Listener).
 
-%% What it has told: what it knows its client by, and why that is gone.
+%% Wait for the reports: the stream or held request, and the reason of its end.
 opened() -> receive {open, Known} -> Known after weir_test_wait:patience() -> error(not_open) end.
 
 closed() -> receive {closed, Reason} -> Reason after weir_test_wait:patience() -> error(not_closed) end.
 
-%% A request that is held: what it is known by.
+%% Sends a request that is held. Returns its handle.
 hold(Client) -> hold(Client, weir_http_client:get("/go")).
 
 hold(Client, Request) ->
@@ -33,7 +33,7 @@ hold(Client, Request) ->
 
 reply(Text) -> {reply, 200, [], Text}.
 
-%% One that is answered at once, behind those that were.
+%% Sends a request that is answered at once, after the earlier ones.
 direct(Client) ->
     ok = weir_http_client:send(Client, weir_http_client:get("/direct")),
     {200, _, <<"direct">>} = weir_http_client:response(Client),
@@ -46,7 +46,7 @@ handle(Request, State = #{kind := Kind}) ->
         #{} -> {Kind, ?MODULE, State}
     end.
 
-%% It is told when that is done: a case may count on the groups that it joins.
+%% Reports after the call, so that a case can rely on groups joined in it.
 open(Known, State = #{tell := Pid}) ->
     Result = call(open, Known, State),
     Pid ! {open, Known},

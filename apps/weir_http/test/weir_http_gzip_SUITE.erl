@@ -1,4 +1,4 @@
-%% Responses in gzip: which, for whom, and what else the response then says.
+%% Responses in gzip: which are compressed, for whom, and with which fields.
 -module(weir_http_gzip_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -117,7 +117,7 @@ etags_become_weak_and_vary_is_said_once(Config) ->
     {200, #{<<"etag">> := <<"\"a\"">>}, _} = gzip("/tagged", "br", Config),
     {200, #{<<"etag">> := <<"W/\"a\"">>}, _} = gzip("/weak", Config).
 
-%% The handler runs in the reactor all the same.
+%% The handler itself still runs in the reactor.
 a_long_body_is_compressed_by_a_process(Config) ->
     {200, #{<<"content-encoding">> := <<"gzip">>}, Body} = gzip("/who", Config),
     Text = zlib:gunzip(Body),

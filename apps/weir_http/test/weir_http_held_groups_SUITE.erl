@@ -1,4 +1,4 @@
-%% Held requests: what waits behind them, groups, and reactors and listeners that end.
+%% Held requests: pipelined requests behind them, groups, and the end of reactors and listeners.
 -module(weir_http_held_groups_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -119,7 +119,7 @@ one_of_several_groups(_Config) ->
             _ = hold(Client),
             {ok, 1} = weir_group:broadcast(Group, weir_http_held:frame(reply("news"))),
             {200, _, <<"news">>} = response(Client),
-            %% It leaves the groups a moment after the write.
+            %% It leaves the groups shortly after the write.
             ?assertEqual(answered, closed()),
             ?assertEqual([0, 0, 0], [weir_group:size(Each) || Each <- Groups])
         end
@@ -127,7 +127,7 @@ one_of_several_groups(_Config) ->
     ],
     ok = direct(Client).
 
-%% There is one answer to each, whoever is quicker.
+%% Each gets exactly one answer, whichever comes first.
 a_group_or_a_process(_Config) ->
     {ok, Group} = weir_group:new(#{backlog => 10000}),
     Client = connect(start(joining(Group))),
@@ -158,7 +158,7 @@ clients_of_all_kinds(_Config) ->
     {ok, 4} = weir_group:broadcast(Group, weir_http_held:frame(reply("all"))),
     [?assertMatch({200, _, <<"all">>}, response(Client)) || Client <- Clients],
     ok = direct(New),
-    %% It was not told that its connection stays open.
+    %% The response did not say that the connection stays open.
     [true = is_closed(Client) || Client <- [Closing, Old, Keeping]].
 
 joined_by_nobody_else(_Config) ->
@@ -179,7 +179,7 @@ joined_by_nobody_else(_Config) ->
     ok = weir_http_held:tell(Held, join),
     receive {size, NewSize} -> ?assertEqual(1, NewSize) end.
 
-%% That is a call of the engine for each answer, and most requests join no group.
+%% A withdrawal is a call of the engine, and most requests join no group.
 only_members_are_withdrawn(_Config) ->
     {ok, Group} = weir_group:new(#{}),
     Client = connect(start(#{info => fun({join, Held}, State) -> ok = weir_http_held:join(Group, Held), {ok, State} end})),
@@ -229,7 +229,8 @@ who_takes_a_frame(_Config) ->
     ?assertEqual(<<"false">>, Ask(Client, "1.1", [])),
     ?assert(is_closed(Client)).
 
-%% The handler keeps what is published: join first, then look. Clients ask for what comes after the last they have.
+%% The handler follows the pattern of the documentation: join first, then check. Clients ask for what follows their
+%% last item.
 nothing_is_missed(_Config) ->
     Table = ets:new(?MODULE, [public, ordered_set]),
     {ok, Group} = weir_group:new(#{backlog => 10000}),

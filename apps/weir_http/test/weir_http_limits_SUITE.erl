@@ -1,5 +1,5 @@
-%% Each limit of a listener: what is within is served, what is beyond gets a clear status and a close, and others notice
-%% nothing.
+%% Each limit of a listener: requests within it are served, those beyond it get a clear status and a close, and other
+%% clients are not affected.
 -module(weir_http_limits_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -70,7 +70,7 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     lists:foreach(fun(Name) -> ok = weir_http:stop_listener(Name) end, weir:listeners()).
 
-%% A listener of the case's own.
+%% Starts a listener for one case.
 start(Options) ->
     Name = make_ref(),
     {ok, _} = weir_http:start_listener(Name, weir_http_client:options(Options#{ip => ?LOOPBACK}), [
@@ -97,7 +97,7 @@ post(Path, Fields, Body) -> ["POST ", Path, " HTTP/1.1\r\nHost: localhost\r\n", 
 
 the_request_line(_Config) ->
     {_, Port} = start(#{max_request_line => 100}),
-    %% GET / HTTP/1.1 are 14 bytes.
+    %% "GET / HTTP/1.1" has 14 bytes.
     {200, _, _} = request(Port, get(["/", lists:duplicate(86, $a)])),
     refused(Port, 414, line_too_long, get(["/", lists:duplicate(87, $a)])),
     refused(Port, 414, line_too_long, ["GET /", lists:duplicate(100, $a)]).
@@ -108,7 +108,7 @@ the_head(_Config) ->
     {200, _, _} = request(Port, get("/", ["X: ", lists:duplicate(200 - Used, $a), "\r\n"])),
     refused(Port, 431, fields_too_large, get("/", ["X: ", lists:duplicate(201 - Used, $a), "\r\n"])),
     refused(Port, 431, fields_too_large, ["GET / HTTP/1.1\r\nX: ", lists:duplicate(200, $a)]),
-    %% In pieces, too. With TLS the end of the connection may come while they are still sent: then they are not.
+    %% In pieces too. With TLS the connection may be closed before all are sent, so sends may fail.
     Socket = connect(Port),
     _ = [send(Socket, Piece) || Piece <- ["GET / HTTP/1.1\r\nX: " | lists:duplicate(20, "0123456789")]],
     {431, _, _} = response(Socket).
@@ -123,7 +123,7 @@ the_body_of_a_length(_Config) ->
     {_, Port} = start(#{max_body => 1000}),
     Body = lists:duplicate(1000, $a),
     {200, _, _} = request(Port, post("/echo", "Content-Length: 1000\r\n", Body)),
-    %% As soon as it is announced, and also where nobody would read it.
+    %% As soon as the length is known, also without a route.
     refused(Port, 413, body_too_large, post("/echo", "Content-Length: 1001\r\n", "")),
     refused(Port, 413, body_too_large, post("/echo", "Expect: 100-continue\r\nContent-Length: 1001\r\n", "")),
     refused(Port, 413, body_too_large, post("/nowhere", "Content-Length: 1001\r\n", [Body, $a])).
@@ -166,14 +166,14 @@ connections(_Config) ->
     {200, _, _} = response(Third),
     ?waitMatch(#{connections := 2}, weir_http:info(Name)).
 
-%%% Numbers. They are those of `weir:start_listener/4', and reactors of HTTP keep to them.
+%%% Limits of connections. They are those of `weir:start_listener/4', and apply to HTTP too.
 
 served(Socket) ->
     ok = send(Socket, get("/")),
     {200, _, <<"hello">>} = response(Socket),
     Socket.
 
-%% The reset may be there before the client has seen that it is connected.
+%% The reset may arrive before connect/3 has returned.
 is_reset(Port) ->
     case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]) of
         {ok, Socket} -> lists:member(gen_tcp:recv(Socket, 0, weir_test_wait:patience()), [{error, econnreset}, {error, closed}]);
@@ -188,7 +188,7 @@ connections_beyond_the_limit_are_reset(_Config) ->
 
 connections_in_a_second(_Config) ->
     {Name, Port} = start(#{max_rate => 5}),
-    %% A machine that takes more than a second for some of them needs no pause for these.
+    %% No pause is needed if the machine takes more than a second for these, so repeat.
     ok = wait_until(fun() ->
         _ = [served(Socket) || Socket <- [connect(Port) || _ <- lists:seq(1, 8)]],
         map_get(rate_pauses, weir_http:info(Name)) > 0
@@ -227,10 +227,10 @@ a_client_that_says_nothing(_Config) ->
 
 a_head_that_does_not_end(_Config) ->
     ?assertEqual([408], refused_late("GET / HTTP/1.1\r\nHost")),
-    %% The second of a connection as well.
+    %% Also for the second request of a connection.
     ?assertEqual([200, 408], refused_late([get("/"), "GET / HT"])).
 
-%% The statuses of the responses to a head that does not end.
+%% Returns the statuses of the responses to a head that does not end.
 refused_late(Begin) ->
     in_time(fun(Limit) ->
         {_, Port} = start(#{header_timeout => Limit}),
@@ -250,7 +250,7 @@ a_head_that_comes_slowly(_Config) ->
     _ = send(Socket, "GET / HTTP/1.1\r\n"),
     drip(Socket, "X: y\r\n").
 
-%% Sends the same again and again, until the other side does not take it.
+%% Sends the same data repeatedly until sending fails.
 drip(Socket, Data) ->
     timer:sleep(50),
     send(Socket, Data) =:= ok andalso drip(Socket, Data).
@@ -261,14 +261,14 @@ a_body_that_does_not_end(_Config) ->
     refused(Port, 408, timeout, post("/echo", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n")).
 
 a_body_that_comes_at_the_least_rate(_Config) ->
-    %% Enough for minutes, and all of it is sent long after body_timeout: served.
+    %% The rate extends the time to minutes: a body that ends long after body_timeout is served.
     {_, Port} = start(#{body_timeout => 100, min_body_rate => 40}),
     Socket = connect(Port),
     ok = send(Socket, post("/echo", "Content-Length: 10000\r\n", lists:duplicate(9999, $a))),
     timer:sleep(400),
     ok = send(Socket, "a"),
     {200, _, _} = response(Socket),
-    %% A fiftieth of the rate.
+    %% A fiftieth of the required rate.
     {_, SlowPort} = start(#{body_timeout => 200, min_body_rate => 1000}),
     Slow = connect(SlowPort),
     ok = send(Slow, post("/echo", "Content-Length: 4000\r\n", "")),
@@ -280,7 +280,7 @@ a_connection_without_requests(_Config) ->
     ok = send(Socket, get("/")),
     {200, _, _} = response(Socket),
     ?assert(is_closed(Socket)),
-    %% The peer sees the end before the server has counted it.
+    %% The client sees the close before the server counts it.
     ?waitEqual(0, map_get(connections, weir_http:info(Name))),
     ?assertMatch(#{timeouts := 0}, weir_http:info(Name)).
 
@@ -290,7 +290,7 @@ a_client_that_stays_after_a_refusal(_Config) ->
     ok = send(Socket, "nonsense\r\n\r\n"),
     {400, _, _} = response(Socket),
     ?assert(is_closed(Socket)),
-    %% It neither closes nor stops sending.
+    %% The client neither closes nor stops sending.
     drip(Socket, "nonsense"),
     ?waitEqual(0, map_get(connections, weir_http:info(Name))).
 
@@ -304,7 +304,7 @@ honest_clients_are_served_beside(_Config) ->
 
 %%% Readers.
 
-%% What a client asks for and does not take is made only in part.
+%% Responses that the client does not read are made only in part.
 responses_that_are_not_taken_bound_the_requests(_Config) ->
     {Name, Port} = start(#{socket_opts => [{sndbuf, 65536}]}),
     Socket = connect(Port, [{recbuf, 4096}]),
@@ -312,7 +312,7 @@ responses_that_are_not_taken_bound_the_requests(_Config) ->
     ok = wait_until(fun() -> map_get(requests, weir_http:info(Name)) > 0 end),
     timer:sleep(40),
     ?assert(map_get(requests, weir_http:info(Name)) < 10),
-    %% And all of them are made for one that does.
+    %% All are made once the client reads.
     ok = weir_http_client:take_more(Socket),
     [?assertMatch({200, _, _}, response(Socket)) || _ <- lists:seq(1, 20)],
     ?waitMatch(#{requests := 20}, weir_http:info(Name)).
@@ -321,7 +321,7 @@ requests_that_are_not_answered_yet_are_bounded(_Config) ->
     {_, Port} = start(#{}),
     Socket = connect(Port, [{recbuf, 4096}, {send_timeout, 200}]),
     ok = send(Socket, lists:duplicate(20, get("/large"))),
-    %% Far more than the buffers of both kernels take: the connection is not read any more.
+    %% Far more than the buffers of both kernels hold: the connection is no longer read.
     Requests = lists:duplicate(1000, get("/", ["X: ", lists:duplicate(4000, $a), "\r\n"])),
     ?assertMatch({error, timeout}, lists:foldl(
         fun(_, ok) -> send(Socket, Requests); (_, Error) -> Error end, ok, lists:seq(1, 20)
@@ -335,12 +335,12 @@ a_client_that_takes_nothing_is_closed(_Config) ->
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, lists:duplicate(20, get("/large"))),
     ok = wait_until(fun() -> map_get(requests, weir_http:info(Name)) > 0 end),
-    %% With TLS the socket itself closes after that time, and nobody counts it.
+    %% With TLS the socket itself closes after that time, without counting it.
     ok = wait_until(fun() ->
         #{timeouts := Timeouts, connections := Connections} = weir_http:info(Name),
         Timeouts =:= 1 orelse Connections =:= 0
     end),
-    %% What the kernel has not taken lingers for half a minute, unless the client is gone.
+    %% Unsent bytes linger in the kernel for half a minute, unless the client resets.
     _ = is_port(Socket) andalso inet:setopts(Socket, [{linger, {true, 0}}]),
     ok = close(Socket),
     ?waitEqual(0, map_get(connections, weir_http:info(Name))).
@@ -348,17 +348,17 @@ a_client_that_takes_nothing_is_closed(_Config) ->
 a_client_that_takes_little_is_not(_Config) ->
     ?assert(in_time(fun(Limit) -> take_little("/large", 4096, 10, Limit) end) > 1_000_000).
 
-%% Takes a response as slowly as that, in milliseconds for each part of it. Returns the longest time that so many bytes took, and the
-%% bytes taken.
+%% Reads a response slowly, with that pause in milliseconds between reads. Returns the longest time for Window bytes,
+%% and the number of bytes read.
 take_little(Path, Window, Pause, Limit) ->
-    %% The kernels keep little, so that the server sees each sip.
+    %% Small buffers, so that the server notices each read.
     {_, Port} = start(#{idle_timeout => Limit, socket_opts => [{sndbuf, 4096}]}),
     Socket = connect(Port, [{recbuf, 4096}, {buffer, 4096}]),
     ok = send(Socket, get(Path, "Connection: close\r\n")),
     Now = erlang:monotonic_time(millisecond),
     sip(Socket, {Window, Pause, Now + 2 * Limit}, {Now, 0}, 0).
 
-%% Slowly until a time, and then what is left.
+%% Reads slowly until a time, and then at full speed.
 sip(Socket, {Window, Pause, Until} = How, {Since, Longest}, Taken) ->
     erlang:monotonic_time(millisecond) < Until andalso timer:sleep(Pause),
     Got = weir_http_client:recv(Socket, weir_test_wait:patience()),

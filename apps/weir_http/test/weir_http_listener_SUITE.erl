@@ -1,4 +1,4 @@
-%% A listener of HTTP: routes that change, drains, stops and failures, each case seen by a raw client.
+%% HTTP listeners: changes of routes, drains, stops and failures, observed by a raw client.
 -module(weir_http_listener_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -42,7 +42,7 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
-%% One that is started again has the same port.
+%% A restarted listener needs a fixed port.
 init_per_testcase(Case, Config) when Case =:= a_listener_is_stopped_and_started_again ->
     init_with(#{port => weir_test_port:claim()}, Config);
 init_per_testcase(_Case, Config) ->
@@ -100,10 +100,10 @@ set_routes_until_it_is_gone(Name) ->
         error:{no_listener, Name} -> ok
     end.
 
-%% What connections of listeners look up.
+%% Returns the keys of the terms that connections look up.
 kept() -> lists:sort([Key || {Key = {weir_http_listener, _}, _} <- persistent_term:get()]).
 
-%% Whoever comes first: a listener that runs is known and serves, and of one that does not nothing is kept.
+%% Whichever call wins: a running listener is known and serves, and a stopped one leaves no terms.
 a_listener_is_stopped_while_it_is_started(_Config) ->
     Before = kept(),
     [
@@ -141,7 +141,7 @@ a_listener_is_stopped_by_several_at_once(_Config) ->
     ],
     ok.
 
-%% Each request is served by one or by the other, and no connection is closed.
+%% Each request is served by the old or the new routes, and no connection is closed.
 routes_change_under_load(Config) ->
     Clients = [spawn_monitor(fun() -> ask(connect(port(Config)), 300) end) || _ <- lists:seq(1, 4)],
     Ways = [{"/", weir_http_echo, {reply, 200, [], <<"direct">>}}, {"/", weir_http_serving, fun(_) -> {reply, 200, [], <<"process">>} end}],
@@ -200,7 +200,7 @@ a_name_is_taken_once(Config) ->
     {error, {already_started, _}} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK}, []),
     {200, _, <<"hello">>} = request(port(Config), get("/")).
 
-%% What there is instead, of HTTP and of any listener.
+%% The error names the valid options, of HTTP and of any listener.
 an_option_that_there_is_not(_Config) ->
     {error, {bad_option, max_bodies, 5, Allowed}} = weir_http:start_listener(other, #{max_bodies => 5}, routes()),
     [?assertMatch({match, _}, re:run(Allowed, "[ ,]" ++ Name ++ ","), {Name, Allowed}) || Name <- ["max_body", "gzip", "max_connections"]].
@@ -241,7 +241,7 @@ requests_are_counted(Config) ->
         #{requests := 2, refused := 1, crashes := 0, timeouts := 0, accepted := 3, status := running, port := _},
         weir_http:info(?LISTENER)
     ),
-    %% For exporters, as those of every listener.
+    %% For exporters, like those of every listener.
     Values = weir_http_counters:values(http_listener, weir_http:info(?LISTENER)),
     ?assertMatch([{requests, 2}, {refused, 1}, {timeouts, 0}, {crashes, 0}, {cut_off, 0}, {log_dropped, 0} | _], Values),
     Rows = weir_http_counters:table(),
@@ -261,12 +261,12 @@ a_reactor_that_is_killed_is_replaced(Config) ->
     ),
     {200, _, <<"hello">>} = request(port(Config), get("/")).
 
-% A first call that loads code waits beside processes that compute.
+% On a busy node, a first call that loads code waits for a long time.
 all_code_is_loaded_at_the_start(_Config) ->
     {ok, Modules} = application:get_key(weir_http, modules),
     ?assertEqual([], [Module || Module <- Modules, code:is_loaded(Module) =:= false]).
 
-%% The next writer is asked, which may have opened the file before that was moved away.
+%% The request is repeated to the next writer, which may have opened the file before it was moved away.
 a_log_is_opened_again_while_its_writer_is_killed(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "access.log"),
     {ok, _} = weir_http:start_listener(log, #{ip => ?LOOPBACK, access_log => #{to => {file, File}}}, []),

@@ -1,5 +1,4 @@
-%% The access log: what a line says, that nobody can forge one, that nobody waits for it, and what becomes of it in
-%% misfortune.
+%% The access log: the contents of lines, no forged lines, no waiting for the writer, and failures.
 -module(weir_http_log_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -86,7 +85,7 @@ serving(Request) ->
             receive never -> ok end
     end.
 
-%% All lines, when there are so many.
+%% Waits for that many lines and returns all.
 lines(Config, Count) ->
     ok = wait_until(fun() -> length(lines(Config)) >= Count end),
     Lines = lines(Config),
@@ -99,7 +98,7 @@ lines(Config) ->
 
 -define(TIME, "\\d\\d/(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)/20\\d\\d:\\d\\d:\\d\\d:\\d\\d \\+0000").
 
-%%% What a line says.
+%%% Contents of lines.
 
 a_combined_line(Config) ->
     Port = start(Config, combined),
@@ -135,7 +134,7 @@ nobody_forges_a_line(Config) ->
     {200, _, _} = request(Port, get("/", Fields)),
     [Line] = lines(Config, 1),
     ?assertEqual([], [Byte || <<Byte>> <= Line, Byte < 32 orelse Byte > 126]),
-    %% Three strings, and nothing in them ends them.
+    %% Three quoted strings, not ended by their contents.
     ?assertEqual(6, length(binary:matches(Line, <<"\"">>))),
     ?assertMatch({match, _}, re:run(Line, "\"a\\\\x22 200 1 \\\\x22")).
 
@@ -152,7 +151,7 @@ what_was_refused_is_logged(Config) ->
             Socket
         end),
         _ = weir_http_client:recv_all(Socket),
-        %% A client that was not quick enough is not refused, and has no line.
+        %% A client that was too slow is not refused, and has no line.
         ok = weir_http:stop_listener(?LISTENER),
         {Took, lists:last(lines(Config))}
     end),
@@ -168,7 +167,7 @@ a_client_that_goes_away_is_a_499(Config) ->
     [Line] = lines(Config, 1),
     ?assertMatch({match, _}, re:run(Line, "\"GET /serve\\?wait HTTP/1\\.1\" 499 0 ")).
 
-%% A line when it is over: with the status that the client got, whoever has answered.
+%% One line when it is over, with the status that the client got, whichever process answered.
 websockets_and_held_requests(Config) ->
     Port = start(Config, combined),
     WebSocket = weir_http_websocket_client:open(Port),
@@ -218,7 +217,7 @@ requests_of_tls(Config) ->
     ?assertMatch({match, _}, re:run(Line, "^127\\.0\\.0\\.1 .* 200 5 ")).
 
 lines_of_a_unix_socket(Config) ->
-    %% A path of the system's: that of the case's directory is too long.
+    %% The path of the case's directory would be too long for a unix socket.
     Path = filename:join("/tmp", lists:concat(["weir_http_log_", os:getpid(), "_", erlang:unique_integer([positive])])),
     _ = start(Config, combined, #{ip => {local, Path}}),
     {ok, Socket} = gen_tcp:connect({local, Path}, 0, [binary, {active, false}]),
@@ -277,7 +276,7 @@ a_writer_that_is_killed(Config) ->
     [_, After] = lines(Config, 2),
     ?assertMatch({match, _}, re:run(After, "/\\?after")).
 
-%% What would be written is counted, and the other that its supervisor starts ends: nobody would close it any more.
+%% Lines are counted as dropped, and the successor of the killed writer ends, because nothing else would close it.
 a_writer_that_is_killed_when_its_listener_stops(Config) ->
     Port = start(Config, combined),
     Writer = writer(),
@@ -291,7 +290,8 @@ a_writer_that_is_killed_when_its_listener_stops(Config) ->
     ok = sys:resume(weir_http_log_sup),
     ?waitEqual([], supervisor:which_children(weir_http_log_sup)).
 
-%% Their supervisor gives up, and the next one begins with all that were there. It is told, and each line is written or counted.
+%% Their supervisor gives up, and the next one restarts all writers. This is logged, and each line is written or
+%% counted.
 writers_that_are_killed_too_often(Config) ->
     Port = start(Config, combined),
     {ok, _} = weir_http:start_listener(other, #{ip => {127, 0, 0, 1}, access_log => #{to => {file, ?config(file, Config) ++ ".other"}}}, []),
@@ -303,7 +303,7 @@ writers_that_are_killed_too_often(Config) ->
     ?assertEqual([], [other, ?LISTENER] -- Told),
     {200, _, _} = request(Port, get("/?after")),
     ?waitEqual(1, length(lines(Config)) + map_get(log_dropped, weir_http:info(?LISTENER))),
-    %% It may have been for a writer that was killed just then. By now there is one.
+    %% That line may have gone to a writer that was just killed. By now there is a new one.
     ok = wait_until(fun() ->
         {200, _, _} = request(Port, get("/?after")),
         lines(Config) =/= []
@@ -328,7 +328,7 @@ writers() ->
         exit:_ -> []
     end.
 
-%% Reactors answer as before, and what is lost is counted.
+%% Reactors answer as before, and lost lines are counted.
 a_writer_that_does_not_keep_up(Config) ->
     Port = start(Config, combined),
     Writer = writer(),
@@ -375,10 +375,11 @@ wrong_options(Config) ->
         ]
     ],
     ?assertEqual([], supervisor:which_children(weir_http_log_sup)),
-    %% It is an answer, and no crash: the supervisor has told that before it answers. Others may have something to tell.
+    %% The error is returned without crash reports. The supervisor would have logged them before it returned. Ignore
+    %% other events.
     ?assertEqual([], [Event || Event <- events(), re:run(io_lib:format("~p", [Event]), "weir_http_log(_sup)?[,}]") =/= nomatch]),
     ok = logger:remove_handler(?MODULE),
-    %% Nothing is left of one that could not listen.
+    %% A listener that could not listen leaves no writer.
     Port = start(Config, combined),
     {error, eaddrinuse} = weir_http:start_listener(other, #{
         port => Port, ip => {127, 0, 0, 1}, access_log => #{to => {file, ?config(file, Config) ++ ".other"}}
@@ -387,5 +388,5 @@ wrong_options(Config) ->
 
 log(Event, #{config := #{pid := Pid}}) -> Pid ! {log, Event}.
 
-%% What was told so far.
+%% Returns the events logged so far.
 events() -> receive {log, Event} -> [Event | events()] after 0 -> [] end.

@@ -1,4 +1,4 @@
-%% What happens when something is killed or ends while requests are served: who is answered, and who notices.
+%% Processes are killed or end while requests are served: which clients are answered, and which are affected.
 -module(weir_http_misfortune_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -79,7 +79,7 @@ wait(<<"trap">>) ->
 wait(_) ->
     receive never -> ok end.
 
-%% The process that waits for the request of a connection.
+%% Sends a request whose handler waits. Returns the socket, and what the handler reports.
 waiting(Port, Path) ->
     ok = persistent_term:put(?MODULE, self()),
     Socket = connect(Port),
@@ -88,14 +88,15 @@ waiting(Port, Path) ->
 
 reactors() -> lists:usort([Pid || {_, Pid} <- weir:connections(?LISTENER)]).
 
-%%% Clients under load: what has become of each of their requests.
+%%% Clients under load: the outcome of each request.
 
-%% Until one is not answered, or a response says that it is the last. Returns how many were answered, and how it ended.
+%% Sends requests until one is not answered, or a response closes the connection. Returns how many were answered, and
+%% how it ended.
 keep_alive(Port, Request) ->
     Socket = connect(Port),
     keep_alive(Socket, Request, 0).
 
-%% The same until it is over, which no end of the connection may be before.
+%% Sends requests until the test is over. The connection must not end before that.
 keep_alive_while(Socket, Request, Going) ->
     case is_over(Going) of
         true ->
@@ -118,7 +119,7 @@ keep_alive(Socket, Request, Answered) ->
             {Answered, lost}
     end.
 
-%% A connection for each request, until the server is not to be reached.
+%% Uses a connection per request, until the server cannot be reached.
 short(Port, Request) -> short(Port, Request, 0).
 
 short(Port, Request, Answered) ->
@@ -211,7 +212,7 @@ a_process_that_traps_exits_is_told_of_a_killed_reactor(_Config) ->
     true = exit(Reactor, kill),
     ?assertMatch({{shutdown, client_gone}, {done, <<>>, []}}, told()).
 
-%% A handler may have started others, which are none of ours.
+%% Other processes started by a handler are left alone.
 processes_that_are_no_requests_stay(_Config) ->
     Self = self(),
     {ok, _} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK}, [
@@ -252,7 +253,7 @@ a_killed_reactor_ends_its_requests_at_once_on(Port) ->
     true = exit(Reactor, kill),
     receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end.
 
-%% Clients whose connection is gone come again, and everybody is answered in the end.
+%% Clients that lost their connection reconnect, and all are answered in the end.
 killed_reactors_under_load(_Config) ->
     Port = start(),
     Going = going(),
@@ -275,14 +276,14 @@ wait_for_requests(Count) ->
 
 workers() -> [Pid || Pid <- processes(), proc_lib:translate_initial_call(Pid) =:= weir_http_worker:initial_call()].
 
-%% Clients go on until that is over, however much they have been answered.
+%% A flag that keeps clients running beyond their number of requests.
 going() -> atomics:new(1, []).
 
 stop(Going) -> atomics:put(Going, 1, 1).
 
 is_over(Going) -> atomics:get(Going, 1) =:= 1.
 
-%% So many requests answered, whatever it takes, and further ones until that is over.
+%% Sends requests until Left were answered, reconnecting as needed, and further ones until the test is over.
 persistent(Port, Request, Left, Going) ->
     case Left =< 0 andalso is_over(Going) of
         true -> ok;
@@ -296,7 +297,7 @@ persist(Port, Request, Left, Going) ->
             NewLeft = persistent_on(Socket, Request, Left, Going),
             _ = gen_tcp:close(Socket),
             persistent(Port, Request, NewLeft, Going);
-        %% The next listener is not there yet.
+        %% The next listener has not started yet.
         {error, _} ->
             timer:sleep(10),
             persistent(Port, Request, Left, Going)
@@ -311,7 +312,7 @@ persistent_on(Socket, Request, Left, Going) ->
 
 %%% Processes of requests.
 
-%% Who is killed is a 500 for its client; the others notice nothing.
+%% The client of a killed process gets a 500; others are not affected.
 killed_requests_under_load(_Config) ->
     Port = start(),
     Going = going(),
@@ -337,7 +338,7 @@ a_killed_listener_serves_again(_Config) ->
     {200, _, <<"other">>} = request(Port, get("/")),
     ?waitMatch(#{status := running}, weir_http:info(?LISTENER)).
 
-%% With a log, whose writer goes with the listener that it was of.
+%% With a log, whose writer ends with its listener.
 a_killed_listener_of_a_supervisor_serves_again(_Config) ->
     Spec = weir_http:child_spec(supervised, #{ip => ?LOOPBACK, port => weir_test_port:claim(), access_log => #{to => {file, "/dev/null"}}}, routes()),
     {ok, Supervisor} = weir_http_supervisor:start_link([Spec]),
@@ -363,20 +364,21 @@ a_killed_listener_of_a_supervisor_serves_again(_Config) ->
 killed_writers_under_load(Config) ->
     File = filename:join(?config(priv_dir, Config), "killed_writers.log"),
     Port = start(#{access_log => #{to => {file, File}}}),
-    %% Those of listeners before end some seconds after them. All together may be killed ten times in ten seconds.
+    %% Writers of earlier listeners end some seconds after them. All together may be restarted ten times in ten
+    %% seconds.
     ?waitEqual(1, length(supervisor:which_children(weir_http_log_sup))),
     Going = going(),
     Clients = clients([fun() -> persistent(Port, get("/"), 100, Going) end || _ <- lists:seq(1, 10)]),
     [begin ok = wait_for_requests(100), kill_writer() end || _ <- lists:seq(1, 5)],
     ok = stop(Going),
     ?assertEqual([ok], lists:usort(outcomes(Clients))),
-    %% What is handed over to one that was killed, and has no successor yet, is lost with it.
+    %% Lines handed over to a killed writer without a successor are lost.
     ok = wait_until(fun() ->
         {200, _, _} = request(Port, get("/?last")),
         {ok, Bytes} = file:read_file(File),
         binary:match(Bytes, <<"/?last">>) =/= nomatch
     end),
-    %% What they have written is whole.
+    %% The lines that were written are complete.
     ok = weir_http:stop_listener(?LISTENER),
     {ok, Bytes} = file:read_file(File),
     [?assertMatch({match, _}, re:run(Line, "^127\\.0\\.0\\.1 - - .*\"$")) || Line <- binary:split(Bytes, <<"\n">>, [global, trim])].
@@ -385,7 +387,7 @@ kill_writer() ->
     _ = [exit(Pid, kill) || {_, Pid, _, _} <- supervisor:which_children(weir_http_log_sup), is_pid(Pid)],
     ok.
 
-%% Listeners are weir's: they serve on, and what was to be logged is counted.
+%% The listeners belong to weir: they continue to serve, and lines of the log are counted as dropped.
 without_the_application(Config) ->
     File = filename:join(?config(priv_dir, Config), "without.log"),
     Port = start(#{access_log => #{to => {file, File}}}),

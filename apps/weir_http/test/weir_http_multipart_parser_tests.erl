@@ -1,4 +1,4 @@
-%% Forms of several parts as bytes in any pieces.
+%% The parser of forms, with input split into any pieces.
 -module(weir_http_multipart_parser_tests).
 
 -include_lib("proper/include/proper.hrl").
@@ -6,7 +6,7 @@
 
 -define(LIMITS, {5, 100}).
 
-%% The parts, each as its lines and its data, or what is wrong.
+%% Returns the parts, each as its lines and its data, or the error.
 parsed(Pieces) -> parsed(Pieces, weir_http_multipart_parser:new(<<"B">>, ?LIMITS), []).
 
 parsed(Pieces, Parser, Parts) ->
@@ -54,7 +54,7 @@ incomplete_test() ->
     Text = <<"--B\r\nA: b\r\n\r\ndata\r\n--B--">>,
     [?assertMatch({more, _}, parsed([binary:part(Text, 0, End)])) || End <- lists:seq(0, byte_size(Text) - 1)].
 
-%% What was written is read, in any pieces.
+%% An encoded form is decoded to the same, in any pieces.
 any_pieces_test_() ->
     {timeout, 60, ?_assert(proper:quickcheck(any_pieces(), [{numtests, 500}, {to_file, user}, quiet]))}.
 
@@ -68,7 +68,7 @@ any_pieces() ->
         end
     ).
 
-%% Made of what boundaries are made of, but for a whole one.
+%% Consists of fragments of boundaries, but contains no complete one.
 data() ->
     ?SUCHTHAT(
         Data,
@@ -85,7 +85,7 @@ pieces(Text, _, _) -> [Text].
 any_bytes_test_() ->
     {timeout, 60, ?_assert(proper:quickcheck(any_bytes(), [{numtests, 500}, {to_file, user}, quiet]))}.
 
-%% Whatever comes, in pieces it is what it is whole, and none of it raises.
+%% Any input gives the same result in pieces as in one, and does not raise.
 any_bytes() ->
     ?FORALL(
         {Parts, Sizes},

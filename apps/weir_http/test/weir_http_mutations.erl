@@ -1,14 +1,14 @@
-%% Requests that are right, and what chance makes of them: the same for the same seed.
+%% Valid requests and random mutations of them, reproducible by their seed.
 -module(weir_http_mutations).
 
 -export([cases/2, last/0]).
 
 -define(LAST, "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").
 
-%% What stands behind each case: whoever has found the end of the case answers this.
+%% A request appended to each case: a server that finds the end of the case answers it.
 last() -> <<?LAST>>.
 
-%% So many cases: the seeds, then mutations of them.
+%% Returns Count cases: the seeds, then mutations of them.
 cases(Count, Seed) ->
     Right = [iolist_to_binary(Text) || Text <- right()],
     Odd = odd(),
@@ -16,8 +16,8 @@ cases(Count, Seed) ->
     {Mutated, _} = lists:mapfoldl(fun(_, State) -> mutated(Seeds, State) end, rand:seed_s(exsss, Seed), lists:seq(1, Count)),
     lists:sublist(Right ++ Odd ++ Mutated, Count).
 
-%% HEAD is left out: a response to it does not say what the request was taken for. So is Upgrade, after which some servers
-%% read no HTTP.
+%% Without HEAD, whose responses do not say how the request was read, and without Upgrade, after which some servers
+%% stop reading HTTP.
 odd() ->
     [Bytes || {_, _, Text, _} <- weir_http_probes:all(), Bytes <- [iolist_to_binary(Text)],
         byte_size(Bytes) < 4096, byte_size(Bytes) > 0, binary:match(Bytes, [<<"HEAD">>, <<"Upgrade">>]) =:= nomatch].
@@ -47,7 +47,7 @@ right() ->
 
 chunked(Body) -> ["POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", Body].
 
-%% What servers have been fooled with.
+%% Values that have confused servers.
 words() ->
     {
         <<"\r">>, <<"\n">>, <<"\r\n">>, <<"\r\n\r\n">>, <<"\n\n">>, <<" ">>, <<"\t">>, <<0>>, <<"\v">>, <<"\f">>, <<16#7f>>, <<16#80>>, <<16#ff>>,
@@ -105,7 +105,7 @@ mutation(Seeds, Bytes, State) ->
             {another_number(Bytes, Delta - 2), State3}
     end.
 
-%% Where lines end and values begin, a change means most.
+%% Changes at line ends and at the beginnings of values matter most.
 at_a_joint(Bytes, State) ->
     case binary:matches(Bytes, [<<"\r\n">>, <<": ">>, <<":">>, <<";">>, <<" ">>]) of
         [] ->
@@ -122,7 +122,7 @@ at_a_joint(Bytes, State) ->
             end
     end.
 
-%% A line twice, not at all, or in the place of another.
+%% Duplicates, removes or replaces a line.
 with_lines(Bytes, State) ->
     Lines = binary:split(Bytes, <<"\r\n">>, [global]),
     {N, State1} = rand:uniform_s(length(Lines), State),
@@ -153,7 +153,7 @@ other_case(Byte) -> Byte bxor 1.
 drop(Length, Bytes) when Length >= byte_size(Bytes) -> <<>>;
 drop(Length, Bytes) -> binary:part(Bytes, Length, byte_size(Bytes) - Length).
 
-%% As often one that is right as one that is not.
+%% Chooses valid and invalid seeds equally often.
 a_seed(Seeds, State) ->
     {Of, State1} = one_of(Seeds, State),
     one_of(Of, State1).

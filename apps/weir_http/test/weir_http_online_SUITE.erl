@@ -1,4 +1,4 @@
-%% A listener of HTTP has a reactor for each scheduler that is online, and follows when their number changes.
+%% An HTTP listener has a reactor for each online scheduler, and follows changes of their number.
 -module(weir_http_online_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -15,7 +15,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [reactors_follow].
 
-%% On a machine of eight schedulers, of which two are online.
+%% In a VM with eight schedulers, two of them online.
 reactors_follow(_Config) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Server, _} = peer:start(#{
@@ -40,7 +40,7 @@ follow() ->
             [is_served(Socket) || Socket <- Old],
             [is_served(connect(Port)) || _ <- lists:seq(1, 20)]
         end,
-        %% Reactors keep the connections that they have.
+        %% Reactors of offline schedulers keep their connections.
         [{4, [1, 2, 3, 4]}, {1, [1, 2, 3, 4]}, {3, [1, 2, 3, 4]}]
     ),
     weir_http:stop_listener(?MODULE).

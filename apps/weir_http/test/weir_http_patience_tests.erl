@@ -6,7 +6,7 @@ connections_that_come_together_are_due_apart_test() ->
     Times = [weir_http_patience:staggered({'$inet', weir_tcp, Handle}, 1000) || Handle <- lists:seq(1, 1000)],
     ?assert(lists:min(Times) >= 750),
     ?assert(lists:max(Times) =< 1000),
-    %% By chance 4 are due in a millisecond; all would be, without it.
+    %% By chance 4 are due in the same millisecond; without staggering all would be.
     Together = [length([Time || Time <- Times, Time =:= Each]) || Each <- lists:usort(Times)],
     ?assert(lists:max(Together) < 30, Together).
 

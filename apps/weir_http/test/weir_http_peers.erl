@@ -1,5 +1,5 @@
-%% Servers of others before which the tests put the same bytes as before ours: nginx, Node's http and Python's h11. Each
-%% answers a request with what it took it for, `METHOD TARGET LENGTH', on a unix socket of its own.
+%% Servers of others for comparison: nginx, Node's http and Python's h11. Each
+%% answers a request with what it understood, `METHOD TARGET LENGTH', on its own unix socket.
 -module(weir_http_peers).
 
 -export([start/0, stop/1, file/1]).
@@ -8,7 +8,8 @@
 
 -define(NAMES, [nginx, node, h11]).
 
-%% The peers and their sockets, or which of them are not here. They are there until stop/1, whoever has started them.
+%% Starts the peers. Returns their sockets, or the names of those that are not installed. They run until stop/1, even
+%% if the caller ends.
 start() ->
     Found = [{Name, program(Name)} || Name <- ?NAMES],
     case [Name || {Name, none} <- Found] of
@@ -30,7 +31,7 @@ stop(#{owner := Owner}) ->
     Owner ! stop,
     receive {'DOWN', Monitor, process, Owner, _} -> ok end.
 
-%% The peers end with their standard input.
+%% The peers end when their standard input is closed.
 own(Starter, Found, Directory) ->
     Started = [begin_with(Name, Program, Directory) || {Name, Program} <- Found],
     Starter ! {self(), [{Name, ready(Socket)} || {Name, _, Socket} <- Started]},
@@ -38,11 +39,11 @@ own(Starter, Found, Directory) ->
     _ = [port_close(Port) || {_, Port, _} <- Started],
     _ = file:del_dir_r(Directory).
 
-%% The name of a unix socket has about a hundred bytes.
+%% The path of a unix socket has at most 107 bytes.
 directory() ->
     filename:join("/tmp", "weir-peers-" ++ os:getpid() ++ "-" ++ integer_to_list(erlang:unique_integer([positive]))).
 
-%% Debian keeps nginx where only root looks, and its modules of Python are those of its own Python.
+%% Debian installs nginx in a directory for root, and Python modules for its own Python.
 program(nginx) ->
     found(os:find_executable("nginx", os:getenv("PATH") ++ ":/usr/sbin"));
 program(node) ->
@@ -78,7 +79,7 @@ ready(Socket) ->
 
 peer(Name) -> file(filename:join("apps/weir_http/test/peers", Name)).
 
-%% A file of the tree.
+%% Returns the path of a file in the source tree.
 file(Name) -> filename:join(tree(filename:dirname(code:which(?MODULE))), Name).
 
 tree(Directory) ->

@@ -1,5 +1,5 @@
-%% A request is the same in whatever pieces it comes: each of a corpus in every two pieces, and byte by byte, gives the
-%% answers that it gives whole.
+%% A request gets the same response in any pieces: each request of a corpus is sent in every two pieces, byte by byte,
+%% and whole.
 -module(weir_http_pieces_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -32,7 +32,7 @@ describe(Request) ->
 
 end_per_suite(_Config) -> ok = weir_http:stop_listener(?LISTENER).
 
-%% Each ends with a request that closes the connection, or with one that is refused.
+%% Each ends with a request that closes the connection, or is refused.
 corpus() ->
     Last = <<"GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n">>,
     [
@@ -70,8 +70,8 @@ byte_by_byte(Config) ->
         corpus()
     ).
 
-%% The requests of weir_http_probes, most of them followed by one that closes the connection. Those that are long for their length's sake
-%% are cut where lines end and a few times in between.
+%% The requests of weir_http_probes, most of them followed by one that closes the connection. Long ones are cut at line
+%% ends and a few places in between only.
 probes_in_every_two_pieces(Config) ->
     each(
         fun(Request) ->
@@ -93,7 +93,8 @@ probes() ->
     Last = <<"GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n">>,
     [iolist_to_binary([Bytes, [Last || not closes(Bytes)]]) || {_, _, Bytes, _} <- weir_http_probes:all()].
 
-%% Who asks for a close sends nothing more: a server that has closed answers more with a reset, which overtakes the response.
+%% After a request with a close nothing is sent: a closed server would answer with a reset, which overtakes the
+%% response.
 closes(Bytes) -> re:run(Bytes, "connection: *close|HTTP/1\\.0", [caseless]) =/= nomatch.
 
 cuts(Request) when byte_size(Request) < 400 ->
@@ -106,26 +107,26 @@ cuts(Request) ->
 
 cut(Request, At) -> {binary_part(Request, 0, At), binary_part(Request, At, byte_size(Request) - At)}.
 
-%% At the same time, so many at once.
+%% Runs a fun for all elements concurrently.
 each(Fun, Elements) ->
     Workers = [spawn_monitor(fun() -> Fun(Element) end) || Element <- Elements],
     [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Monitor} <- Workers].
 
-%% The responses without their dates, and without what is said only to a client that has not sent its body yet.
+%% Removes dates, and `100 Continue', which only clients that have not sent their body get.
 exchange(Pieces, Config) ->
     Answer = answer(Pieces, proplists:get_value(port, Config)),
     re:replace(Answer, "date: [^\r]*\r\n|HTTP/1.1 100 Continue\r\n\r\n", "", [global, {return, binary}]).
 
-%% What comes is read between the pieces. The server takes the rest of what it has refused for a second or two only: what a client
-%% sends later is answered with a reset, after which a response that was not read yet would be lost.
+%% Reads responses between the pieces. After a refusal the server accepts further bytes for a second or two only. Later
+%% it answers with a reset, which would discard a response that was not read yet.
 answer(Pieces, Port) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}], weir_test_wait:patience()),
     Answer = send(Socket, Pieces, <<>>),
     ok = gen_tcp:close(Socket),
     Answer.
 
-%% The server has the time to read a piece before the next comes. Where it does not, there is one piece less, and the answer
-%% is the same.
+%% Gives the server time to read a piece before the next. If the time is too short, the pieces arrive as one, with the
+%% same result.
 send(Socket, [Last], Before) ->
     _ = gen_tcp:send(Socket, Last),
     _ = gen_tcp:shutdown(Socket, write),
@@ -136,7 +137,7 @@ send(Socket, [Piece | Pieces], Before) ->
     Sent = gen_tcp:send(Socket, Piece),
     case received(Socket, 2, Before) of
         {error, timeout, Answer} when Sent =:= ok -> send(Socket, Pieces, Answer);
-        %% The server has closed, and takes no more.
+        %% The server has closed the connection.
         {error, _, Answer} -> Answer
     end.
 

@@ -1,9 +1,9 @@
-%% The probes of Http11Probe (MDA2AV/Http11Probe, MIT): what a server answers to requests that are right, odd or wrong. The
-%% names, levels and expected answers are theirs, the requests are written anew.
+%% The probes of Http11Probe (MDA2AV/Http11Probe, MIT): responses of a server to valid, odd and invalid requests. The
+%% names, levels and expected answers are theirs; the requests were rewritten.
 %%
-%% A probe is `{Name, Level, Bytes, Expected}'. Expected are alternatives: a status, `ok' (2xx), `close' (no response, and the
-%% connection is closed), `silence' (neither), `{ok, closed}' (one response with 2xx, and the connection is closed), or a
-%% fun of what was observed. Behind `warn' stand answers that are accepted with a warning.
+%% A probe is `{Name, Level, Bytes, Expected}'. Expected are alternatives: a status, `ok' (2xx), `close' (the
+%% connection is closed without a response), `silence' (neither), `{ok, closed}' (one response with 2xx, and the
+%% connection is closed), or a fun of the observation. Alternatives after `warn' are accepted with a warning.
 -module(weir_http_probes).
 
 -export([all/0, verdict/2, answer/1]).
@@ -11,7 +11,7 @@
 all() ->
     weir_http_probes_compliance:all() ++ weir_http_probes_malformed:all() ++ weir_http_probes_smuggling:all().
 
-%% pass, warn or fail.
+%% Returns pass, warn or fail.
 verdict({_Name, _Level, _Bytes, Expected}, Observed) ->
     {Pass, Warn} =
         case lists:splitwith(fun(Answer) -> Answer =/= warn end, Expected) of
@@ -35,6 +35,6 @@ is_it(Status, #{statuses := [Status | _]}) when is_integer(Status) -> true;
 is_it(Check, Observed) when is_function(Check) -> Check(Observed);
 is_it(_Other, _Observed) -> false.
 
-%% For the table.
+%% Formats an observation for the table.
 answer(#{statuses := Statuses, connection := Connection}) ->
     lists:flatten(lists:join(", ", [integer_to_list(Status) || Status <- Statuses] ++ [atom_to_list(Connection)])).

@@ -1,5 +1,5 @@
-%% The 215 probes of Http11Probe against a listener: none of them failed, and the answers are those of the table in
-%% conformance/results/http11-probes.md. With WEIR_WRITE_RESULTS=1 in the environment that is written anew.
+%% Sends the 215 probes of Http11Probe to a listener: none may fail, and the answers must equal the table in
+%% conformance/results/http11-probes.md. WEIR_WRITE_RESULTS=1 in the environment rewrites that file.
 -module(weir_http_probes_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,4 @@
-%% Probes of what every server has to do; see weir_http_probes.
+%% Probes of requirements for every server; see weir_http_probes.
 -module(weir_http_probes_compliance).
 
 -export([all/0]).
@@ -28,7 +28,7 @@ has_not(Pattern) ->
         (_) -> false
     end.
 
-%% No handler of the tests has validators, so that no condition is met or missed.
+%% The test handlers have no validators, so no condition applies.
 capabilities() ->
     [{Name, none, ask(Fields), [304, ok]} || {Name, Fields} <- [
         {"CAP-ETAG-304", "If-None-Match: \"a\"\r\n"},

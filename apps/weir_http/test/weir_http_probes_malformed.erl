@@ -1,4 +1,4 @@
-%% Probes of what is no request, and of what may be rewritten on its way; see weir_http_probes.
+%% Probes with malformed requests, and with requests that a proxy may normalise; see weir_http_probes.
 -module(weir_http_probes_malformed).
 
 -export([all/0]).

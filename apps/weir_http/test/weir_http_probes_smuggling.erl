@@ -1,4 +1,4 @@
-%% Probes of requests that two servers may delimit in two ways; see weir_http_probes.
+%% Probes with requests whose end two servers may find in different places; see weir_http_probes.
 -module(weir_http_probes_smuggling).
 
 -export([all/0]).
@@ -18,7 +18,7 @@ sized(Length) -> post(["Content-Length:", Length, "\r\n"], "hello").
 
 refused() -> [400, close].
 
-%% Nothing that was hidden in a body is answered.
+%% The request hidden in the body is not answered.
 is_alone(#{statuses := Statuses}) -> length(Statuses) =< 1.
 
 chunks() ->
@@ -80,7 +80,7 @@ lengths() ->
             [400, close, ok]}
     ].
 
-%% Content-Length and Transfer-Encoding, in both orders and in every disguise.
+%% Content-Length and Transfer-Encoding, in both orders and with many disguises.
 both() ->
     Hidden = ["0\r\n\r\n", ?SMUGGLED],
     [{Name, must, post(Fields, Hidden), [400, close]} || {Name, Fields} <- [
@@ -132,7 +132,7 @@ codings() ->
         {"SMUG-TRANSFER_ENCODING", none, post("Transfer_Encoding: chunked\r\n", ""), [400, ok]}
     ].
 
-%% The request has no Content-Length, so that the connection may stay open.
+%% The request has no Content-Length, so the connection may stay open.
 has_no_length(#{statuses := [Status | _]}) -> Status < 300;
 has_no_length(_) -> false.
 

@@ -1,4 +1,4 @@
-%% Handlers that run in a process of their own: replies, streams, and what goes on in the reactor.
+%% Handlers in their own process: replies, streams, and results that continue in the reactor.
 -module(weir_http_process_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -120,7 +120,7 @@ a_stream_waits_for_its_client(_Config) ->
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, get("/serve")),
     told({sent, 1}),
-    %% 20 MB are to go. When the kernels on both sides have taken what they take, the process waits.
+    %% 20 MB to send. When the buffers of both kernels are full, the process waits.
     ?assert(when_it_stops(0) < 1900),
     [{Connection, _}] = weir:connections(?LISTENER),
     ?assertMatch({ok, [{send_pend, Pending}]} when Pending < 200000, inet:getstat(Connection, [send_pend])),
@@ -129,7 +129,7 @@ a_stream_waits_for_its_client(_Config) ->
     ?assertEqual([Piece], lists:usort([chunk(Socket) || _ <- lists:seq(1, 2000)])),
     done = chunk(Socket).
 
-%% How many messages there are when no more come. On a busy machine it may have to go on, which is no failure.
+%% Returns the number of messages when no more arrive. On a busy machine that may be too early, which does no harm.
 when_it_stops(Before) ->
     timer:sleep(40),
     case process_info(self(), message_queue_len) of
@@ -162,7 +162,7 @@ responses_that_are_not_taken_stop_the_next_process(_Config) ->
     ok = weir_http_client:take_more(Socket),
     [?assertMatch({200, _, Large}, response(Socket)) || _ <- lists:seq(1, 20)].
 
-%%% What goes on in the reactor.
+%%% Results that continue in the reactor.
 
 a_websocket(_Config) ->
     Port = serve(fun(_) -> {websocket, weir_http_websocket_handler, #{}} end),
@@ -173,7 +173,7 @@ a_websocket(_Config) ->
     ?assertEqual({text, <<"early">>}, weir_http_websocket_client:recv(Client)),
     ok = weir_http_websocket_client:send(Client, weir_http_websocket_client:text("late")),
     ?assertEqual({text, <<"late">>}, weir_http_websocket_client:recv(Client)),
-    %% One that is none is refused, and the connection goes on.
+    %% A request that is not a handshake is refused, and the connection stays usable.
     ?assertMatch({426, _, _}, request(Port, get("/serve"))).
 
 an_event_stream(_Config) ->
@@ -197,7 +197,7 @@ what_cannot_go_on_is_a_500(_Config) ->
     Port = serve(fun(Request) ->
         case weir_http_request:method(Request) of
             <<"GET">> -> {events, no_such_module, none};
-            %% Its body was not read.
+            %% The body was not read.
             <<"POST">> -> {hold, weir_http_funs, #{tell => self()}}
         end
     end, #{body => stream}, #{}),

@@ -1,4 +1,4 @@
-%% Bodies of requests that a process serves: whole and in pieces.
+%% Request bodies for a process: whole and in pieces.
 -module(weir_http_process_bodies_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -43,7 +43,7 @@ a_body_is_whole(_Config) ->
     {200, _, <<"two">>} = response(Socket),
     {200, _, <<"direct">>} = response(Socket).
 
-%% Reads all, and says how many pieces it was.
+%% Reads the whole body, and returns the number of pieces too.
 read(Pieces) ->
     case weir_http_process:read_body() of
         {more, Bytes} -> read([Bytes | Pieces]);
@@ -87,7 +87,7 @@ a_body_in_pieces_waits_for_its_process(_Config) ->
     ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n"),
     Pid = told(),
     _ = spawn_link(fun() -> ok = send(Socket, binary:copy(<<"x">>, 20000000)) end),
-    %% The process does not read, and the connection is not read either.
+    %% While the process does not read, the connection is not read either.
     [{Connection, _}] = weir:connections(?LISTENER),
     ?waitEqual({ok, [{active, false}]}, inet:getopts(Connection, [active])),
     {ok, [{recv_oct, Read}]} = inet:getstat(Connection, [recv_oct]),
@@ -101,7 +101,7 @@ a_body_that_is_not_read_closes_the_connection(_Config) ->
     ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhello"),
     {200, #{<<"connection">> := <<"close">>}, <<"enough">>} = response(Socket),
     ?assert(is_closed(Socket)),
-    %% One that came with the head is there whole.
+    %% A body that arrives with the head is complete.
     Other = connect(Port),
     ok = send(Other, [post("hello"), get("/direct")]),
     {200, _, <<"enough">>} = response(Other),
@@ -152,7 +152,7 @@ trailers_are_sent_behind_a_stream(_Config) ->
     ok = send(Socket, get("/serve", "Connection: close\r\n")),
     [_, Body] = binary:split(recv_all(Socket), <<"\r\n\r\n">>),
     ?assertEqual(<<"5\r\nhello\r\n0\r\nx-sum: 12\r\nx-time: 3 ms\r\n\r\n">>, Body),
-    %% Who cannot read them gets none.
+    %% A client of HTTP/1.0 gets no trailers.
     Old = connect(Port),
     ok = send(Old, "GET /serve HTTP/1.0\r\n\r\n"),
     [_, <<"hello">>] = binary:split(recv_all(Old), <<"\r\n\r\n">>).

@@ -1,4 +1,4 @@
-%% Processes of requests that end before their time: their clients go away, they fail, they are killed.
+%% Request processes that end early: their clients disconnect, they fail, or they are killed.
 -module(weir_http_process_ends_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -30,7 +30,7 @@ serve(Fun) -> serve(Fun, #{}, #{}).
 
 serve(Fun, RouteOptions, Options) -> weir_http_serving:start(?LISTENER, Fun, RouteOptions, Options).
 
-%%% Clients that go away.
+%%% Clients that disconnect.
 
 a_process_whose_client_is_gone_ends(_Config) ->
     Self = self(),
@@ -72,11 +72,11 @@ a_process_that_sends_to_a_client_that_is_gone(_Config) ->
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, get("/serve")),
     Pid = told(),
-    %% It waits for the client, or for the connection that takes a piece: it may be either.
+    %% The process waits for the client, or for the connection to accept a piece.
     ?waitEqual({status, waiting}, process_info(Pid, status)),
     ok = close(Socket),
     ?assertEqual({error, closed}, told()),
-    %% There was no body.
+    %% The request had no body.
     ?assertEqual({done, <<>>, []}, told()).
 
 until_error(Piece) ->
@@ -137,7 +137,7 @@ a_failure_in_a_stream_closes_the_connection(_Config) ->
     ?assertMatch({match, _}, re:run(Text, "\r\n\r\n5\r\nhello\r\n$")),
     ?waitMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
 
-%% It cannot say so itself: somebody it is linked to has failed, for example.
+%% A killed process cannot report itself: for example, a linked process failed.
 a_process_that_is_killed_is_a_500(_Config) ->
     Cors = #{origins => [<<"http://a">>]},
     Port = serve(fun(_) -> exit(self(), kill) end, #{cors => Cors}, #{request_ids => take}),
@@ -145,7 +145,7 @@ a_process_that_is_killed_is_a_500(_Config) ->
     Socket = connect(Port),
     ok = send(Socket, get("/serve", "Origin: http://a\r\nX-Request-Id: one\r\n")),
     {500, Fields = #{<<"connection">> := <<"close">>}, <<>>} = response(Socket),
-    %% A page may read it, and it has its name.
+    %% The page may read the response, which has the request id.
     ?assertMatch(#{<<"access-control-allow-origin">> := <<"http://a">>, <<"x-request-id">> := <<"one">>}, Fields),
     ?assert(is_closed(Socket)),
     Report = receive {report, First} -> First after weir_test_wait:patience() -> error(no_report) end,

@@ -1,4 +1,4 @@
-%% Laws of WebSockets and event streams, for whatever chance makes.
+%% Properties of WebSockets and event streams.
 -module(weir_http_properties_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -22,8 +22,8 @@ holds(Property, Tests) -> ?assertEqual(true, proper:quickcheck(Property, [{numte
 
 %%% WebSockets.
 
-%% A client sends messages, whole or in fragments, with pings anywhere between, and closes. It gets its messages back, a pong for each
-%% ping and the close frame, in that order, into whatever pieces its bytes were cut.
+%% A client sends messages, whole or in fragments, with pings anywhere between, and closes. It gets its messages back,
+%% a pong for each ping and the close frame, in that order, however its bytes are split.
 a_websocket_ends_as_its_model(_Config) ->
     Port = weir_http_websocket_handler:start(?LISTENER, #{}),
     try
@@ -58,7 +58,7 @@ text() ->
     Character = oneof([range(0, 127), range(128, 16#d7ff), range(16#e000, 16#10ffff)]),
     ?LET(Characters, list(Character), unicode:characters_to_binary(Characters)).
 
-%% Its frames, and what comes for them.
+%% Returns the frames of an item, and the expected response.
 meant({text, Text}) -> {weir_http_websocket_client:frame(16#81, Text), [{text, Text}]};
 meant({binary, Bytes}) -> {weir_http_websocket_client:frame(16#82, Bytes), [{binary, Bytes}]};
 meant({ping, Bytes}) -> {weir_http_websocket_client:frame(16#89, Bytes), [{pong, Bytes}]};
@@ -91,7 +91,7 @@ all_of(Socket, Before) ->
 
 %%% Event streams.
 
-%% However events are put together into frames, a reader gets them with their names, data and ids; ends of lines become line feeds.
+%% However events are combined into frames, a reader gets their names, data and ids; line ends become line feeds.
 events_are_read_as_they_were_written(_Config) ->
     holds(
         ?FORALL(Frames, list(non_empty(list(event()))), begin

@@ -30,7 +30,7 @@ literals_come_before_bindings_and_these_before_wildcards_test() ->
     ?assertEqual({literal, #{}}, get(<<"/a/b">>, Routes)),
     ?assertEqual({literal, #{}}, get(<<"/a/%62">>, Routes)),
     ?assertEqual({binding, #{b => <<"c">>}}, get(<<"/a/c">>, Routes)),
-    %% The way that begins better does not lead there.
+    %% The branch that matches better at first leads nowhere.
     ?assertEqual({later, #{a => <<"a">>}}, get(<<"/a/b/c">>, Routes)),
     ?assertEqual({wildcard, #{all => [<<"a">>, <<"b">>, <<"d">>]}}, get(<<"/a/b/d">>, Routes)),
     ?assertEqual({wildcard, #{all => [<<>>]}}, get(<<"/">>, Routes)),
@@ -85,7 +85,7 @@ dots_test() ->
      || Path <- [<<"/a/./b">>, <<"/./a/b">>, <<"/x/../a/b">>, <<"/a/x/../b">>, <<"/%2e/a/b">>, <<"/x/%2E%2e/a/b">>]],
     [?assertEqual({directory, #{}}, get(Path, Routes), Path) || Path <- [<<"/a/.">>, <<"/a/b/..">>, <<"/a/b/%2e%2E">>]],
     [?assertEqual({status, 400}, get(Path, Routes), Path) || Path <- [<<"/..">>, <<"/a/../..">>, <<"/../a/b">>]],
-    %% Three dots are a name.
+    %% Three dots are an ordinary name.
     ?assertEqual({status, 404}, get(<<"/.../a/b">>, Routes)).
 
 literals_may_be_encoded_test() ->

@@ -1,5 +1,5 @@
-%% Random operations side by side for seconds, and what must hold whatever happens: see weir_http_explorer. `make soak' has minutes of it.
-%% WEIR_SOAK_SEED has the numbers of a run that failed.
+%% Concurrent random operations for some seconds, and their invariants: see weir_http_explorer. `make soak' runs for
+%% minutes. WEIR_SOAK_SEED repeats the seed of a failed run.
 -module(weir_http_scenario_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,4 +1,4 @@
-%% The process handler of the tests: its state is a fun that does what the case is about. And what a case hears of it.
+%% A process handler for the tests, whose state is a fun, and functions to wait for its messages.
 -module(weir_http_serving).
 -behaviour(weir_http_process).
 
@@ -9,7 +9,7 @@
 
 serve(Request, Fun) -> Fun(Request).
 
-%% A listener whose route /serve is that fun, in a process.
+%% Starts a listener whose route /serve runs that fun in a process.
 start(Listener, Fun, RouteOptions, Options) ->
     {ok, _} = weir_http:start_listener(Listener, weir_http_client:options(Options#{ip => {127, 0, 0, 1}}), [
         {"/serve", ?MODULE, Fun, RouteOptions},
@@ -29,7 +29,7 @@ told() ->
     after weir_test_wait:patience() -> error(not_told)
     end.
 
-%% Monitors a handler, which goes on when that is so: the signal may come later than what ends the process.
+%% Monitors a handler, which waits for it: otherwise it could end before the monitor is set.
 watch(Pid) ->
     Monitor = monitor(process, Pid),
     Pid ! {watched, self()},
@@ -44,9 +44,9 @@ watched() ->
 told_down(Monitor) ->
     receive {'DOWN', Monitor, process, _, _} -> ok after weir_test_wait:patience() -> error(lives) end.
 
-%% For cases that need a client to be quicker than a time limit of the server, which a busy machine may not allow. The fun gets
-%% the limit in milliseconds. It returns how long its client took until that did not matter any more, and the outcome. A client that
-%% was not quick enough has not tried the case, and gets more time.
+%% For cases whose client must be faster than a timeout of the server, which a busy machine may not allow. The fun gets
+%% the limit in milliseconds. It returns how long its client took for the critical part, and the outcome. If that was
+%% too long, the outcome proves nothing, and the fun is called again with a longer limit.
 in_time(Fun) -> in_time(300, Fun).
 
 in_time(Limit, Fun) ->

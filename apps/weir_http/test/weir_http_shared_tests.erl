@@ -1,4 +1,4 @@
-%% Settings of connections: equal ones are one term.
+%% Equal settings of connections share one term.
 -module(weir_http_shared_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -9,13 +9,13 @@ equal_terms_are_one_test() ->
     ?assertEqual(term(2), weir_http_shared:term(a, term(2))),
     ?assertEqual(term(1), weir_http_shared:term(b, term(1))),
     ?assertEqual(term(2), weir_http_shared:term(a, term(2))),
-    %% The last one only: what is not used any more is not kept.
+    %% Only the last term is kept.
     ?assertNot(erts_debug:same(First, weir_http_shared:term(a, term(1)))).
 
-%% Made anew: a literal would be one term without that.
+%% Built at runtime: literals would be shared anyway.
 term(N) -> list_to_tuple(lists:duplicate(3, N)).
 
-%% `protocol' and `fields' are of one handshake.
+%% `protocol' and `fields' belong to one handshake.
 settings_of_websockets_test() ->
     Settings = fun(Protocol) ->
         weir_http_websocket_options:settings(#{max_message => 1000, deflate => true, protocol => Protocol})

@@ -1,4 +1,4 @@
-%% Directories of files for the tests, and a listener that serves them.
+%% Directories with files for the tests, and a listener that serves them.
 -module(weir_http_site).
 
 -include_lib("common_test/include/ct.hrl").
@@ -9,7 +9,7 @@
 %% Sun, 06 Nov 1994 08:49:37 GMT.
 -define(MODIFIED, 784111777).
 
-%% A directory for a test case.
+%% Creates a directory for a test case.
 directory(Case, Config) ->
     Directory = filename:join([?config(priv_dir, Config), Case, "www"]),
     ok = filelib:ensure_dir(filename:join(Directory, "x")),

@@ -1,4 +1,4 @@
-%% Event streams in groups and with processes, and reactors and listeners that end.
+%% Event streams in groups and with processes, and the end of reactors and listeners.
 -module(weir_http_stream_groups_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -64,7 +64,7 @@ members_of_both_versions(_Config) ->
     {New, NewClient, _} = open(Port),
     {Old, OldClient, _} = open(connect(Port), "GET /go HTTP/1.0\r\n\r\n"),
     {ok, 2} = weir_group:broadcast(Group, weir_http_events:frame([#{data => "a", id => "1"}, #{data => "b\nc"}])),
-    %% It has had it when that has been through.
+    %% After this notification, earlier broadcasts have been delivered.
     Reference = make_ref(),
     {ok, 2} = weir_group:broadcast(Group, <<>>, #{notify => Reference}),
     receive {weir_group, Group, Reference, _} -> ok end,
@@ -73,7 +73,7 @@ members_of_both_versions(_Config) ->
     ?assertEqual(Expected, events(NewClient)),
     ?assertEqual(Expected, weir_http_event_reader:read(rest(OldClient))).
 
-%% The pattern of the documentation: one process keeps the events, sends what a client has missed, and lets it join.
+%% The pattern of the documentation: a process keeps the events, sends those that a client missed, and then joins it.
 nothing_is_missed_or_sent_twice(_Config) ->
     Room = spawn_link(fun() ->
         {ok, Group} = weir_group:new(#{max_messages => 10000, backlog => 10000}),
@@ -162,7 +162,7 @@ a_process_whose_client_is_gone(_Config) ->
     ok = close(Client),
     receive {'DOWN', Monitor, process, _, {shutdown, client_gone}} -> ok after weir_test_wait:patience() -> error(lives) end.
 
-%% The client sees that it is not whole.
+%% The client sees that the stream is incomplete.
 a_process_that_fails(_Config) ->
     Port = start(counting(self())),
     {Stream, Client, _} = open(Port),
@@ -175,7 +175,7 @@ a_process_that_fails(_Config) ->
 
 %%% Misfortune.
 
-%% Clients of the others get all, in order; those of the reactor that is killed see their end.
+%% Clients of the other reactors get all events, in order; those of the killed one see the end of their connection.
 reactors_killed_while_broadcasts_fly(_Config) ->
     {ok, Group} = weir_group:new(#{max_messages => 10000, backlog => 10000, max_bytes => 100000000}),
     Port = start(#{open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {ok, State} end}),
@@ -190,14 +190,14 @@ reactors_killed_while_broadcasts_fly(_Config) ->
     ],
     ok = wait_until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
     [
-        %% Its sockets are closed some time after it was killed.
+        %% Its sockets are closed some time after the kill.
         case lists:member(reactor_of(Stream), [none, Owner]) of
             true -> ?assert(is_prefix(recv_all(Client), 200));
             false -> [?assertEqual(<<"id: ", (integer_to_binary(N))/binary>>, hd(binary:split(chunk(Client), <<"\n">>))) || N <- lists:seq(1, 200)]
         end
      || {Stream, Client, _} <- Opened
     ],
-    %% And there is a new one.
+    %% There is a new reactor.
     ok = wait_until(fun() -> try {_, _, _} = open(Port), true catch error:_ -> false end end).
 
 reactor_of({_, _, Handle}) ->

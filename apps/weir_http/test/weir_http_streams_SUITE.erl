@@ -1,4 +1,4 @@
-%% Event streams: how they begin and end, who sends on them, and slow clients.
+%% Event streams: beginning, end, senders, and slow clients.
 -module(weir_http_streams_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -156,7 +156,8 @@ a_drain_ends_it_and_says_when_to_come_back(_Config) ->
     ?assertEqual(done, chunk(Client)),
     ?assertEqual(drained, closed()).
 
-%% Within an hour hardly any of them ends with the first ticks: all of them would, if it were not spread. Within a moment all end.
+%% With a spread of an hour, few streams end within the first ticks; without spread all would. With a short spread all
+%% end.
 a_drain_that_is_spread(_Config) ->
     Self = self(),
     Port = start(#{options => #{heartbeat => 50}}, #{body_timeout => 100}),
@@ -166,7 +167,7 @@ a_drain_that_is_spread(_Config) ->
     Hour = 3_600_000,
     Drain = spawn(fun() -> weir_http:drain_listener(?LISTENER, Hour, #{spread => Hour}) end),
     ?waitEqual(suspended, map_get(status, weir_http:info(?LISTENER))),
-    %% With each heartbeat a tick has passed.
+    %% A tick passes with each heartbeat.
     ?assert(length([Client || Client <- Clients, beats(Client, 3)]) > 20),
     true = exit(Drain, kill),
     ok = weir_http:stop_listener(?LISTENER),
@@ -180,7 +181,7 @@ a_drain_that_is_spread(_Config) ->
 beats(_Client, 0) -> true;
 beats(Client, Count) -> chunk(Client) =:= <<":\n\n">> andalso beats(Client, Count - 1).
 
-%% A heartbeat, or when to come back, would be bytes of the body.
+%% Heartbeats or `retry' would become part of the body.
 bytes_in_place_of_events(_Config) ->
     Port = start(#{options => #{body => {bytes, <<"end">>}, heartbeat => 50, retry => 100}}, #{body_timeout => 100}),
     {Stream, Client, Fields} = open(Port),
@@ -227,7 +228,7 @@ messages_become_events(_Config) ->
     [ok = weir_http_events:tell(Stream, Message) || Message <- [{add, 1}, nothing, many, {add, 2}, {add, 3}]],
     ?assertEqual([<<"data: 1\n\n">>, <<"data: 3\n\n">>, <<"data: 6\n\n">>], [chunk(Client) || _ <- [1, 2, 3]]).
 
-%% Of events, and of bytes, to a client of either version.
+%% Framed events and bytes, to clients of both versions.
 bytes_that_are_framed(_Config) ->
     Go = fun(go, State) -> {send, {framed, weir_http_events:frame(#{data => "framed"})}, State} end,
     [
@@ -254,7 +255,7 @@ a_handler_hears_when_all_is_written(_Config) ->
     ok = weir_http_events:tell(Stream, go),
     ?assertEqual([<<"data: sent\n\n">>, <<"data: written\n\n">>], [chunk(Client), chunk(Client)]).
 
-%% Not when the queue of a slow client has become shorter, and it is read again.
+%% Not called when the queue of a slow client has only fallen to the low watermark and reading resumes.
 nothing_is_written_while_something_waits(_Config) ->
     Self = self(),
     Port = start(#{
@@ -288,7 +289,7 @@ monitors_become_events(_Config) ->
             _ = erlang:monitor(process, Watched, [{tag, {weir_reactor, Stream}}]),
             {ok, State}
         end,
-        %% It may be gone before the monitor is there: then the reason is another.
+        %% The process may end before the monitor is set: then the reason is `noproc'.
         info => fun({_, _, process, Pid, _Reason}, State) when Pid =:= Watched -> {send, #{data => "down"}, State} end
     }),
     {_, Client, _} = open(Port),
@@ -327,9 +328,9 @@ a_callback_that_fails_closes_it(_Config) ->
 
 %%% Slow clients.
 
-%% A client with little room that does not read, and a stream for which much waits. The kernels take some tens of kilobytes of that, and
-%% no more is sent: what waits now waits on. (What waits in the middle of many sends may be what the reactor's call has no time for, and
-%% go out in the next.)
+%% A client with small buffers that does not read, and a stream with much waiting output. The kernels accept some tens
+%% of kilobytes; the rest keeps waiting. (While many sends are in progress, output may also wait because the current
+%% call of the reactor has no time for it. It goes out with the next.)
 slow(Funs, Options) ->
     Port = start(Funs, Options#{socket_opts => [{sndbuf, 16384}]}),
     {Stream, Client, _} = open(connect(Port, [{recbuf, 4096}]), get("/go")),
@@ -348,7 +349,7 @@ events_for_a_slow_client_are_dropped(_Config) ->
         ok = weir_http_events:send(Stream, #{data => "dropped"}),
         counter(stream_dropped) > 0
     end),
-    %% What was not dropped is whole, and it goes on.
+    %% Events that were not dropped are complete, and the stream continues.
     Reader = spawn_monitor(fun() -> receive go -> ok end, exit(last(Client, <<>>)) end),
     ok = gen_tcp:controlling_process(Client, element(1, Reader)),
     element(1, Reader) ! go,
@@ -371,7 +372,7 @@ a_slow_client_is_closed(_Config) ->
     ?assertEqual(slow, closed()),
     ?waitEqual(1, counter(stream_slow)).
 
-%% The bound of the reactor for all that waits for a connection.
+%% The limit of the reactor for all output of a connection.
 what_exceeds_the_send_queue_closes_it(_Config) ->
     Port = start(#{options => #{max_pending => 1 bsl 30}}, #{reactor => #{max_send_queue => 200000}}),
     {Stream, Client, _} = open(connect(Port, [{recbuf, 4096}]), get("/go")),

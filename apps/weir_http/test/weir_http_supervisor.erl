@@ -1,4 +1,4 @@
-%% A supervisor of a user's own.
+%% A user's supervisor.
 -module(weir_http_supervisor).
 -behaviour(supervisor).
 

@@ -1,4 +1,4 @@
-%% Connections that only wait cost nothing: the ticks of their reactor pass them by.
+%% Waiting connections cost nothing: ticks of their reactor skip them.
 -module(weir_http_ticks_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -11,7 +11,7 @@
 
 -include("http_suite.hrl").
 
-%% What is called at each tick of a reactor, and for each connection that does not sleep.
+%% Called at each tick of a reactor, and for each connection that does not sleep.
 -define(TICK, {weir_http_connection, begin_tick, 1}).
 -define(CALL, {weir_http_connection, handle_tick, 2}).
 
@@ -19,7 +19,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [idle_connections_cost_no_ticks].
 
-%% A connection of each kind that waits: ticks pass, and none of them is called.
+%% With each kind of waiting connection: ticks pass, and handle_tick/2 is not called.
 idle_connections_cost_no_ticks(_Config) ->
     Long = 1000000,
     Directly = fun(Result) -> {weir_http_echo, {call, fun(_) -> Result end}} end,
@@ -32,7 +32,7 @@ idle_connections_cost_no_ticks(_Config) ->
             {"/websocket", Directly({websocket, weir_http_websocket_handler, #{}, #{ping_interval => Long, idle_timeout => Long}})}
         ]
     ],
-    %% The shortest time decides how often ticks come, and there are no bodies.
+    %% The shortest timeout sets the tick. There are no bodies, so it has no other effect.
     Options = #{ip => {127, 0, 0, 1}, header_timeout => Long, body_timeout => 100, idle_timeout => Long},
     {ok, _} = weir_http:start_listener(?LISTENER, Options, Routes),
     Port = weir:get_port(?LISTENER),
@@ -48,11 +48,11 @@ idle_connections_cost_no_ticks(_Config) ->
     1 = erlang:trace_pattern(?CALL, true, [call_count]),
     Calls = fun() -> {call_count, Count} = erlang:trace_info(?CALL, call_count), Count end,
     try
-        %% They are called until they are found silent.
+        %% Ticks reach the connections until they are found idle.
         Quiet = until_quiet(Calls, Calls(), Reactors),
         wait_for_ticks(10, Reactors),
         ?assertEqual(Quiet, Calls()),
-        %% And they are all there.
+        %% The connections still work.
         ok = weir_http_websocket_client:send(WebSocket, 16#81, "still here"),
         ?assertEqual({16#81, <<"still here">>}, weir_http_websocket_client:recv_frame(WebSocket)),
         ok = send(KeptAlive, get("/")),
@@ -70,7 +70,7 @@ until_quiet(Calls, Before, Reactors) ->
         More -> until_quiet(Calls, More, Reactors)
     end.
 
-%% At each reactor: on a busy machine one may be far behind another.
+%% Waits for each reactor: on a busy machine one may be far behind another.
 wait_for_ticks(N, Reactors) ->
     Before = ticks(),
     Ticked = fun(Reactor, Now) -> maps:get(Reactor, Now, 0) >= maps:get(Reactor, Before, 0) + N end,

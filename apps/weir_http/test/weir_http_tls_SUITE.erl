@@ -1,4 +1,4 @@
-%% HTTP over TLS: the cases of the other suites, by a client that speaks TLS, and what is of TLS alone.
+%% HTTP over TLS: the cases of the other suites with a TLS client, and cases of TLS alone.
 -module(weir_http_tls_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -59,13 +59,13 @@ end_per_testcase(_Case, _Config) ->
     _ = [weir_http:stop_listener(Name) || Name <- weir:listeners()],
     ok.
 
-%%% The cases of others.
+%%% Cases of other suites.
 
-%% Each in a process of its own, as common_test has them.
+%% Runs each case in its own process, like common_test.
 run(Suite, Cases, Config) ->
     ?assertEqual([], lists:append([ended(started(Suite, Case, Config)) || Case <- Cases])).
 
-%% Those that are so without TLS too: most of their time they wait.
+%% For groups that run in parallel without TLS too: most of the time they wait.
 run_parallel(Suite, Cases, Config) ->
     Started = [started(Suite, Case, Config) || Case <- Cases],
     ?assertEqual([], lists:append([ended(Each) || Each <- Started])).
@@ -107,7 +107,7 @@ all_of(Suite) ->
 requests(Config) -> run(weir_http_SUITE, all_of(weir_http_SUITE), Config).
 
 processes(Config) ->
-    %% It looks at what waits in the engine; and the client of WebSockets speaks no TLS.
+    %% One inspects the engine's send queue; the WebSocket client does not support TLS.
     Others = [a_stream_waits_for_its_client, a_websocket],
     run(weir_http_process_SUITE, all_of(weir_http_process_SUITE) -- Others, Config),
     run(weir_http_process_ends_SUITE, all_of(weir_http_process_ends_SUITE), Config).
@@ -117,7 +117,7 @@ bodies(Config) -> run(weir_http_process_bodies_SUITE, all_of(weir_http_process_b
 files(Config) ->
     Directory = filename:join(?config(priv_dir, Config), "tls"),
     ok = filelib:ensure_dir(filename:join(Directory, "file")),
-    %% They look at what waits in the engine, and at the files that are kept open, which know no connections.
+    %% These inspect the engine's send queue, or the cache of open files, and do not depend on the kind of connection.
     Others = [a_file_waits_for_its_client, requests_behind_a_file_wait, a_replaced_file_is_seen_after_a_second, more_files_than_are_kept_open],
     Within = [{priv_dir, Directory} | Config],
     run(weir_http_files_SUITE, all_of(weir_http_files_SUITE), Within),
@@ -126,17 +126,17 @@ files(Config) ->
 group_of_limits(Group) -> element(3, lists:keyfind(Group, 1, weir_http_limits_SUITE:groups())).
 
 sizes(Config) ->
-    %% A client of TLS is not connected before it is accepted.
+    %% A TLS client is not connected before it is accepted.
     run_parallel(weir_http_limits_SUITE, group_of_limits(sizes) -- [connections], Config).
 
 times(Config) ->
-    %% So many handshakes may take longer than its timeouts.
+    %% So many handshakes can take longer than the timeouts.
     run_parallel(weir_http_limits_SUITE, group_of_limits(times) -- [honest_clients_are_served_beside], Config).
 
 readers(Config) -> run_parallel(weir_http_limits_SUITE, group_of_limits(readers) -- [a_client_that_takes_little_is_not], Config).
 
-%% ssl takes a hundred buffers at once, and then nothing until its user has read them: 25 records, which this user takes one after the
-%% other. So long the server sees it take nothing.
+%% ssl reads a hundred buffers at once, and then nothing until its user has read them: 25 records, which this client
+%% reads one by one. Until then the server sees no progress.
 a_client_that_takes_little_is_not_closed(_Config) ->
     ok = weir_http_client:with_tls(),
     Outcome = weir_http_serving:in_time(1000, fun(Limit) ->
@@ -144,7 +144,7 @@ a_client_that_takes_little_is_not_closed(_Config) ->
     end),
     ?assert(Outcome > 4_000_000).
 
-%% A connection of TLS is no member of a group, and what waits for its client is not the engine's.
+%% A TLS connection cannot be a member of a group, and its output does not wait in the engine.
 streams(Config) ->
     Others = [
         messages_from_before_it_is_open_come_after, bytes_in_place_of_events, a_client_that_takes_nothing_is_closed,
@@ -160,7 +160,7 @@ held(Config) ->
     Others = [requests_behind_it_wait, many_requests_behind_it, a_drain_answers_all, the_listener_stops],
     run(weir_http_held_groups_SUITE, Others, Config).
 
-%%% What is of TLS.
+%%% Cases of TLS alone.
 
 start() -> start(#{}, []).
 
@@ -214,7 +214,7 @@ handlers_see_the_socket_of_ssl(_Config) ->
     {204, _, _} = request(Port, get("/call")),
     ?assertMatch({{ok, [{protocol, 'tlsv1.3'}]}, {ok, {?LOOPBACK, _}}}, told()).
 
-%% As for a connection of a reactor.
+%% Same as for a connection of a reactor.
 messages_for_the_socket_of_ssl(_Config) ->
     Port = weir_http_funs:start(?LISTENER, hold, #{
         handle => fun(Request, State) ->
@@ -242,7 +242,7 @@ a_slow_handshake_is_cut_off(_Config) ->
     ok = gen_tcp:send(Socket, <<22, 3, 1>>),
     ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())),
     ?waitEqual(0, map_get(connections, weir_http:info(?LISTENER))),
-    %% It is counted once its process knows of the close.
+    %% Counted once its process has noticed the close.
     ?waitEqual(1, map_get(failed_handshakes, weir_http:info(?LISTENER))).
 
 a_drain_answers_what_has_begun_and_closes_what_is_idle(_Config) ->
@@ -261,7 +261,7 @@ a_drain_answers_what_has_begun_and_closes_what_is_idle(_Config) ->
     ?assert(is_closed(Socket)),
     receive {drained, Result} -> ?assertEqual(ok, Result) end.
 
-%% ssl has closed the socket, and the process hears of it, or of something else, when the listener has been stopped.
+%% ssl has closed the socket, but the process gets that message, or another, only after the listener was stopped.
 a_connection_ends_after_its_listener(_Config) ->
     [
         begin
@@ -305,9 +305,9 @@ a_proxy_header_comes_first(_Config) ->
     {200, _, Described} = response(Socket),
     ?assertMatch(#{peer := {ok, {{10, 1, 2, 3}, 1234}}}, binary_to_term(Described)).
 
-%% It has no tick, and its garbage is collected.
+%% It has no ticks, and its garbage is collected.
 an_idle_connection_does_nothing(_Config) ->
-    %% Ticks would be 50 milliseconds.
+    %% A tick would be 50 milliseconds.
     Port = start(#{body_timeout => 200}, []),
     Socket = connect(Port),
     ok = send(Socket, get("/")),
@@ -351,7 +351,7 @@ messages_for_a_client_that_does_not_read_are_bounded(_Config) ->
     receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) after weir_test_wait:patience() -> error(lives) end,
     ?waitEqual(0, map_get(connections, weir_http:info(?LISTENER))).
 
-%% Sends until there is no more room. Returns how many messages have waited at most.
+%% Sends until the connection is closed. Returns the most messages that waited.
 fill(Socket, Frame, Pid, Most) ->
     case {weir_http_websocket:send(Socket, Frame), process_info(Pid, message_queue_len)} of
         {ok, {message_queue_len, Waiting}} -> fill(Socket, Frame, Pid, max(Waiting, Most));

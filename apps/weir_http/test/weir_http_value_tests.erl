@@ -28,6 +28,6 @@ codings_test() ->
     ?assertEqual([<<"br">>], Of(<<"gzip;q=0.000, *">>)),
     ?assertEqual([], Of(<<"*;q=0">>)),
     ?assertEqual([<<"br">>], Of(<<255, ",gzip;q=x,br;q=.5">>)),
-    %% Of thousands the first ones count.
+    %% Only the first 32 are parsed.
     Behind = fun(Count) -> Of(iolist_to_binary([lists:duplicate(Count, "x;q=1,"), "gzip"])) end,
     ?assertEqual([[<<"gzip">>], []], [Behind(31), Behind(32)]).

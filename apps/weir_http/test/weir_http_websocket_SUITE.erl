@@ -1,4 +1,4 @@
-%% WebSockets: what handlers may do, what clients may not, and how they end.
+%% WebSockets: results of handlers, violations by clients, and how they end.
 -module(weir_http_websocket_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -126,7 +126,7 @@ any_process_sends(_Config) ->
 messages_for_a_handler(_Config) ->
     Port = start(telling_open(#{
         info => fun
-            %% It may be gone before the monitor is there: then the reason is another.
+            %% The process may end before the monitor is set: then the reason is `noproc'.
             ({{weir_reactor, _}, _, process, _, _Reason}, State) -> {send, {text, "gone"}, State};
             ({watch, Pid}, State = #{socket := Socket}) ->
                 _ = monitor(process, Pid, [{tag, {weir_reactor, Socket}}]),
@@ -145,7 +145,7 @@ messages_for_a_handler(_Config) ->
 
 %%% Ends.
 
-%% Also if the connection itself has waited for that, with frames behind those that were answered.
+%% Also if the connection waited for the same notification, with further frames to handle.
 a_handler_hears_of_what_is_written(_Config) ->
     Answer = binary:copy(<<"x">>, 100000),
     Port = start(#{
@@ -161,7 +161,7 @@ a_handler_hears_of_what_is_written(_Config) ->
     [{binary, Answer}, Said, Other] = recv(Client, 3),
     ?assertEqual([{pong, <<"behind">>}, {text, <<"written">>}], lists:sort([Said, Other])).
 
-%% Not when the queue of a slow client has become shorter, and it is read again.
+%% Not called when the queue of a slow client has only fallen to the low watermark and reading resumes.
 nothing_is_written_while_something_waits(_Config) ->
     Self = self(),
     Answer = binary:copy(<<"x">>, 300_000),
@@ -186,7 +186,7 @@ a_handler_closes(_Config) ->
     [
         begin
             Client = open(Port),
-            %% What comes behind is not for the handler any more.
+            %% Later frames no longer reach the handler.
             ok = send(Client, [text(Text), text("more"), frame(16#89, "ping")]),
             {close, Code, Said} = recv(Client),
             {closed, Code, Said} = told(),
@@ -306,13 +306,13 @@ pings_and_silence(_Config) ->
         {Longest, What} = answer(Client, erlang:monotonic_time(millisecond) + 3 * Limit, 0),
         {Longest, {What, Client}}
     end),
-    %% Who has answered is still there, and who does not is closed.
+    %% A client that answers stays connected; a silent one is closed.
     timeout = told(),
     1001 = last_code(Client),
     true = is_closed(Client),
     ?waitEqual(1, counter(timeouts)).
 
-%% Answers pings until a time. Returns the longest that a ping and its answer took beyond the interval.
+%% Answers pings until a time. Returns the longest delay of a ping and its answer beyond the interval.
 answer(Client, Until, Longest) ->
     {Took, Got} = weir_test_wait:timed(fun() -> try recv(Client) of {ping, <<>>} -> send(Client, 16#8a, "") catch error:_ -> lost end end),
     NewLongest = max(Longest, Took - 50),

@@ -1,9 +1,9 @@
-%% The cases of the Autobahn test suite, by its numbers, written anew: what a client sends to a server that echoes, and what it
-%% has to get. See `weir_http_websocket_cases_SUITE'.
+%% The cases of the Autobahn test suite by their numbers, rewritten: what a client sends to an echo server, and what it
+%% must receive. See `weir_http_websocket_cases_SUITE'.
 %%
-%% A case is a map: `steps' are what is sent, `items' what comes back before the end, `closes' who ends it. With `client' the client
-%% sends a close frame with 1000 when it has all items, and gets one; with `{server, Codes}' the server closes, with one of
-%% the codes. `lenient' are items that a server may have left out. `informational': the RFC does not say.
+%% A case is a map: `steps' are sent, `items' are expected before the end, `closes' says which side ends it. With
+%% `client' the client sends a close frame with 1000 after all items, and gets one back; with `{server, Codes}' the
+%% server closes, with one of the codes. `lenient' items may be missing. `informational': the RFC does not decide.
 -module(weir_http_websocket_cases).
 
 -export([all/1]).
@@ -19,7 +19,7 @@
 %% "kosme" with an accent of three bytes.
 -define(GREEK, <<16#ce, 16#ba, 16#e1, 16#bd, 16#b9, 16#cf, 16#83, 16#ce, 16#bc, 16#ce, 16#b5>>).
 
-%% `quick': without the large messages, and with fewer.
+%% `quick': without the large messages, and with fewer messages.
 all(Size) -> lists:append([
     framing(), pings(), reserved_bits(), opcodes(), fragmentation(), utf8(), closing(), limits(Size), misc(), compression(Size)
 ]).
@@ -69,7 +69,7 @@ pings() ->
         fun(Id) -> 'case'(Id, [{chops, 1, Bytes}], Pongs) end
     ]).
 
-%% 3. Reserved bits, 4. reserved opcodes: alone, or behind a message and before a ping that is not answered.
+%% 3. Reserved bits, 4. reserved opcodes: alone, or after a message and before a ping that stays unanswered.
 reserved_bits() ->
     numbered([3], [
         fun(Id) -> failing(Id, [{send, frame(?TEXT bor 16#10, "Hello")}], [], [1002]) end,
@@ -173,7 +173,7 @@ utf8() ->
      || {Group, Sequences} <- lists:zip(lists:seq(5, 23), sequences())
     ]).
 
-%% The server has to refuse what is there before the rest comes.
+%% The server has to refuse the first parts before the rest is sent.
 fast(Id, [First, Second], Rest) ->
     Steps = [{send, First}, silence, {send, Second}, closed, {send, Rest}],
     failing(Id, Steps, [], [1007]).
@@ -189,7 +189,7 @@ fragments(First, Payload, Size, Final) ->
     <<Piece:Size/binary, Rest/binary>> = Payload,
     [frame(First, Piece) | fragments(0, Rest, Size, Final)].
 
-%% Those of Markus Kuhn's UTF-8 test, by group.
+%% The sequences of Markus Kuhn's UTF-8 test, by group.
 sequences() ->
     Greek = ?GREEK,
     Cut = [
@@ -299,7 +299,7 @@ limits(Size) ->
 
 large(Id, Kind, Payload, Bytes, Chops) -> 'case'(Id, [chopped(Chops, Bytes)], [{Kind, Payload}]).
 
-%% 10. A message that is cut by its length.
+%% 10. A message fragmented by its length.
 misc() ->
     Payload = binary:copy(<<"*">>, 65536),
     ['case'("10.1.1", [{send, fragments(?TEXT, Payload, 1300)}], [{text, Payload}])].

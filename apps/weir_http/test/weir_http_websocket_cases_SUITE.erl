@@ -1,6 +1,6 @@
-%% The cases of the Autobahn test suite, as `weir_http_websocket_cases' has them: the quick ones on weir_http. With
-%% WEIR_WRITE_RESULTS=1 (`make conformance') all of them, also on wsproto and on the package ws of npm: the table in
-%% `conformance/results/websocket.md' is written, and a case that those two do not pass as it is written is no good case.
+%% The cases of the Autobahn test suite in `weir_http_websocket_cases': the quick ones on weir_http. With
+%% WEIR_WRITE_RESULTS=1 (`make conformance') all cases, also on wsproto and on the npm package ws. This writes
+%% `conformance/results/websocket.md'. A case that both of those fail is probably wrong.
 -module(weir_http_websocket_cases_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -25,7 +25,7 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> weir_http:stop_listener(?LISTENER).
 
-%% Nor is one only nearly as expected, but where the RFC does not say.
+%% Nor is any only lenient.
 none_of_the_quick_cases_fails(Config) ->
     Port = proplists:get_value(port, Config),
     Cases = weir_http_websocket_cases:all(quick),

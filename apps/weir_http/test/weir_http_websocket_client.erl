@@ -1,4 +1,4 @@
-%% A WebSocket client for the tests: frames are what a case makes them, right or wrong, and nothing is answered by itself.
+%% A WebSocket client for the tests: it sends frames as given, valid or not, and answers nothing automatically.
 -module(weir_http_websocket_client).
 
 -export([open/1, open/2, handshake/1, upgrade/2, upgraded/1]).
@@ -24,18 +24,18 @@ open(Port, Fields) ->
     {101, _} = upgrade(Socket, Fields),
     Socket.
 
-%% The status and the fields of the response.
+%% Performs a handshake. Returns the status and the fields of the response.
 upgrade(Socket, Fields) ->
     ok = gen_tcp:send(Socket, handshake(Fields)),
     upgraded(Socket).
 
-%% The same, of what has been sent.
+%% Like upgrade/2, for a handshake already sent.
 upgraded(Socket) ->
     {Status, Fields} = weir_http_client:head(Socket),
     _ = Status =:= 101 andalso ?assertMatch(#{<<"sec-websocket-accept">> := ?ACCEPT}, Fields),
     {Status, Fields}.
 
-%% A masked frame: what its first byte says, and its payload.
+%% Returns a masked frame with that first byte and payload.
 frame(First, Payload) -> frame(First, Payload, <<16#37, 16#fa, 16#21, 16#3d>>).
 
 frame(First, Payload, Mask) ->
@@ -59,7 +59,7 @@ send(Socket, Bytes) -> gen_tcp:send(Socket, Bytes).
 
 text(Text) -> frame(16#81, Text).
 
-%% The next frame: its first byte and its payload.
+%% Returns the next frame: its first byte and its payload.
 recv_frame(Socket) ->
     <<First, 0:1, Short:7>> = take(Socket, 2),
     Size =
@@ -98,7 +98,7 @@ recv(Socket) ->
 
 recv(Socket, N) -> [recv(Socket) || _ <- lists:seq(1, N)].
 
-%% The code that the server closes with; the connection ends then.
+%% Returns the code with which the server closes. The connection must end after it.
 closes(Socket) ->
     {close, Code, _} = recv(Socket),
     true = weir_http_client:is_closed(Socket),

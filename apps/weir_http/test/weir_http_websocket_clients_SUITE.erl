@@ -1,4 +1,4 @@
-%% Clients of others: Node's `ws' and Python's `websockets', with permessage-deflate as they offer it.
+%% Third-party clients: Node's `ws' and Python's `websockets', with the permessage-deflate that they offer.
 -module(weir_http_websocket_clients_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -25,7 +25,7 @@ init_per_testcase(python_websockets, Config) ->
 
 end_per_testcase(_Case, _Config) -> ok.
 
-%% Debian's modules, also for a program that is not Debian's.
+%% Debian's modules, also for a Node that is not Debian's.
 -define(PATH, "NODE_PATH=/usr/share/nodejs ").
 
 needs(Program, Look, Config) ->

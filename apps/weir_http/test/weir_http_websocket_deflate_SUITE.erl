@@ -1,4 +1,4 @@
-%% permessage-deflate: what is agreed upon, and messages there and back. The client is zlib of OTP.
+%% permessage-deflate: negotiation, and compression in both directions. The client uses OTP's zlib.
 -module(weir_http_websocket_deflate_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -33,7 +33,7 @@ start(Options) -> weir_http_websocket_handler:start(?LISTENER, #{options => Opti
 
 deflate(Options) -> start(#{deflate => Options}).
 
-%% A client, and what was agreed upon.
+%% Returns a client, and the negotiated extension.
 open(Port, Offer) ->
     Client = connect(Port),
     {101, Fields} = upgrade(Client, ["Sec-WebSocket-Extensions: ", Offer, "\r\n"]),
@@ -73,7 +73,7 @@ words(N) -> iolist_to_binary([[integer_to_binary(I * 7919), " words to compress;
 
 %%% Cases.
 
-%% Clients that have agreed to the same get the same bytes; those that have not get it plain.
+%% Clients with the same negotiation get the same bytes; others get the frame uncompressed.
 a_frame_for_many(_Config) ->
     Port = weir_http_websocket_handler:start(?LISTENER, #{handle => fun(Request) ->
         Shared = weir_http_websocket:shared(Request, true),
@@ -146,7 +146,7 @@ messages_there_and_back(_Config) ->
         end
      || First <- [16#81, 16#82], Plain <- [<<>>, <<"Hello">>, words(50), words(4000)]
     ],
-    %% Plain messages are legal at any time.
+    %% Uncompressed messages are valid at any time.
     ok = send(Client, text("plain")),
     {16#c1, Plain} = recv_frame(Client),
     <<"plain">> = plain(Plain).
@@ -183,7 +183,7 @@ contexts(_Config) ->
                 end
              || Text <- Texts
             ],
-            %% What was said before is referred to.
+            %% Earlier messages serve as context.
             ?assert(lists:last(Sizes) * 2 < byte_size(alone(lists:last(Texts)))),
             ok = weir_http:stop_listener(?LISTENER)
         end
@@ -204,7 +204,7 @@ a_context_that_is_forgotten(_Config) ->
         byte_size(Bytes)
     end,
     Alone = Exchange(),
-    %% Not if there was a ping in between.
+    %% A ping in between drops the context, so try again.
     ok = wait_until(fun() -> Exchange() < Alone end),
     {16#89, <<>>} = recv_frame(Client),
     ?assertEqual(Alone, Exchange()).
@@ -215,7 +215,7 @@ without_pings(Client) ->
         Frame -> Frame
     end.
 
-%% They are inflated and deflated on other schedulers.
+%% They are inflated and deflated on dirty schedulers.
 large_messages(_Config) ->
     {Client, _} = open(deflate(#{}), "permessage-deflate"),
     Text = words(30000),
@@ -248,7 +248,7 @@ what_cannot_be_inflated(_Config) ->
         end
      || Bytes <- [<<6>>, <<255, 255, 255>>, binary:copy(<<3, 0>>, 20)]
     ],
-    %% It refers to what was said before, and nothing is remembered.
+    %% The second message refers to the first, but the server keeps no context.
     {Client, _} = open(Port, "permessage-deflate"),
     Deflater = deflater(15),
     Text = words(10),

@@ -1,5 +1,5 @@
-%% The WebSocket handler of the tests: a map of funs, one for each callback that a case is about. Unless told otherwise it
-%% sends back what comes.
+%% A WebSocket handler for the tests: a map of funs, one for each callback of interest. By default it echoes
+%% messages.
 -module(weir_http_websocket_handler).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_websocket).
@@ -10,7 +10,7 @@
 -export([start/2, start/3]).
 -export([with/1, telling/1, telling_open/1]).
 
-%% A listener whose route /websocket is that.
+%% Starts a listener whose route /websocket is that handler.
 start(Listener, Funs) -> start(Listener, Funs, #{}).
 
 start(Listener, Funs, Options) ->
@@ -22,7 +22,7 @@ start(Listener, Funs, Options) ->
 
 with(Options) -> #{options => Options}.
 
-%% What a case hears of the end of its WebSocket.
+%% Adds a fun that reports the end of the WebSocket to the case.
 telling(Funs) ->
     Self = self(),
     Funs#{closed => fun(Reason, _) -> Self ! {told, Reason} end}.

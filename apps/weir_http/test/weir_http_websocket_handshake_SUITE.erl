@@ -1,4 +1,4 @@
-%% Handshakes of WebSockets: which are answered, which are refused, and what comes behind them.
+%% WebSocket handshakes: which are answered, which are refused, and frames that follow them at once.
 -module(weir_http_websocket_handshake_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -35,7 +35,7 @@ counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 
 %%% Handshakes.
 
-%% Bytes that are no text are another value, and no failure of the handler.
+%% Field values that are not UTF-8 do not match, and do not crash the handler.
 values_need_not_be_utf8(_Config) ->
     Port = start(with(#{deflate => true, origins => [<<"http://a">>]})),
     Statuses = fun(Origins, Fields) ->
@@ -83,7 +83,7 @@ no_handshake(_Config) ->
         response(Client),
     ok = gen_tcp:send(Client, "HEAD /websocket HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     {426, _, <<>>} = weir_http_client:response(Client, #{is_head => true}),
-    %% Names and tokens have no case, and lists more than one.
+    %% Names and tokens are case-insensitive, and lists have several elements.
     ok = gen_tcp:send(Client, asking("UPGRADE: other, WebSocket\r\nConnection: keep-alive,  Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")),
     {101, _} = upgraded(Client),
@@ -131,7 +131,7 @@ subprotocols(_Config) ->
     }),
     {101, #{<<"sec-websocket-protocol">> := <<"v1">>}} =
         upgrade(connect(Port), "Sec-WebSocket-Protocol: v2 , other\r\nSec-WebSocket-Protocol: v1\r\n"),
-    %% The client would fail the connection.
+    %% A protocol that the client has not offered: clients fail the connection for that.
     ok = weir_http:set_routes(?LISTENER, [{"/websocket", weir_http_websocket_handler, with(#{protocol => <<"v9">>})}]),
     {500, _} = upgrade(connect(Port), "Sec-WebSocket-Protocol: v2\r\n").
 

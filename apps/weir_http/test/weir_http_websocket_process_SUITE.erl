@@ -1,4 +1,4 @@
-%% WebSockets whose clients do not read, those with a process of their own, and TLS.
+%% WebSockets whose clients do not read, those with their own process, and TLS.
 -module(weir_http_websocket_process_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -38,7 +38,7 @@ counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 
 %%% Back-pressure.
 
-%% A client that takes nothing of what others send is closed, and its memory is bounded.
+%% A client that reads nothing is closed, and uses bounded memory.
 a_client_that_does_not_read(_Config) ->
     Port = start(telling(telling_open(with(#{max_pending => 100000, close_timeout => 50}))), #{
         idle_timeout => 100, socket_opts => [{sndbuf, 10000}]
@@ -70,7 +70,7 @@ until_end(Client, Numbers) ->
         {text, <<"end">>} -> lists:reverse(Numbers)
     end.
 
-%% Each message asks for much more: they are answered as fast as that is taken.
+%% Each message asks for much output: messages are handled only as fast as the client reads.
 a_client_that_does_not_read_what_it_asked_for(_Config) ->
     Large = {binary, binary:copy(<<0>>, 50000)},
     Port = start(telling_open(#{message => fun(_, State) -> {send, Large, State} end}), #{socket_opts => [{sndbuf, 65536}]}),
@@ -119,22 +119,22 @@ a_process_that_is_slow(_Config) ->
     Frame = frame(16#82, binary:copy(<<0>>, 10000)),
     ok = inet:setopts(Client, [{send_timeout, 100}]),
     Sent = send_until_full(Client, Frame, 0),
-    %% The client's kernel has enough for that, whoever was slower.
+    %% The client was blocked, so the server has enough waiting.
     ?waitEqual({ok, [{active, false}]}, inet:getopts(Socket, [active])),
-    %% It has asked for one.
+    %% The process has asked for one message.
     ?waitEqual({message_queue_len, 1}, process_info(Pid, message_queue_len)),
     Pid ! go,
-    %% Not the result of the case: that is printed.
+    %% Not a list comprehension: common_test would print its result.
     lists:foreach(fun(_) -> {binary, <<0:80000>>} = recv(Client) end, lists:seq(1, Sent)).
 
-%% Until nobody takes more: how many were sent whole.
+%% Sends until sending blocks. Returns how many frames were sent completely.
 send_until_full(Client, Frame, Sent) ->
     case gen_tcp:send(Client, Frame) of
         ok when Sent < 10000 -> send_until_full(Client, Frame, Sent + 1);
         {error, timeout} -> Sent
     end.
 
-%% They take memory as well.
+%% Empty messages use memory as well.
 empty_messages_are_bounded(_Config) ->
     Self = self(),
     Port = start(processing(fun(Socket) ->
@@ -147,7 +147,7 @@ empty_messages_are_bounded(_Config) ->
     Pid ! go,
     lists:foreach(fun(_) -> {binary, <<>>} = recv(Client) end, lists:seq(1, Sent * 1000)).
 
-%% How often a thousand were sent until then.
+%% Sends thousands of frames until the connection is not read. Returns how many thousands were sent.
 send_until_not_read(Client, Frames, Socket, Sent) when Sent =< 20 ->
     ok = send(Client, Frames),
     IsRead = fun() -> inet:getopts(Socket, [active]) =/= {ok, [{active, false}]} end,

@@ -1,16 +1,16 @@
-%% Runs a case of `weir_http_websocket_cases' against a server that echoes, and says what came of it.
+%% Runs a case of `weir_http_websocket_cases' against an echo server, and returns its verdict.
 -module(weir_http_websocket_run).
 
 -export([outcome/2, verdict/2, run/2]).
 
 -import(weir_http_websocket_client, [recv/1, frame/2]).
 
-%% Milliseconds in which a server has nothing to say.
+%% Milliseconds in which a server must stay silent.
 -define(SILENCE, 20).
 
 run(Case, Port) -> verdict(Case, outcome(Case, Port)).
 
-%% What came: the items, and how it ended.
+%% Returns the items received, and how the connection ended.
 outcome(Case, Port) ->
     Socket = weir_http_client:connect(Port),
     try
@@ -80,7 +80,7 @@ more(Socket, Items, Count, client) ->
 
 ended({closed, Items, End}) -> {lists:reverse(Items), End}.
 
-%% Until there are so many, or the end.
+%% Receives until there are that many items, or the end.
 items(_Socket, Items, Count) when length(Items) >= Count -> Items;
 items(Socket, Items, Count) ->
     try recv(Socket) of
@@ -103,7 +103,7 @@ ending(Socket, Items, true) ->
             {Items ++ lists:reverse(More), End}
     end.
 
-%% `ok', `lenient' (as the RFC allows), `informational', or `failed'.
+%% Returns `ok', `lenient' (allowed by the RFC), `informational', or `failed'.
 verdict(#{compressed := {_, _, _, _}}, {[], {close, 1000}}) -> ok;
 verdict(#{compressed := _}, _) -> failed;
 verdict(#{informational := true}, {_, End}) when End =/= timeout -> informational;
@@ -114,7 +114,8 @@ verdict(#{items := Items, closes := {server, Codes}} = Case, {Came, {close, Code
         {true, Lenient, #{lenient := Lenient}} -> lenient;
         _ -> failed
     end;
-%% The RFC lets a server just drop a connection that is wrong, and where data is on its way that is what a client sees.
+%% The RFC allows a server to drop the connection after an error. The client then sees the drop if data is still in
+%% flight.
 verdict(#{closes := {server, [1000 | _]}}, _) -> failed;
 verdict(#{items := Items, closes := {server, _}}, {Items, dropped}) -> lenient;
 verdict(#{lenient := Items, closes := {server, _}}, {Items, dropped}) -> lenient;

@@ -1,5 +1,5 @@
-%% A client of permessage-deflate for the cases of `weir_http_websocket_cases': messages that are sent compressed and have to come
-%% back. Both directions are OTP's zlib.
+%% A permessage-deflate client for `weir_http_websocket_cases': sends compressed messages and expects them
+%% back. Uses OTP's zlib in both directions.
 -module(weir_http_websocket_zlib).
 
 -export([exchange/3]).
@@ -8,7 +8,7 @@
 
 -record(side, {z :: zlib:zstream(), is_reset :: boolean()}).
 
-%% What came back wrong.
+%% Returns the wrong echoes.
 exchange(Socket, Agreed, {Kind, Bytes, Fragment, Count}) ->
     Parameters = [string:trim(Part) || Part <- tl(string:split(binary_to_list(Agreed), ";", all))],
     {Deflate, Inflate} = {zlib:open(), zlib:open()},
@@ -41,7 +41,7 @@ frames(First, Payload, Fragment) ->
     <<Piece:Fragment/binary, Rest/binary>> = Payload,
     [frame(First band 16#7f, Piece) | frames(First band 16#80, Rest, Fragment)].
 
-%% A server may have cut it, or not compressed it.
+%% A server may fragment the message, or send it uncompressed.
 received(Socket, First, Receives) ->
     {Head, Payload} = recv_frame(Socket),
     true = Head band 16#0f =:= First band 16#0f,
@@ -70,7 +70,7 @@ slice(Data, From, Bytes) ->
     Begin = From rem (byte_size(Data) - Bytes),
     binary:part(Data, Begin, Bytes).
 
-%% In place of the files of the suite: as compressible as those, and the same every time.
+%% Replaces the files of the suite: equally compressible, and the same every time.
 data(Kind) ->
     case get({?MODULE, Kind}) of
         undefined ->

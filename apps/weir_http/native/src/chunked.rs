@@ -1,19 +1,20 @@
-//! A chunked body (RFC 9112, 7.1), decoded as it comes.
+//! An incremental decoder of chunked bodies (RFC 9112, 7.1).
 //!
-//! Strict where servers differ: lines end in CRLF, a size is hexadecimal digits and nothing else, an extension follows its
-//! grammar without blanks. Extensions are skipped, within a bound.
+//! Strict where servers differ: lines end in CRLF, a size consists of hexadecimal digits only, and
+//! an extension follows its grammar without blanks. Extensions are skipped, up to a limit.
 
 use crate::fields::is_token;
 use crate::refusal::Refusal;
 
-/// Bytes of a body that may be no data: sizes and extensions. One for each byte of data comes on top, so that small
-/// chunks are all right and large extensions are not.
+/// Bytes of framing (sizes, extensions, line ends) allowed in a body, in addition to
+/// [`OVERHEAD_PER_BYTE`]. So small chunks are accepted, and large extensions are not.
 const OVERHEAD: u64 = 16 * 1024;
 
-/// The bytes that a chunk has around its data, counted against none of that: `5\r\n` and `\r\n`, and some zeros.
+/// Bytes of framing allowed per byte of data: enough for `1\r\n` and `\r\n` around a single byte,
+/// and some zeros.
 const OVERHEAD_PER_BYTE: u64 = 16;
 
-/// Where in a chunk the next byte is.
+/// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
@@ -31,7 +32,7 @@ pub enum Phase {
     Data,
     DataReturn,
     DataLineFeed,
-    /// The last chunk was there: the trailer section follows.
+    /// After the last chunk: the trailer section follows.
     Last,
 }
 
@@ -59,21 +60,22 @@ impl Phase {
     }
 }
 
-/// How far a body is decoded.
+/// The state of a decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decoder {
     pub phase: Phase,
-    /// Bytes that are left of the chunk.
+    /// Bytes left in the chunk.
     pub left: u64,
-    /// Bytes that were no data.
+    /// Bytes of framing so far.
     pub overhead: u64,
-    /// Bytes that were data, and those of the chunk that has begun.
+    /// Bytes of data so far, including all of the current chunk.
     pub total: u64,
 }
 
 impl Decoder {
-    /// Takes bytes until the trailer section begins, and returns how many; their data goes to `keep`, in pieces. A body of
-    /// more than `most` bytes is refused as soon as a chunk announces that it will be.
+    /// Decodes bytes up to the trailer section, passes their data to `keep` in pieces, and returns
+    /// how many were taken. A body of more than `most` bytes is refused as soon as a chunk size
+    /// shows it.
     pub fn decode(&mut self, bytes: &[u8], most: u64, mut keep: impl FnMut(&[u8])) -> Result<usize, Refusal> {
         let mut at = 0;
         while at < bytes.len() && self.phase != Phase::Last {
@@ -119,7 +121,7 @@ impl Decoder {
     }
 
     fn digit(&mut self, byte: u8) -> Result<Phase, Refusal> {
-        // Far more than there is, and far from overflowing.
+        // More than any body has, and far from an overflow.
         if self.left >= 1 << 52 {
             return Err(Refusal::Chunk);
         }
@@ -139,7 +141,7 @@ mod tests {
 
     const MOST: u64 = 1000;
 
-    /// The body, and what is behind it.
+    /// Returns the body, and the bytes after it.
     fn decoded<'a>(pieces: &[&'a str]) -> Result<(String, &'a str), Refusal> {
         let mut decoder = Decoder::default();
         let mut body = Vec::new();

@@ -1,16 +1,16 @@
-//! The date of responses, made once a second and thread.
+//! The date of responses, formatted once per second and thread.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A date as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// A date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub type Text = [u8; 29];
 
 thread_local! {
     static LAST: Cell<(u64, Text)> = const { Cell::new((u64::MAX, [b' '; 29])) };
 }
 
-/// The time of day.
+/// Returns the current date.
 pub fn now() -> Text {
     at(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
@@ -25,16 +25,16 @@ fn at(second: u64) -> Text {
     text
 }
 
-/// A time in seconds since 1970, as a date.
+/// Formats seconds since 1970.
 pub fn format(second: u64) -> Text {
-    // The end of the year 9999: beyond, httpdate panics.
+    // The end of the year 9999: httpdate panics for later dates.
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.min(253_402_300_799)));
     let mut text = [b' '; 29];
     text.copy_from_slice(date.as_bytes());
     text
 }
 
-/// The second that a date in one of the three forms of HTTP means (RFC 9110, 5.6.7).
+/// Parses a date in one of the three forms of HTTP (RFC 9110, 5.6.7). Returns seconds since 1970.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let time = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
     time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())

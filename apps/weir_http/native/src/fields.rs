@@ -1,4 +1,4 @@
-//! Header fields: looking them up in a head that was checked, and the lists that some of them are.
+//! Header fields: lookup in a head that was checked, and values that are lists.
 
 use memchr::memchr;
 
@@ -19,17 +19,18 @@ static TOKEN: [bool; 256] = {
     table
 };
 
-/// Whether a byte may stand in a name.
+/// Whether a byte is allowed in a name.
 pub fn is_token(byte: u8) -> bool {
     TOKEN[usize::from(byte)]
 }
 
-/// Whether a byte may stand in a value: visible characters, blanks, and what is no ASCII (RFC 9110, 5.5).
+/// Whether a byte is allowed in a value: visible characters, blanks, and non-ASCII bytes (RFC
+/// 9110, 5.5).
 pub fn is_value(byte: u8) -> bool {
     byte >= b' ' && byte != 0x7f || byte == b'\t'
 }
 
-/// Optional whitespace around a value (RFC 9110, 5.6.3) is no part of it.
+/// Removes the optional whitespace around a value (RFC 9110, 5.6.3).
 pub fn trim(value: &[u8]) -> &[u8] {
     let begin = value.iter().position(|&byte| !is_whitespace(byte)).unwrap_or(value.len());
     let end = value.iter().rposition(|&byte| !is_whitespace(byte)).map_or(begin, |last| last + 1);
@@ -40,13 +41,13 @@ fn is_whitespace(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// Whether a list such as that of Connection has a token.
+/// Whether a comma-separated list, such as the value of Connection, contains a token.
 pub fn has_token(value: &[u8], token: &[u8]) -> bool {
     value.split(|&byte| byte == b',').any(|element| trim(element).eq_ignore_ascii_case(token))
 }
 
-/// The fields of a head that the parser has accepted: lines `name: value` that end in CRLF. Bytes that are no such lines
-/// give no fields.
+/// Iterates over the fields of a head that the parser has accepted: lines `name: value` that end
+/// in CRLF. Iteration stops at other bytes.
 pub fn iter(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = head;
     std::iter::from_fn(move || {

@@ -1,6 +1,6 @@
-//! The head of a request: its line and its fields, and what they say about the body and the connection.
+//! The head of a request: request line and fields.
 //!
-//! httparse knows the grammar but for the ends of lines. What the fields mean is decided in [`crate::meaning`].
+//! httparse checks the grammar, except line ends. [`crate::meaning`] evaluates the fields.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -12,13 +12,13 @@ use crate::meaning::{Body, Meaning, check_trailers};
 use crate::refusal::Refusal;
 use crate::target::{self, Target};
 
-/// The most fields that a limit may allow.
+/// Upper bound of [`Limits::fields`].
 pub const MOST_FIELDS: usize = 256;
 
 /// See [`Target::is_plain`].
 pub const PLAIN_PATH: u32 = 8;
 
-/// The most that a head may have: bytes of its line and of the whole, and fields.
+/// Limits of a head: bytes of its request line and of the whole, and number of fields.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub line: usize,
@@ -26,7 +26,7 @@ pub struct Limits {
     pub fields: usize,
 }
 
-/// A head, as ranges of the bytes that it was read from.
+/// A parsed head, as ranges of the bytes parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head {
     pub method: Range<usize>,
@@ -36,11 +36,11 @@ pub struct Head {
     pub fields: Range<usize>,
     pub flags: u32,
     pub body: Body,
-    /// Where the body begins.
+    /// The offset of the body.
     pub end: usize,
 }
 
-/// The head at the beginning of some bytes; `None` if it goes on behind them.
+/// Parses the head at the beginning of some bytes; `None` if it is incomplete.
 pub fn parse(bytes: &[u8], limits: Limits) -> Result<Option<Head>, Refusal> {
     let mut room = [const { MaybeUninit::<Header>::uninit() }; MOST_FIELDS];
     let fields = limits.fields.min(MOST_FIELDS);
@@ -51,7 +51,8 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Option<Head>, Refusal> {
     let end = match parsed {
         Ok(Status::Complete(end)) => end,
         Ok(Status::Partial) => return incomplete(bytes, limits).map(|()| None),
-        // What is wrong with a version is seen at the end of its line, in whatever pieces that comes.
+        // A wrong version is reported at the end of its line, so that the result does not depend
+        // on how the bytes are split.
         Err(Refusal::Version) if !has_line(bytes) => return incomplete(bytes, limits).map(|()| None),
         Err(refusal) => return Err(refusal_of_line(bytes, refusal)),
     };
@@ -59,7 +60,7 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Option<Head>, Refusal> {
     let (Some(method), Some(target)) = (request.method, request.path) else { return Err(Refusal::Syntax) };
     let method_begin = offset(bytes, method.as_bytes());
     let target_begin = offset(bytes, target.as_bytes());
-    // ` HTTP/1.1` is behind the target.
+    // ` HTTP/1.1` follows the target.
     if target_begin - method_begin + target.len() + 9 > limits.line {
         return Err(Refusal::LineTooLong);
     }
@@ -86,13 +87,13 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Option<Head>, Refusal> {
     }))
 }
 
-/// All registered methods consist of these. Others are what is left of a body whose length was lost on the way, such as
-/// `helloGET`: the connection is closed after them.
+/// All registered methods consist of these characters. Other names come from a body whose length
+/// was lost on the way, such as `helloGET`: the connection is closed after them.
 fn is_of_a_method(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte == b'-' || byte == b'_'
 }
 
-/// Where a slice of some bytes begins in them.
+/// Returns the offset of a slice within some bytes.
 fn offset(bytes: &[u8], slice: &[u8]) -> usize {
     slice.as_ptr() as usize - bytes.as_ptr() as usize
 }
@@ -105,13 +106,13 @@ fn refusal(error: Error) -> Refusal {
     }
 }
 
-/// Whether the request line has come.
+/// Whether the request line is complete.
 fn has_line(bytes: &[u8]) -> bool {
     let begin = bytes.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(bytes.len());
     memchr(b'\n', &bytes[begin..]).is_some()
 }
 
-/// A version that has the form of one is a version that we do not speak, anything else is no version.
+/// A well-formed version is one that we do not support; anything else is a syntax error.
 fn refusal_of_line(bytes: &[u8], refusal: Refusal) -> Refusal {
     if refusal != Refusal::Version {
         return refusal;
@@ -127,12 +128,12 @@ fn refusal_of_line(bytes: &[u8], refusal: Refusal) -> Refusal {
     }
 }
 
-/// What has come may go on, unless it is too much already.
+/// Checks whether an incomplete head is already over a limit.
 fn incomplete(bytes: &[u8], limits: Limits) -> Result<(), Refusal> {
     let begin = bytes.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(bytes.len());
     let line = memchr(b'\n', &bytes[begin..]).unwrap_or(bytes.len() - begin);
     if line > limits.line {
-        // What has no end of a method is no request with a long target.
+        // Without the end of a method, this is not a request with a long target.
         let has_method = memchr(b' ', &bytes[begin..begin + line]).is_some();
         Err(if has_method { Refusal::LineTooLong } else { Refusal::Syntax })
     } else if bytes.len() > limits.head {
@@ -142,7 +143,7 @@ fn incomplete(bytes: &[u8], limits: Limits) -> Result<(), Refusal> {
     }
 }
 
-/// httparse takes LF for the end of a line, we do not.
+/// Refuses lines that end in a bare LF, which httparse accepts.
 pub fn check_lines(head: &[u8]) -> Result<(), Refusal> {
     match memchr_iter(b'\n', head).all(|at| at > 0 && head[at - 1] == b'\r') {
         true => Ok(()),
@@ -150,15 +151,15 @@ pub fn check_lines(head: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// The range of lines of fields, and where they end with an empty one.
+/// The range of lines of fields, and the offset after the empty line.
 pub type Lines = (Range<usize>, usize);
 
-/// The trailer section of a chunked body: the range of its lines, and where it ends.
+/// Parses the trailer section of a chunked body.
 pub fn parse_trailers(bytes: &[u8], limits: Limits) -> Result<Option<Lines>, Refusal> {
     parse_fields(bytes, limits, check_trailers)
 }
 
-/// The fields of a part of a form, as those of trailers. They mean nothing to us.
+/// Parses the fields of a part of a form, like trailers, but allows any names.
 pub fn parse_part_head(bytes: &[u8], limits: Limits) -> Result<Option<Lines>, Refusal> {
     parse_fields(bytes, limits, |_| Ok(()))
 }

@@ -1,5 +1,5 @@
-//! A line of the access log. What a client has sent may hold any byte but CR, LF and NUL: nothing of it ends a line, a string
-//! or a field.
+//! Lines of the access log. Text of a client may contain any byte except CR, LF and NUL. It is
+//! escaped, so that it cannot end a line, a string or a field.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::fields;
 /// A request that was answered.
 pub struct Entry<'a> {
     pub peer: Peer<'a>,
-    /// Nothing for what was no request.
+    /// `None` if the bytes were not a valid request.
     pub request: Option<Request<'a>>,
     pub status: u16,
     pub bytes: u64,
@@ -44,11 +44,11 @@ impl<'a> Request<'a> {
 }
 
 fn number(out: &mut Vec<u8>, value: u64) {
-    // A vector takes all.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "{value}");
 }
 
-/// The combined format, as Apache and nginx have it.
+/// Writes a line in the combined format of Apache and nginx.
 pub fn combined(out: &mut Vec<u8>, entry: &Entry) {
     match entry.peer {
         Peer::Address(address) => {
@@ -95,7 +95,8 @@ pub fn combined(out: &mut Vec<u8>, entry: &Entry) {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// As nginx does: `\x16` for what is not visible ASCII, and for quotation marks and backslashes.
+/// Escapes like nginx: `\x16` for bytes that are not visible ASCII, for quotation marks and
+/// backslashes.
 fn quoted(out: &mut Vec<u8>, text: &[u8]) {
     for &byte in text {
         if matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\' {
@@ -106,7 +107,7 @@ fn quoted(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// An object of JSON. What is not known is not in it.
+/// Writes a line with a JSON object. Unknown members are left out.
 pub fn json(out: &mut Vec<u8>, entry: &Entry) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = date::now();
@@ -155,7 +156,7 @@ fn member(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":\"");
-    // What is no UTF-8 is taken for Latin-1, so that the line is JSON.
+    // Invalid UTF-8 is treated as Latin-1, so that the line is valid JSON.
     let is_text = std::str::from_utf8(value).is_ok();
     for &byte in value {
         match byte {

@@ -1,6 +1,8 @@
-//! What the fields of a request mean: where it ends, who it is for and what becomes of the connection.
+//! The meaning of the fields of a request: its length, its host, and what happens to the
+//! connection.
 //!
-//! Anything that two servers could read in two ways is refused, since one of them may stand before us (RFC 9112, 11.2).
+//! A request that two servers could read differently is refused, since one of them may be in front
+//! of us (RFC 9112, 11.2).
 
 use httparse::Header;
 
@@ -10,18 +12,18 @@ use crate::target;
 
 /// The connection stays open after the response.
 pub const KEEP_ALIVE: u32 = 1;
-/// HTTP/1.1, and not 1.0.
+/// HTTP/1.1, not 1.0.
 pub const VERSION_1_1: u32 = 2;
 /// The client waits for `100 Continue` before it sends the body.
 pub const EXPECT_CONTINUE: u32 = 4;
-/// What follows a head.
+/// The framing of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     Length(u64),
     Chunked,
 }
 
-/// The fields that say where a request ends, who it is for and what becomes of the connection.
+/// The fields that determine length, host and connection.
 #[derive(Default)]
 pub struct Meaning<'a> {
     host: Option<&'a [u8]>,
@@ -33,7 +35,7 @@ pub struct Meaning<'a> {
 }
 
 impl<'a> Meaning<'a> {
-    /// What fields mean together.
+    /// Evaluates fields.
     pub fn of(fields: &[Header<'a>]) -> Result<Self, Refusal> {
         let mut meaning = Meaning::default();
         for field in fields {
@@ -72,7 +74,8 @@ impl<'a> Meaning<'a> {
         self.keeps_alive |= has_token(value, b"keep-alive");
     }
 
-    /// One number without sign, blank or leading zero. A second field is refused even if it says the same.
+    /// One number without sign, blank or leading zero. A second field is refused even if it is
+    /// equal.
     fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
         let digits = trim(value);
         let is_number = !digits.is_empty()
@@ -92,7 +95,7 @@ impl<'a> Meaning<'a> {
             return Err(Refusal::TransferEncoding);
         }
         if !coding.eq_ignore_ascii_case(b"chunked") {
-            // Codings that exist are not implemented; anything else is wrong.
+            // Codings that exist are reported as not implemented; anything else is invalid.
             let known = [&b"gzip"[..], b"x-gzip", b"compress", b"x-compress", b"deflate"];
             return match known.iter().any(|known| has_token(coding, known)) {
                 true => Err(Refusal::Coding),
@@ -103,7 +106,7 @@ impl<'a> Meaning<'a> {
         Ok(())
     }
 
-    /// HTTP/1.1 needs a Host. An absolute target says who the request is for, and Host may not say something else.
+    /// HTTP/1.1 requires Host. With an absolute target, Host must equal its authority.
     pub fn check_host(&self, authority: Option<&[u8]>, is_1_1: bool) -> Result<(), Refusal> {
         let is_right = match (self.host, authority) {
             (None, authority) => !is_1_1 && authority.is_none_or(target::is_authority),
@@ -113,7 +116,7 @@ impl<'a> Meaning<'a> {
         if is_right { Ok(()) } else { Err(Refusal::Host) }
     }
 
-    /// What follows the head.
+    /// Returns the framing of the body.
     pub fn body(&self, is_1_1: bool) -> Result<Body, Refusal> {
         match self.is_chunked {
             true if !is_1_1 => Err(Refusal::TransferEncoding),
@@ -122,7 +125,7 @@ impl<'a> Meaning<'a> {
         }
     }
 
-    /// What they say about the connection, by the constants above.
+    /// Returns the flags above.
     pub fn flags(&self, is_1_1: bool) -> u32 {
         let keeps_alive = !self.closes && (is_1_1 || self.keeps_alive);
         let mut flags = 0;
@@ -139,7 +142,8 @@ impl<'a> Meaning<'a> {
     }
 }
 
-/// A trailer may not say where a message ends or who it is for (RFC 9110, 6.5.1): others refuse such a request.
+/// Refuses trailers about length or host (RFC 9110, 6.5.1). Other servers refuse such requests
+/// too.
 pub fn check_trailers(trailers: &[Header]) -> Result<(), Refusal> {
     for trailer in trailers {
         let name = trailer.name.as_bytes();
@@ -153,8 +157,8 @@ pub fn check_trailers(trailers: &[Header]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a name of the same length is that one. With an underscore for the hyphen it is none, and is refused: programs
-/// behind us that turn names into variables cannot tell the two apart.
+/// Whether a name of the same length is the known one. Refuses a name with an underscore in place
+/// of the hyphen: programs behind us that turn names into variables cannot tell the two apart.
 fn is_spelled(name: &[u8], known: &[u8]) -> Result<bool, Refusal> {
     let same = |given: u8, known: u8| given.eq_ignore_ascii_case(&known) || (given == b'_' && known == b'-');
     if !name.iter().zip(known).all(|(&given, &known)| same(given, known)) {

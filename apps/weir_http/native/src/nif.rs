@@ -1,5 +1,6 @@
-//! The boundary: decodes, calls, encodes. A wrong argument is a `badarg`. No call keeps anything, and each is bounded by the
-//! bytes that it is given: those of one read, or of a head.
+//! The boundary: decodes arguments, calls, encodes results. A wrong argument is a `badarg`. Calls
+//! keep no state. Their time is bounded by the bytes that they are given: those of one read, or of
+//! a head.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -26,15 +27,15 @@ mod atoms {
     }
 }
 
-/// Methods that Erlang knows by number, from 1 on (see `weir_http_request:method/1`).
+/// Methods that are numbers in Erlang, from 1 on (see `weir_http_request:method/1`).
 const METHODS: [&[u8]; 7] = [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"];
 
 thread_local! {
-    /// Where a response is put together, or a body: what becomes a binary is copied once its length is known.
+    /// A buffer for a response or a body, which is copied to a binary once its length is known.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Scratch that one large response has made is given back.
+/// A larger scratch buffer is freed after use.
 const SCRATCH_KEPT: usize = 64 * 1024;
 
 pub fn with_scratch<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
@@ -77,7 +78,7 @@ fn refused(env: Env<'_>, refusal: Refusal) -> Term<'_> {
     (atoms::refused(), refusal.status(), reason(refusal)).encode(env)
 }
 
-/// Bytes of a binary from an offset on.
+/// Returns the bytes of a binary from an offset on.
 fn rest<'b>(data: &'b Binary<'_>, offset: usize) -> NifResult<&'b [u8]> {
     data.as_slice().get(offset..).ok_or(Error::BadArg)
 }
@@ -145,7 +146,7 @@ fn fields<'a>(env: Env<'a>, head: Binary<'a>) -> NifResult<Vec<(Term<'a>, Binary
         .collect()
 }
 
-/// How far a body is decoded, as a term: phase, bytes left, overhead, total.
+/// The progress in a body as a term: phase, bytes left in the chunk, overhead, total.
 type Progress = (u8, u64, u64, u64);
 
 #[rustler::nif]
@@ -177,7 +178,7 @@ fn part_head<'a>(env: Env<'a>, data: Binary<'a>, offset: usize, limits: (usize, 
     lines(env, data, offset, limits, head::parse_part_head)
 }
 
-/// Lines of fields that end in an empty one.
+/// Parses lines of fields up to an empty line.
 fn lines<'a>(
     env: Env<'a>,
     data: Binary<'a>,
@@ -192,8 +193,8 @@ fn lines<'a>(
     }
 }
 
-/// Adds the fields that a handler has given, up to one that may not be sent, which is returned. An improper list is refused
-/// first: its iterator panics.
+/// Adds the fields of a handler. Returns the first that may not be sent, if any. The list is
+/// checked first, because the iterator panics for an improper list.
 fn add_fields<'a>(
     fields: Term<'a>,
     mut add: impl FnMut(&[u8], &[u8]) -> Result<(), Forbidden>,
@@ -246,14 +247,14 @@ fn parse_date<'a>(env: Env<'a>, text: Binary<'a>) -> Term<'a> {
     date::parse(&text).map_or_else(|| undefined().encode(env), |second| second.encode(env))
 }
 
-/// The media type that files with such an extension have, by the table of `mime_guess`.
+/// Returns the media type for a file extension, from the table of `mime_guess`.
 #[rustler::nif]
 fn media_type<'a>(env: Env<'a>, extension: Binary<'a>) -> Term<'a> {
     let known = std::str::from_utf8(&extension).ok().and_then(|text| mime_guess::from_ext(text).first_raw());
     known.map_or_else(|| undefined().encode(env), |name| binary(env, name.as_bytes()))
 }
 
-/// A request as `weir_http_request:parts/1` has it: method, path, query, HTTP/1.1, fields.
+/// A request as returned by `weir_http_request:parts/1`: method, path, query, HTTP/1.1, fields.
 type Parts<'a> = (Binary<'a>, Binary<'a>, Term<'a>, bool, Binary<'a>);
 
 fn unless_undefined<'a, T: rustler::Decoder<'a>>(term: Term<'a>) -> NifResult<Option<T>> {

@@ -1,5 +1,6 @@
-//! The boundary of WebSocket. A call is bounded by what [`decoder`] takes at once; what is compressed and may take longer than
-//! a slice of time is for the calls on dirty schedulers, to which the Erlang side turns.
+//! The boundary of WebSocket. A call is bounded by what [`decoder`] takes at once. Messages that
+//! take longer than a timeslice to inflate or deflate go to the functions on dirty schedulers; the
+//! Erlang side chooses.
 
 use rustler::{Binary, Encoder, Env, Error, NewBinary, NifResult, Term, schedule};
 
@@ -18,16 +19,17 @@ mod atoms {
     }
 }
 
-/// Bytes whose unmasking takes a hundredth of a slice of time.
+/// Bytes that are unmasked in a hundredth of a timeslice.
 const BYTES_PER_PERCENT: usize = 16 * 1024;
 
-/// Bits of the first number of what has begun.
+/// Bits of the flags in [`Progress`].
 const IS_TEXT: u32 = 1;
 const IS_COMPRESSED: u32 = 2;
 const HAS_FRAME: u32 = 4;
 const IS_FINAL: u32 = 8;
 
-/// What has begun, as a term: flags, bytes of the message, the character that has begun, bytes left of the frame, its mask.
+/// The state of a decoder as a term: flags, bytes of the message, its incomplete character, bytes
+/// left of the frame, its mask.
 type Progress = (u32, u64, u32, u64, u32);
 
 fn decoder(progress: Term<'_>) -> NifResult<Decoder> {
@@ -60,7 +62,7 @@ fn progress<'a>(env: Env<'a>, decoder: Decoder) -> Term<'a> {
     (flags, message.size, message.text.number(), frame.left, u32::from_le_bytes(frame.mask)).encode(env)
 }
 
-/// Makes terms of what is decoded.
+/// Converts decoded items to terms.
 struct Items<'a> {
     env: Env<'a>,
     items: Vec<Term<'a>>,

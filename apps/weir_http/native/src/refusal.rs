@@ -1,25 +1,30 @@
-//! Why a request is refused: each reason has one status.
+//! The reasons for which a request is refused. Each has one status.
 
-/// What is wrong with a request. Its connection is closed, since nobody knows where the next request would begin.
+/// Why a request is refused. Its connection is closed, since the start of the next request is
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A line that no rule of the grammar allows, or a byte that may not be there.
+    /// A line that does not follow the grammar, or a forbidden byte.
     Syntax,
-    /// A line that ends in LF alone. Servers that take it disagree with those that do not about where a head ends.
+    /// A line that ends in a bare LF. Servers disagree about it, and so about where a head ends.
     BareLineFeed,
-    /// A method that is for proxies (CONNECT), gives away what it was sent (TRACE), or looks like none.
+    /// A method for proxies (CONNECT), one that echoes the request (TRACE), or one that does not
+    /// look like a method.
     Method,
-    /// A target that is none of the four forms of RFC 9112, 3.2, or has a character that must be encoded.
+    /// A target in none of the four forms of RFC 9112, 3.2, or with a character that must be
+    /// encoded.
     Target,
     /// Not HTTP/1.0 or HTTP/1.1.
     Version,
-    /// No Host, more than one, an empty one or one that is no authority; or another than the target names.
+    /// Host is missing, repeated, empty, not an authority, or differs from the authority in the
+    /// target.
     Host,
     /// A Content-Length that is not one number.
     ContentLength,
-    /// A Transfer-Encoding that is not exactly `chunked`, or that stands beside a Content-Length or in HTTP/1.0.
+    /// A Transfer-Encoding that is not exactly `chunked`, or together with Content-Length or
+    /// HTTP/1.0.
     TransferEncoding,
-    /// A Transfer-Encoding that we do not know.
+    /// A Transfer-Encoding that is not implemented.
     Coding,
     /// An Expect that is not `100-continue`.
     Expectation,
@@ -27,14 +32,14 @@ pub enum Refusal {
     LineTooLong,
     /// More fields, or more bytes of them, than the limits allow.
     FieldsTooLarge,
-    /// A chunk that does not begin or end as a chunk does.
+    /// A chunk with a malformed beginning or end.
     Chunk,
     /// A body that is longer than its limit.
     BodyTooLarge,
 }
 
 impl Refusal {
-    /// The status of the response.
+    /// Returns the status of the response.
     pub fn status(self) -> u16 {
         match self {
             Refusal::Method | Refusal::Coding => 501,

@@ -1,24 +1,26 @@
-//! The head of a response. What a handler says is checked here: no byte of it can end a field or begin another.
+//! The head of a response. Fields of handlers are checked: no byte can end a field or begin
+//! another.
 
 use crate::date;
 use crate::fields::{is_token, is_value};
 
-/// `Connection: close` is said, whatever the handler says.
+/// Sends `Connection: close`, whatever the handler returned.
 pub const CLOSE: u32 = 1;
-/// `Connection: keep-alive` is said, for HTTP/1.0.
+/// Sends `Connection: keep-alive`, for HTTP/1.0.
 pub const KEEP_ALIVE: u32 = 2;
-/// There is no `Content-Length`: a status that has no body.
+/// Omits `Content-Length`: the status has no body, or the body ends with the connection.
 pub const NO_LENGTH: u32 = 4;
-/// There is `Transfer-Encoding: chunked` in place of a length.
+/// Sends `Transfer-Encoding: chunked` instead of a length.
 pub const CHUNKED: u32 = 8;
-/// `Connection: upgrade` is said, which no handler says.
+/// Sends `Connection: upgrade`, which handlers cannot.
 pub const UPGRADE: u32 = 16;
 
-/// The fields that are ours to say: a second one, or another value, would have the client read something else than we
-/// write. Of Connection a handler may say `close`.
+/// Fields that only the server may set: a second one, or another value, would make the client read
+/// something else than we send. A handler may set Connection to `close` only.
 const OURS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"keep-alive"];
 
-/// Fields that say how a message is to be read, whose it is, or who may read it: behind it they come too late (RFC 9110, 6.5.1).
+/// Fields about framing, routing or access: they must be known before the body, so they may not be
+/// trailers (RFC 9110, 6.5.1).
 const IN_HEADS: [&[u8]; 15] = [
     b"age",
     b"connection",
@@ -37,14 +39,14 @@ const IN_HEADS: [&[u8]; 15] = [
     b"vary",
 ];
 
-/// Fields that the handler has given.
+/// A head in progress.
 pub struct Head<'a> {
     out: &'a mut Vec<u8>,
     has_date: bool,
     closes: bool,
 }
 
-/// The name is no token, or one of ours; or the value has a byte that may not be there.
+/// The name is not a token, or is reserved for the server; or the value has a forbidden byte.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Forbidden;
 
@@ -62,7 +64,7 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Adds a field behind a body in chunks.
+/// Adds a trailer field.
 pub fn trailer(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), Forbidden> {
     if !is_field(name, value) || is_among(name, &OURS) || is_among(name, &IN_HEADS) {
         return Err(Forbidden);
@@ -102,7 +104,8 @@ impl<'a> Head<'a> {
         Ok(())
     }
 
-    /// Ends the head, for a body of that length. Says whether the connection is closed after it.
+    /// Ends the head, for a body of that length. Returns whether the connection is closed after
+    /// it.
     pub fn end(self, flags: u32, length: u64) -> bool {
         let closes = self.closes || flags & CLOSE != 0;
         let out = self.out;
@@ -146,7 +149,7 @@ fn decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// The reason phrases of the registry of IANA; nothing for other numbers.
+/// Returns the reason phrase from the registry of IANA; empty for other numbers.
 fn reason(status: u16) -> &'static str {
     match status {
         101 => "Switching Protocols",

@@ -4,20 +4,21 @@ use std::ops::Range;
 
 use crate::refusal::Refusal;
 
-/// A target, as ranges of its bytes.
+/// A target, as ranges of the bytes parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target {
-    /// `None` where an absolute target has no path: then it is `/`.
+    /// `None` if an absolute target has no path, which means `/`.
     pub path: Option<Range<usize>>,
-    /// What is behind the question mark.
+    /// The part after the question mark.
     pub query: Option<Range<usize>>,
     /// The authority of an absolute target.
     pub authority: Option<Range<usize>>,
-    /// The path is as it will be compared: nothing is encoded, no segment is empty or begins with a dot.
+    /// The path can be compared as it is: nothing is encoded, no segment before the last is empty,
+    /// none begins with a dot.
     pub is_plain: bool,
 }
 
-/// Takes a target apart. Only OPTIONS may ask for `*`.
+/// Parses a target. `*` is allowed for OPTIONS only.
 pub fn parse(target: &[u8], is_options: bool) -> Result<Target, Refusal> {
     match target.first() {
         Some(b'/') => local(target, 0, None),
@@ -40,7 +41,7 @@ fn absolute(target: &[u8]) -> Result<Target, Refusal> {
     local(target, end, Some(begin..end))
 }
 
-/// Path and query from a place on.
+/// Parses path and query from `begin` on.
 fn local(target: &[u8], begin: usize, authority: Option<Range<usize>>) -> Result<Target, Refusal> {
     let mut is_plain = true;
     let mut at = begin;
@@ -64,13 +65,15 @@ fn local(target: &[u8], begin: usize, authority: Option<Range<usize>>) -> Result
     }
 }
 
-/// Characters of RFC 3986, and those that browsers leave as they are in a query: `[ ] ^ { | }` and the backquote.
-/// A backslash is a slash to some, and what follows `#` is never sent.
+/// Characters of RFC 3986, and those that browsers do not encode in a query: `[ ] ^ { | }` and the
+/// backquote. A backslash is refused because some programs treat it as a slash, `#` because
+/// fragments are never sent.
 fn is_allowed(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~') && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\')
 }
 
-/// What a percent sign stands for must be a byte, and none that ends a string or a line somewhere behind us.
+/// A percent sign must encode a byte, and not NUL, LF or CR, which could end a string or a line in
+/// programs behind us.
 fn encoded(target: &[u8], at: usize) -> Result<(), Refusal> {
     let digit = |offset| target.get(at + offset).and_then(|&byte| (byte as char).to_digit(16));
     match (digit(1), digit(2)) {
@@ -80,7 +83,7 @@ fn encoded(target: &[u8], at: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Whether bytes are a host with or without a port, and nothing else.
+/// Whether bytes are a host with an optional port, and nothing else.
 pub fn is_authority(host: &[u8]) -> bool {
     let (name, port) = match host.first() {
         Some(b'[') => match host.iter().position(|&byte| byte == b']') {
@@ -102,7 +105,7 @@ pub fn is_authority(host: &[u8]) -> bool {
         [b'[', inner @ .., b']'] => {
             !inner.is_empty() && inner.iter().all(|&byte| byte.is_ascii_alphanumeric() || b":.".contains(&byte))
         }
-        // A comma is allowed by the grammar, and is what a list of two hosts looks like.
+        // The grammar allows a comma, but it looks like a list of two hosts.
         _ => name.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&byte)),
     };
     is_name && is_port

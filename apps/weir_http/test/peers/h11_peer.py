@@ -1,4 +1,4 @@
-"""A server on h11 that answers each request with what it took it for: `METHOD TARGET LENGTH`.
+"""A server on h11 that answers each request with what it understood: `METHOD TARGET LENGTH`.
 
     h11_peer.py SOCKET
 

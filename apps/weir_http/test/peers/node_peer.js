@@ -1,4 +1,4 @@
-// A server on Node's http that answers each request with what it took it for: `METHOD TARGET LENGTH`.
+// A server on Node's http that answers each request with what it understood: `METHOD TARGET LENGTH`.
 //
 //     node node_peer.js SOCKET
 //
@@ -21,9 +21,9 @@ const server = http.createServer((request, response) => {
     endWith(socket)
   })
 })
-// The tests end their side once they have sent all; Node would then wait for its own timeouts.
+// The tests shut down their direction after sending all bytes; Node would then wait for its own timeouts.
 server.httpAllowHalfOpen = true
-// Only the tests decide how long to wait.
+// No timeouts here: the tests have their own.
 server.headersTimeout = 0
 server.requestTimeout = 0
 server.keepAliveTimeout = 0
@@ -35,9 +35,9 @@ function endWith (socket) {
   if (socket.readableEnded && socket.unanswered === 0) socket.end()
 }
 server.on('clientError', (error, socket) => {
-  // The end of what has come is not the end of a request: no refusal.
+  // An incomplete request at the end of the input is not a refusal.
   if (error.code === 'HPE_INVALID_EOF_STATE' || !socket.writable) return socket.destroy()
-  // Requests before it in the same bytes are answered first.
+  // Earlier requests in the same bytes are answered first.
   setImmediate(() => socket.end(`HTTP/1.1 400 ${error.code}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`))
 })
 server.listen(process.argv[2])

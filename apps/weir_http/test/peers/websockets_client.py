@@ -1,4 +1,4 @@
-"""A client with the package `websockets`: messages and a ping there and back, then a close. Says `ok`.
+"""A client on the package `websockets`: echoes of messages, a ping, then a close. Prints `ok`.
 Usage: websockets_client.py PORT"""
 import asyncio
 import sys

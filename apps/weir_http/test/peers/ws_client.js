@@ -1,4 +1,4 @@
-// A client with the package `ws`: text, binary and a ping there and back, then a close. Says `ok`. Usage: ws_client.js PORT
+// A client on the package `ws`: echoes of text and binary, a ping, then a close. Prints `ok`. Usage: ws_client.js PORT
 const WebSocket = require('ws');
 const assert = require('assert');
 

@@ -1,5 +1,5 @@
-// Echoes WebSocket messages with the package `ws`: what the cases of weir_http_websocket_cases are also put before. Prints its
-// port, and ends with its standard input.
+// An echo server on the package `ws`, for weir_http_websocket_cases. Prints its port, and ends when its standard input
+// is closed.
 const { WebSocketServer } = require('ws');
 
 const server = new WebSocketServer({

@@ -1,4 +1,5 @@
-//! Whatever bytes come for a chunked body: any two pieces of them are the whole, and the body is within its limit.
+//! Chunked bodies from any bytes: splitting them in two does not change the result, and the body
+//! stays within its limit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +16,7 @@ use refusal::Refusal;
 
 const MOST: u64 = 4096;
 
-/// The body and how many bytes were taken, or why not.
+/// Returns the body and the number of bytes taken, or the refusal.
 fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, Phase), Refusal> {
     let mut decoder = Decoder::default();
     let mut body = Vec::new();

@@ -1,4 +1,5 @@
-//! Whatever bytes a client of WebSocket sends, in whatever pieces: the same comes of them, and no message is longer than allowed.
+//! WebSocket frames from any bytes: splitting them does not change the result, and no message
+//! exceeds its limit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -54,7 +55,8 @@ impl Sink for Items {
     }
 }
 
-/// What comes of pieces: the items, and whether it was a fault or a close.
+/// Decodes pieces: the items, and whether decoding ended with a fault (`false`) or a close
+/// (`true`).
 fn decoded(pieces: &[&[u8]], may_compress: bool) -> (Vec<(u8, Vec<u8>)>, Option<bool>) {
     let limits = Limits { message: MOST, may_compress };
     let mut items = Items::default();

@@ -1,5 +1,5 @@
-//! Whatever bytes come for the head of a request: what is made of it stands in it, the same bytes with more behind them
-//! give the same, and no beginning of what is accepted is refused.
+//! Heads from any bytes: ranges are valid, further bytes do not change the result, and no prefix
+//! of an accepted head is refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever a compressed message holds, no more than is allowed is made of it; and what is deflated inflates to the same.
+//! Inflating any bytes stays within its limit, and deflated messages inflate to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Whatever target or authority comes: what is made of it stands in it, in this order, and says what it is.
+//! Targets and authorities from any bytes: ranges are valid and in order, and contain what their
+//! names say.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

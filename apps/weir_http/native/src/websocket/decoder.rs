@@ -1,21 +1,21 @@
-//! The frames of a client, from bytes to what a connection has to do.
+//! Decodes the frames of a client.
 //!
-//! [`Decoder`] is what has begun and is not over: a message, and a frame of it. It is small, and between messages it is
-//! nothing. A header or a control frame that has not come whole is left to the caller, who has it come again with what
-//! follows: 131 bytes at most.
+//! [`Decoder`] is the state between calls: an unfinished message, and an unfinished frame of it.
+//! It is small, and empty between messages. An incomplete header or control frame (131 bytes at
+//! most) is not taken: the caller passes it again with the bytes that follow.
 
 use super::frame::{self, BINARY, CLOSE, CONTINUATION, Fault, Header, PING, PONG, TEXT};
 use super::mask::advance;
 use super::text::{Text, is_text};
 
-/// The most bytes that one call makes of frames, and the most frames that it takes: about 100 microseconds.
+/// Limits of one call, in bytes and in frames: about 100 microseconds.
 pub const MOST_BYTES: usize = 256 * 1024;
 pub const MOST_FRAMES: usize = 1024;
 
-/// What a connection allows.
+/// Limits of a connection.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Bytes of a message, as it comes.
+    /// Bytes of a message, before inflating.
     pub message: u64,
     /// Whether permessage-deflate was negotiated.
     pub may_compress: bool,
@@ -27,17 +27,17 @@ pub enum Kind {
     Binary,
 }
 
-/// A message whose end has not come.
+/// An unfinished message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     pub kind: Kind,
     pub is_compressed: bool,
-    /// Bytes of its frames so far, the whole of the one in progress included.
+    /// Bytes of its frames so far, including all of the current one.
     pub size: u64,
     pub text: Text,
 }
 
-/// A frame whose payload has not come whole.
+/// An unfinished frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub is_final: bool,
@@ -45,49 +45,49 @@ pub struct Frame {
     pub mask: [u8; 4],
 }
 
-/// What has begun.
+/// The state between calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decoder {
     pub message: Option<Message>,
-    /// There is one only in a message.
+    /// Only set within a message.
     pub frame: Option<Frame>,
 }
 
-/// What the caller does with each thing that was decoded. Payloads are masked: `mask` is that of their first byte.
+/// Receives what was decoded. Payloads are passed masked: `mask` is that of their first byte.
 pub trait Sink {
-    /// A payload, to be unmasked; returns the plain bytes.
+    /// Unmasks a payload; returns the plain bytes.
     fn unmask(&mut self, masked: &[u8], mask: [u8; 4]) -> &[u8];
-    /// The bytes of the last unmask/2 are a piece of a message that goes on.
+    /// The bytes of the last unmask/2 are a piece of an unfinished message.
     fn piece(&mut self);
-    /// They are the end of a message.
+    /// The bytes are the end of a message.
     fn end(&mut self, kind: Kind, is_compressed: bool);
     fn ping(&mut self);
     fn pong(&mut self);
-    /// They begin with the code, if there is one.
+    /// The bytes begin with the code, if there is one.
     fn close(&mut self, code: Option<u16>);
 }
 
-/// How far the bytes were decoded.
+/// The result of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes that were taken.
+    /// Bytes taken.
     pub end: usize,
-    /// Why it was not more.
+    /// Why decoding stopped.
     pub stop: Stop,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// What is left, if anything, is not whole.
+    /// The input is used up, or its rest is incomplete.
     Input,
-    /// It was enough for one call.
+    /// The limits of one call are reached.
     Budget,
-    /// Nothing comes behind a close frame.
+    /// A close frame was decoded, which is the last frame.
     Closed,
 }
 
 impl Decoder {
-    /// Decodes some bytes. What stands before a fault was given to the sink.
+    /// Decodes bytes. Items before a fault have been passed to the sink.
     pub fn decode(&mut self, bytes: &[u8], limits: Limits, sink: &mut impl Sink) -> Result<Decoded, Fault> {
         let mut at = 0;
         for _ in 0..MOST_FRAMES {
@@ -129,7 +129,7 @@ impl Decoder {
         Ok(Decoded { end: at, stop: Stop::Budget })
     }
 
-    /// The header of a frame of a message.
+    /// Handles the header of a data frame.
     fn begin(&mut self, header: Header, limits: Limits) -> Result<(), Fault> {
         let message = match (header.opcode, &mut self.message) {
             (CONTINUATION, Some(message)) => message,
@@ -148,14 +148,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Bytes of the frame in progress.
+    /// Handles bytes of the current frame.
     fn payload(&mut self, masked: &[u8], frame: Frame, sink: &mut impl Sink) -> Result<(), Fault> {
         let Some(message) = &mut self.message else { return Err(Fault::Frame) };
         let left = frame.left - masked.len() as u64;
         let is_end = left == 0 && frame.is_final;
         if !masked.is_empty() || is_end {
             let plain = sink.unmask(masked, frame.mask);
-            // What is compressed is looked at when it is inflated.
+            // Compressed text is checked after inflating.
             if message.kind == Kind::Text && !message.is_compressed {
                 message.text.feed(plain).map_err(|_| Fault::NotText)?;
                 if is_end && !message.text.is_whole() {

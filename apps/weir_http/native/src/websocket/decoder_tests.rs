@@ -56,7 +56,8 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Pieces one after the other, as a connection does it: what is not taken comes again.
+/// Decodes pieces one after the other, like a connection: bytes that are not taken are passed
+/// again.
 fn decoded(pieces: &[&[u8]], limits: Limits) -> (Vec<Item>, Result<Stop, Fault>) {
     let mut decoder = Decoder::default();
     let mut items = Items::default();

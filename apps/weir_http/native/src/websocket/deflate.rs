@@ -1,8 +1,8 @@
 //! The payload of compressed messages (RFC 7692).
 //!
-//! What a connection remembers from message to message, where that was negotiated, is the last bytes of the messages before:
-//! the caller keeps them. Each message begins with them as the dictionary of a stream that the thread keeps, so that a
-//! connection has no stream of its own, which would be 40 KiB to inflate and up to 260 KiB to deflate.
+//! With negotiated context, the state of a connection is the last bytes of the previous messages,
+//! which the caller keeps. They are the dictionary for each message. The streams belong to the
+//! thread: a stream per connection would need 40 KiB to inflate and up to 260 KiB to deflate.
 
 use std::cell::RefCell;
 
@@ -13,13 +13,14 @@ use super::frame::Fault;
 /// The end of every message, which is not sent (RFC 7692, 7.2.1).
 const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 
-/// The windows that a stream can be deflated with; to inflate, the largest is always right.
+/// Window sizes for deflating. The largest window can inflate everything.
 pub const WINDOW_BITS: std::ops::RangeInclusive<u8> = 9..=15;
 
-/// Ends of streams in a message: each costs as much as the beginning of one, and clients that use any use one.
+/// Ends of streams allowed in a message. Each is as expensive as the beginning of a stream, and
+/// real clients send at most one.
 const MOST_ENDS: usize = 8;
 
-/// Bytes of output for which there is room at first.
+/// Initial room for output, in bytes.
 const ROOM: usize = 4096;
 
 struct Deflater {
@@ -33,8 +34,8 @@ thread_local! {
     static DEFLATE: RefCell<Option<Deflater>> = const { RefCell::new(None) };
 }
 
-/// Appends the plain bytes of a message to `out`, which is empty. Says whether it was the whole: beyond `most` bytes no more
-/// is made. `window` is what the messages before have ended with.
+/// Inflates a message into `out`, which is empty. Returns whether the result is complete: it stops
+/// after `most` bytes. `window` is the end of the previous messages.
 pub fn inflate(window: &[u8], message: &[u8], most: usize, out: &mut Vec<u8>) -> Result<bool, Fault> {
     INFLATE.with_borrow_mut(|stream| {
         stream.reset(false);
@@ -46,7 +47,8 @@ pub fn inflate(window: &[u8], message: &[u8], most: usize, out: &mut Vec<u8>) ->
             while !bytes.is_empty() {
                 match step(stream, &mut bytes, most, out)? {
                     Step::Ended if ends == MOST_ENDS => return Err(Fault::Inflate),
-                    // A message may have whole streams in it: what follows refers to the bytes before, as ever.
+                    // A message may contain complete streams. Later streams still refer to the
+                    // bytes before them.
                     Step::Ended => {
                         ends += 1;
                         stream.reset(false);
@@ -68,10 +70,10 @@ enum Step {
     TooLong,
 }
 
-/// Inflates until the bytes are used, a stream ends, or there are more than `most`.
+/// Inflates until the input is used up, a stream ends, or there are more than `most` bytes.
 fn step(stream: &mut Decompress, bytes: &mut &[u8], most: usize, out: &mut Vec<u8>) -> Result<Step, Fault> {
     loop {
-        // One byte more than is allowed shows that there are more.
+        // Room for one byte more than allowed, which shows that the message is too long.
         let room = out
             .capacity()
             .max(ROOM)
@@ -97,15 +99,15 @@ fn step(stream: &mut Decompress, bytes: &mut &[u8], most: usize, out: &mut Vec<u
     }
 }
 
-/// The last bytes of two pieces.
+/// Returns the last bytes of two pieces.
 fn last(before: &[u8], after: &[u8], most: usize) -> Vec<u8> {
     let from_after = after.len().min(most);
     let from_before = before.len().min(most - from_after);
     [&before[before.len() - from_before..], &after[after.len() - from_after..]].concat()
 }
 
-/// Appends the compressed form of a message to `out`, which is empty. The level is 1 to 9. `window` is what the messages
-/// before have ended with.
+/// Deflates a message into `out`, which is empty. The level is 1 to 9. `window` is the end of the
+/// previous messages.
 pub fn deflate(window: &[u8], message: &[u8], level: u8, window_bits: u8, out: &mut Vec<u8>) -> Result<(), Fault> {
     DEFLATE.with_borrow_mut(|kept| {
         let deflater = match kept {

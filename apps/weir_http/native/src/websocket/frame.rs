@@ -1,28 +1,28 @@
-//! The beginning of a frame (RFC 6455, 5.2): what it says, and what no frame may say.
+//! The header of a frame (RFC 6455, 5.2), and its checks.
 
-/// What is wrong with what a peer has sent: each has one close code.
+/// A protocol error of a peer. Each has one close code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Reserved bits, a reserved opcode, or one that may not come here.
+    /// Reserved bits, a reserved opcode, or an opcode that is not allowed at this point.
     Frame,
-    /// No mask, which a client has to use.
+    /// Not masked, as frames of clients must be.
     NotMasked,
-    /// A length in more bytes than it takes, or with its highest bit set.
+    /// A length that is not in its shortest form, or has its highest bit set.
     Length,
-    /// A control frame in several pieces, or of more than 125 bytes.
+    /// A fragmented control frame, or one of more than 125 bytes.
     Control,
     /// A close frame with one byte, or with a code that may not be sent.
     CloseCode,
-    /// What is no UTF-8 where it has to be.
+    /// Invalid UTF-8 in a text.
     NotText,
-    /// A message, or a frame of it, that is larger than its limit.
+    /// A message, or a frame of it, that exceeds the limit.
     TooBig,
     /// A compressed message that cannot be inflated.
     Inflate,
 }
 
 impl Fault {
-    /// The code that the peer is told (RFC 6455, 7.4.1).
+    /// Returns the close code to send (RFC 6455, 7.4.1).
     pub fn close_code(self) -> u16 {
         match self {
             Fault::NotText | Fault::Inflate => 1007,
@@ -42,7 +42,7 @@ pub const PONG: u8 = 10;
 /// The most bytes of payload in a control frame.
 pub const MOST_CONTROL: u64 = 125;
 
-/// How a frame begins.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub is_final: bool,
@@ -58,8 +58,9 @@ impl Header {
     }
 }
 
-/// The header at the beginning of some bytes, and its own length; `None` if it goes on behind them. What is wrong is
-/// refused as soon as it is there. `may_compress`: whether permessage-deflate was negotiated.
+/// Parses the header at the beginning of some bytes, and returns it with its length; `None` if it
+/// is incomplete. Errors are reported as early as possible. `may_compress`: whether
+/// permessage-deflate was negotiated.
 pub fn parse(bytes: &[u8], may_compress: bool) -> Result<Option<(Header, usize)>, Fault> {
     let [first, second, rest @ ..] = bytes else { return Ok(None) };
     let opcode = first & 0x0f;
@@ -100,7 +101,8 @@ pub fn parse(bytes: &[u8], may_compress: bool) -> Result<Option<(Header, usize)>
     Ok(Some((Header { is_final, is_compressed, opcode, length, mask: *mask }, before + 4)))
 }
 
-/// The beginning of a frame of a server, and its length: not masked, and with the fewest bytes. `first`: its first byte.
+/// Encodes the header of a server's frame: unmasked, with the shortest form of the length.
+/// `first`: its first byte.
 pub fn head(first: u8, length: u64) -> ([u8; 10], usize) {
     let mut head = [0; 10];
     head[0] = first;
@@ -122,7 +124,7 @@ pub fn head(first: u8, length: u64) -> ([u8; 10], usize) {
     }
 }
 
-/// Whether a close frame may have this code (RFC 6455, 7.4, and the registry of IANA).
+/// Whether a close frame may contain this code (RFC 6455, 7.4, and the registry of IANA).
 pub fn may_close(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

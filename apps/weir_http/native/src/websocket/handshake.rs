@@ -6,9 +6,9 @@ use sha1_smol::Sha1;
 
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What a server answers to a key; `None` if it is not one: 16 bytes in base64.
+/// Returns the Sec-WebSocket-Accept value for a key; `None` if the key is not 16 bytes in base64.
 pub fn accept(key: &[u8]) -> Option<String> {
-    // 16 bytes are 24 characters: no other length is decoded.
+    // 16 bytes are 24 characters: other lengths are refused without decoding.
     let is_key = key.len() == 24 && STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16);
     is_key.then(|| {
         let mut hash = Sha1::from(key);
@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn keys() {
-        // The example of the RFC.
+        // The example in the RFC.
         assert_eq!(accept(b"dGhlIHNhbXBsZSBub25jZQ==").as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
         for bad in [
             &b""[..],

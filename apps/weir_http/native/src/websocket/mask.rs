@@ -2,7 +2,7 @@
 
 /// Writes the unmasked bytes of `masked` to `plain`, which has the same length. `mask` is that of the first byte.
 pub fn unmask(masked: &[u8], plain: &mut [u8], mask: [u8; 4]) {
-    // Sixteen bytes at a time, which the compiler makes vectors of.
+    // Sixteen bytes at a time, which the compiler vectorizes.
     let wide = u128::from(u32::from_ne_bytes(mask)) * 0x0000_0001_0000_0001_0000_0001_0000_0001;
     let (source, source_rest) = masked.as_chunks::<16>();
     let (target, target_rest) = plain.as_chunks_mut::<16>();
@@ -14,7 +14,7 @@ pub fn unmask(masked: &[u8], plain: &mut [u8], mask: [u8; 4]) {
     }
 }
 
-/// The mask for what comes behind so many bytes.
+/// Rotates a mask for the payload after that many bytes.
 pub fn advance(mask: [u8; 4], bytes: usize) -> [u8; 4] {
     let mut mask = mask;
     mask.rotate_left(bytes % 4);

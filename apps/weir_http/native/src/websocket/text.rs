@@ -1,20 +1,20 @@
-//! UTF-8 that comes in pieces, refused at the first byte that cannot be right.
+//! Incremental validation of UTF-8, which fails at the first byte that cannot be valid.
 
 use simdutf8::{basic, compat};
 
-/// What is behind the last whole character: nothing, or up to three bytes of one that may become whole.
+/// The incomplete character at the end of a piece: up to three bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Text {
     begun: [u8; 3],
     length: u8,
 }
 
-/// A byte that no text has at that place.
+/// A byte that is invalid at its position.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotText;
 
 impl Text {
-    /// Looks at the next piece.
+    /// Validates the next piece.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), NotText> {
         while self.length > 0 {
             let Some((&byte, rest)) = bytes.split_first() else { return Ok(()) };
@@ -36,7 +36,7 @@ impl Text {
         }
     }
 
-    /// A byte of a character.
+    /// Validates a byte of the incomplete character.
     fn push(&mut self, byte: u8) -> Result<(), NotText> {
         let mut character = [0; 4];
         let length = usize::from(self.length);
@@ -53,18 +53,18 @@ impl Text {
         Ok(())
     }
 
-    /// Whether the text may end here.
+    /// Whether the text ends with a whole character.
     pub fn is_whole(self) -> bool {
         self.length == 0
     }
 
-    /// As a number, from which [`Text::from_number`] makes it again.
+    /// Encodes the state as a number, for [`Text::from_number`].
     pub fn number(self) -> u32 {
         let [first, second, third] = self.begun;
         u32::from_le_bytes([first, second, third, self.length])
     }
 
-    /// `None` for a number that is none of [`Text::number`].
+    /// Decodes a number of [`Text::number`]; `None` for any other number.
     pub fn from_number(number: u32) -> Option<Self> {
         let [begun @ .., length] = number.to_le_bytes();
         let mut text = Self::default();
@@ -75,7 +75,7 @@ impl Text {
     }
 }
 
-/// Whether the bytes are a text.
+/// Whether the bytes are valid UTF-8.
 pub fn is_text(bytes: &[u8]) -> bool {
     basic::from_utf8(bytes).is_ok()
 }
@@ -84,7 +84,7 @@ pub fn is_text(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Where a text that comes byte by byte is refused.
+    /// Returns where a text that is fed byte by byte is refused.
     fn refused_at(bytes: &[u8]) -> Option<usize> {
         let mut text = Text::default();
         bytes.iter().position(|byte| {
