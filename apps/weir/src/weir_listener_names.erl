@@ -97,11 +97,11 @@ forget(Name) ->
 
 -spec register_name(term(), pid()) -> yes | no.
 register_name(Name, Pid) ->
-    gen_server:call(?MODULE, {register, Name, Pid}).
+    gen_server:call(?MODULE, {register, Name, Pid}, infinity).
 
 -spec unregister_name(term()) -> ok.
 unregister_name(Name) ->
-    gen_server:call(?MODULE, {unregister, Name}).
+    gen_server:call(?MODULE, {unregister, Name}, infinity).
 
 -spec whereis_name(term()) -> pid() | undefined.
 whereis_name(Name) ->

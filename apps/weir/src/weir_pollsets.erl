@@ -90,7 +90,7 @@ all() ->
 online() ->
     Online =
         try
-            gen_server:call(?MODULE, online)
+            gen_server:call(?MODULE, online, infinity)
         catch
             %% Not running, or about to end.
             exit:_ -> weir_schedulers:online()
@@ -116,7 +116,7 @@ here() ->
 -spec pollers() -> #{weir_nif:pollset() => {pid(), home()}}.
 pollers() ->
     try
-        gen_server:call(?MODULE, pollers)
+        gen_server:call(?MODULE, pollers, infinity)
     catch
         exit:{Reason, _} when Reason =:= noproc; Reason =:= shutdown; Reason =:= normal -> #{}
     end.

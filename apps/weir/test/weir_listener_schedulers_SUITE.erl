@@ -310,13 +310,12 @@ stand_still(_Config) ->
         #{connections := Accepted, backlog := Backlog} = weir:info(still),
         Accepted + Backlog =:= 1 + length(Clients) orelse {Accepted, Backlog}
     end),
-    #{connections := Accepted} = weir:info(still),
-    Given = [Given || Given = {_, Owner} <- weir:connections(still), Owner =:= Reactor],
+    Given = [Peer || {Socket, Owner} <- weir:connections(still), Owner =:= Reactor, {ok, {_, Peer}} <- [weir_tcp:peername(Socket)]],
     ?assertMatch([_, _ | _], Given),
     ok = weir:suspend_listener(still),
     true = erlang:resume_process(Reactor),
-    %% What was left in its backlog is reset by the kernel.
-    ?assertEqual(Accepted - 1, length(lists:filter(fun has_an_answer/1, Clients))),
+    %% The kernel resets what was left in the backlogs.
+    [?assert(has_an_answer(Client)) || Client <- Clients, {ok, ClientPort} <- [inet:port(Client)], lists:member(ClientPort, Given)],
     ok = weir:stop_listener(still).
 
 has_an_answer(Client) ->

@@ -50,7 +50,7 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 -spec configure(server() | none) -> ok.
 configure(Server) ->
     _ = is_map(Server) andalso maps:get(cacerts, Server, none) =/= none andalso ({ok, _} = application:ensure_all_started(ssl)),
-    gen_server:call(?MODULE, {configure, Server}).
+    gen_server:call(?MODULE, {configure, Server}, infinity).
 
 %% @doc The question whether the client of a request has a right in a channel: the right, the channel, the client's address, and the
 %% fields that say who it is. A token in the query is asked as one in the field.
