@@ -1,6 +1,6 @@
 %% @private
-%% @doc Supervises the shards, who changes the configuration, the asker and who knows the subscriptions of Mercure. Owns what outlives each of
-%% them: the tables of subscribers and requests.
+%% @doc Supervises the shards, the process that changes the configuration, the asker, and the process of Mercure's
+%% subscriptions. Owns the tables that outlive each of them.
 -module(weir_pubsub_sup).
 -behaviour(supervisor).
 
