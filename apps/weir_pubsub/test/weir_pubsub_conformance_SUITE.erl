@@ -1,5 +1,6 @@
-%% Nchan's answers and ours to one script, byte by byte but for dates, ids and boundaries. Each difference has a reason, and each reason a
-%% difference. With WEIR_WRITE_RESULTS=1 in the environment it writes conformance/results/nchan.md anew.
+%% The responses of Nchan and of us to one script, byte by byte except dates, ids and boundaries. Each difference has
+%% a reason, and each reason a difference. With WEIR_WRITE_RESULTS=1 in the environment it writes
+%% conformance/results/nchan.md again.
 -module(weir_pubsub_conformance_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -14,7 +15,7 @@ init_per_suite(Config) ->
     case weir_pubsub_nchan:find() of
         {ok, _} ->
             {ok, _} = application:ensure_all_started(weir_pubsub),
-            %% A channel that is empty is there until it was idle for some seconds: a script may take longer.
+            %% An empty channel is removed when it was idle for some seconds: a script may take longer.
             Stays = #{idle_timeout => 3600000},
             ok = weir_pubsub:configure(#{channels => [
                 {<<"two-*">>, Stays#{max_messages => 2}}, {<<"none-*">>, Stays#{max_messages => 0}},
@@ -34,7 +35,7 @@ init_per_testcase(_Case, Config) -> [{nchan, weir_pubsub_nchan:start()} | Config
 
 end_per_testcase(_Case, Config) -> weir_pubsub_nchan:stop(proplists:get_value(nchan, Config)).
 
-%% What a plain GET is depends on the place with Nchan, and on the listener here.
+%% With Nchan the location decides what a plain GET is, here the listener does.
 listeners() ->
     Brief = #{poll_timeout => 1000, stream_timeout => 1000},
     [
@@ -79,13 +80,13 @@ the_same_but_for_reasons(Config) ->
     ?assertEqual([], [{Name, Difference} || {Name, _, Differences} <- Results, {none, Difference} <- Differences]),
     Used = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
     Unused = [Reason || {_, Reason} <- weir_pubsub_conformance_differences:reasons()] -- Used,
-    %% The table is of Debian 12's Nchan. Later ones have mended what some reasons are for.
+    %% The table is for Nchan of Debian 12. Later versions have fixed some of the differences.
     case os:cmd("nginx -v 2>&1") of
         "nginx version: nginx/1.22." ++ _ -> ?assertEqual([], Unused);
         Version -> ct:log("~tsunused: ~tp", [Version, Unused])
     end.
 
-%% They wait for timeouts more than they compute.
+%% Most of their time they wait for timeouts.
 all_at_once(Fun, Elements) ->
     Running = [{spawn_monitor(fun() -> exit({done, Fun(Element)}) end), Element} || Element <- Elements],
     [

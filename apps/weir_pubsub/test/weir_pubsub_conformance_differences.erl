@@ -1,9 +1,9 @@
-%% Where our answers to the script are not Nchan's, and why.
+%% Where our responses to the script differ from Nchan's, and why.
 -module(weir_pubsub_conformance_differences).
 
 -export([differences/2, reason/2, reasons/0]).
 
-%% Parts that are not the same: `{Part, Theirs, Ours}'.
+%% Parts that differ: `{Part, Theirs, Ours}'.
 differences(Theirs, Ours) when length(Theirs) =:= length(Ours) ->
     lists:append([parts(Their, Our) || {Their, Our} <- lists:zip(Theirs, Ours)]);
 differences(Theirs, Ours) ->
@@ -18,7 +18,7 @@ parts(Theirs, Ours) ->
     Value = fun(Name, Parts) -> proplists:get_value(Name, Parts, none) end,
     [{Name, Value(Name, Theirs), Value(Name, Ours)} || Name <- Names, Value(Name, Theirs) =/= Value(Name, Ours)].
 
-%% Why a part is not the same, or `none'.
+%% Returns why a part differs, or `none'.
 reason(Case, Difference) ->
     case [Reason || {Fits, Reason} <- reasons(), Fits(Case, Difference)] of
         [Reason | _] -> Reason;

@@ -1,4 +1,4 @@
-%% The configuration file of a push server: what it may say, and how faults are told.
+%% The configuration file of a push server: what it may contain, and how faults are reported.
 -module(weir_pubsub_file_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -29,7 +29,7 @@ a_broker_test() ->
     ?assertMatch({error, [{6, _}]}, read(Text)),
     ?assertMatch({error, [{2, <<"broker.kind: one of \"memory\", \"redis\"">>}]}, read("[broker]\nkind = 'pg'\n")),
     ?assertMatch({error, [{3, <<"broker.prefix: ", _/binary>>}]}, read("[broker]\nkind = 'redis'\nprefix = 'a{b'\n")),
-    %% It would be a server whose channels are in memory.
+    %% Otherwise the server would keep its channels in memory.
     [
         ?assertMatch({error, [{Line, <<"broker.host: only with kind = \"redis\"">>}]}, read(Broken))
      || {Line, Broken} <- [{2, "[broker]\nhost = 'redis'\n"}, {3, "[broker]\nkind = 'memory'\nhost = 'redis'\n"}]
@@ -138,7 +138,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
         ]
     ].
 
-%% Who writes a setting expects something of it.
+%% A setting without effect is a fault, because its author expects an effect.
 settings_without_effect_are_faults_test() ->
     [
         ?assertEqual({Text, {error, [{Line, What}]}}, {Text, read(Text)})
@@ -178,7 +178,7 @@ whom_to_ask_test() ->
     ?assertEqual({error, [{3, <<"ask.ca: only for a url with https">>}]}, Ask("url = 'http://a.example'\nca = 'ca.pem'\n")),
     ?assertEqual({error, [{3, <<"ask.ca: no.pem: there is no certificate in it (PEM)">>}]}, Ask("url = 'https://a.example'\nca = 'no.pem'\n")).
 
-%% A system that trusts one certificate. To read the hundred and more of this machine takes seconds of a processor.
+%% A system that trusts one certificate. Reading the hundred and more of this machine takes seconds of CPU time.
 whom_this_system_trusts_test() ->
     #{cert := Certificate} = public_key:pkix_test_root_cert("a.example", [{key, {namedCurve, secp256r1}}]),
     File = filename:join("_build", lists:concat(["weir_pubsub_trusted_", os:getpid(), "_", erlang:unique_integer([positive])])),
