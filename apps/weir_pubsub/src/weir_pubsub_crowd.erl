@@ -161,7 +161,7 @@ next(#subscriber{position = Position}, Channel, _Latest, #shard{messages = Messa
         _ -> {closed, unavailable}
     end.
 
-%% @doc Ends the crowds of a channel that is about to be removed, before its messages are. Polls that wait are told
+%% @doc Ends the crowds of a channel that is about to be removed, before its messages are. Polls that wait get
 %% `{closed, deleted}'. Polls that have not got a message that was broadcast get it.
 -spec disband(#channel{}, #shard{}) -> ok.
 disband(#channel{crowds = []}, _Shard) ->

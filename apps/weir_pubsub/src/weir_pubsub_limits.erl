@@ -212,7 +212,7 @@ usage(Group) ->
     end.
 
 %% Between the reads of two shards, the first may have given back what the second then took, and the sum would be too
-%% large. If anything was added meanwhile, read again.
+%% large. If anything was added in between, read again.
 used(Counts, Index) ->
     Times = atomics:get(Counts, Index),
     Sum = lists:sum([atomics:get(Counts, counted(Shard, Index)) || Shard <- lists:seq(1, weir_pubsub_shards:count())]),

@@ -16,12 +16,12 @@
 -define(SWEEP, 100).
 -define(SWEEP_MS, 50).
 
-%% @doc Deletes a channel. Its subscribers are told; sockets first get what was published before.
+%% @doc Deletes a channel. Its subscribers are notified; sockets first get what was published before.
 -spec delete(weir_pubsub:channel(), #shard{}) -> {{ok, weir_pubsub:info()} | {error, no_channel}, #shard{}}.
 delete(Name, #shard{channels = Channels} = Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, Channel, Policy} ->
-            %% A subscriber that is told of the end must not find the channel.
+            %% A subscriber that is notified of the end must not find the channel.
             true = ets:delete(Channels, Name),
             Info = weir_pubsub_inspection:describe(Channel, erlang:monotonic_time(millisecond)),
             {Sockets, Told} = weir_pubsub_subscription:end_all(Channel, deleted, Shard),

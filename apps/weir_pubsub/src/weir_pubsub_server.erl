@@ -1,4 +1,4 @@
-%% @doc A push server that runs by settings, which can be changed while it runs.
+%% @doc A push server, started from settings that can be changed while it runs.
 %%
 %% There is one in a node, because policies and limits are for all channels of the node.
 -module(weir_pubsub_server).

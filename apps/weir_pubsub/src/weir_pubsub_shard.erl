@@ -7,7 +7,7 @@
 %% do not wait here.
 %%
 %% A shard that is killed loses its channels. Its subscribers outlive it: the next shard creates their channels again,
-%% with new epochs, and sends processes a gap. The processes of sockets are told of the end and close them; their
+%% with new epochs, and sends processes a gap. The processes of sockets are notified of the end and close them; their
 %% clients reconnect with an id.
 -module(weir_pubsub_shard).
 -behaviour(gen_server).

@@ -278,7 +278,7 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
                     case weir_pubsub_audience:come_back(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}) of
                         {ok, _} -> ok = weir_pubsub_counters:add(lagged, 1);
                         {error, full} -> ok = weir_pubsub_delivery:left_again(Pid, Tag, Socket, {Group, Mark});
-                        %% If the socket has closed, its process is told so by the engine.
+                        %% If the socket has closed, the engine notifies its process.
                         {error, _} -> ok
                     end,
                     Shard;
@@ -314,7 +314,7 @@ polls_left(Reactor, #shard{subscribers = Subscribers} = Shard) ->
     ).
 
 %% @doc Ends the subscriptions of a channel that is about to be removed. The channel itself is not changed.
-%% Subscribing processes are told. Returns the sockets, which are told later, as crowds are.
+%% Subscribing processes are notified. Returns the sockets, which are notified later, as crowds are.
 -spec end_all(#channel{}, Reason :: atom(), #shard{}) -> {Sockets :: [weir_pubsub_subscribers:subscriber()], #shard{}}.
 end_all(#channel{epoch = Epoch, group = Group, crowds = Crowds}, Reason, #shard{index = Index, subscribers = Subscribers} = Shard) ->
     All = [

@@ -1,4 +1,5 @@
-%% Set-up and clean-up of the suites of channels over HTTP: each has a listener, and those with the group `nchan' have an Nchan.
+%% Set-up and clean-up of the suites of channels over HTTP: each has a listener, and those with the group
+%% `nchan' have an Nchan.
 
 init_per_group(Group, Config) -> weir_pubsub_nchan:init_group(Group, Config).
 
