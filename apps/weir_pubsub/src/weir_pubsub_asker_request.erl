@@ -14,9 +14,9 @@ run(Server, Question) -> exit({answer, ask(Server, Question)}).
 system_certificates() ->
     try public_key:cacerts_get() of
         [_ | _] = Certificates -> {ok, Certificates};
-        [] -> {error, "this system trusts nobody's certificates"}
+        [] -> {error, "the operating system has no trusted certificates"}
     catch
-        error:_ -> {error, "the certificates that this system trusts cannot be read"}
+        error:_ -> {error, "the operating system's trusted certificates cannot be read"}
     end.
 
 %% 2xx is yes and 4xx is no; any other status is no answer.

@@ -66,19 +66,19 @@ values(pubsub, Counters) -> [{Name, map_get(Name, Counters)} || {Name, _} <- row
 rows() ->
     [
         {published, "messages published"},
-        {refused, "messages and subscriptions refused: a limit, or too large"},
+        {refused, "messages and subscriptions refused: a limit was reached, a message was too large, or Redis was away"},
         {delivered, "messages sent to processes and long polls"},
-        {broadcast, "messages given to sockets: each message once for each socket that was subscribed"},
-        {gaps, "gaps that subscribers were told of"},
+        {broadcast, "messages given to sockets, counted once for each subscribed socket"},
+        {gaps, "gaps announced to subscribers"},
         {slow, "subscriptions that ended because the process, or the client of a stream or WebSocket, lagged behind"},
-        {lagged, "times that as much waited for a client as may, and it went on when it had taken that"},
-        {created, "channels created, also those for which a message or a subscription was then refused"},
+        {lagged, "times that a client's queue was full, and the client continued after it was written"},
+        {created, "channels created, including those whose first message or subscription was then refused"},
         {deleted, "channels deleted by a call"},
-        {reaped, "channels removed because nobody used them"},
+        {reaped, "channels removed because they were unused"},
         {subscribed, "subscriptions"},
         {unsubscribed, "subscriptions that ended"},
         {restarts, "shards that were restarted, and lost their channels"},
-        {broker_losses, "connections to Redis that were lost, one for each shard"},
-        {asked, "questions to the server that decides who may use channels"},
-        {ask_failures, "clients refused because that server gave no answer, or was asked too much at a time"}
+        {broker_losses, "connections to Redis that were lost, counted for each shard"},
+        {asked, "requests to the server that decides who may use channels"},
+        {ask_failures, "clients refused because that server gave no answer, or had the maximum of concurrent requests"}
     ].

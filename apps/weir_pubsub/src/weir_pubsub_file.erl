@@ -143,14 +143,14 @@ whole(Settings, Given, {May, Rules}, {Keys, Tokens}, Channels) ->
          || {Index, #{access_log_format := _} = Listener} <- numbered(Given), not is_map_key(access_log, Listener)
         ],
         certificates(Listeners),
-        twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
+        twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "occurs twice in the file"),
         policies(Channels, [Pattern || {Pattern, _} <- Rules]),
         keys(Keys),
         weir_pubsub_file_effect:tokens(Keys, Tokens),
         mercure_policy(Mercure),
         [{[<<"mercure">>], "Mercure needs a key: [tokens] with secrets, public_keys or jwks"} || Keys =:= [], Mercure =/= none],
         [Fault || Keys =:= [], Fault <- without(token, "tokens need a key: [tokens] with secrets, public_keys or jwks", May, Rules)],
-        [Fault || Ask =:= none, Fault <- without(ask, "whom to ask: [ask] with url", May, Rules)]
+        [Fault || Ask =:= none, Fault <- without(ask, "needs a server to ask: [ask] with url", May, Rules)]
     ]),
     case Faults of
         [] ->
@@ -224,9 +224,9 @@ section_of(secret) -> <<"secrets">>;
 section_of(public_key) -> <<"public_keys">>;
 section_of(jwks) -> <<"jwks">>.
 
-unusable(too_short) -> "a secret has at least 32 bytes, an RSA key 2048 bits";
-unusable(no_key) -> "there is no key in it for HS256, RS256, ES256 or EdDSA";
-unusable(not_json) -> "is no set of JSON Web Keys";
+unusable(too_short) -> "a secret needs at least 32 bytes, an RSA key 2048 bits";
+unusable(no_key) -> "contains no key for HS256, RS256, ES256 or EdDSA";
+unusable(not_json) -> "is not a JSON Web Key Set";
 unusable(Reason) -> ["cannot be read: ", file:format_error(Reason)].
 
 without(Who, Text, May, Rules) ->
@@ -284,7 +284,7 @@ trusting(https, #{cacerts := _} = Asked) -> {Asked, []};
 trusting(https, Asked) ->
     case weir_pubsub_asker_request:system_certificates() of
         {ok, _} -> {Asked#{cacerts => system}, []};
-        {error, Text} -> {Asked, [{[<<"ask">>, <<"url">>], [Text, ": ca is needed, a file with the certificate of who signs the server's"]}]}
+        {error, Text} -> {Asked, [{[<<"ask">>, <<"url">>], [Text, ": set ca to a file with the certificate of the server's authority"]}]}
     end.
 
 %% The history of updates is limited by the same keys as that of a channel.

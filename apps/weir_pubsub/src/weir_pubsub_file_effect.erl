@@ -17,7 +17,7 @@ http(Given) ->
     ].
 
 missing(stream_timeout, raw, _Transports) -> [];
-missing(stream_timeout, _Plain, Transports) -> ["only with a transport but \"poll\", or with plain = \"raw\"" || Transports -- [poll] =:= []];
+missing(stream_timeout, _Plain, Transports) -> ["only with a transport other than \"poll\", or with plain = \"raw\"" || Transports -- [poll] =:= []];
 missing(_Key, none, _Transports) -> ["only with \"poll\" in transports"];
 missing(Key, Plain, _Transports) -> ["only with plain = \"long_poll\"" || Key =/= plain, Plain =/= long_poll].
 

@@ -115,7 +115,7 @@ origins(Origins) when is_list(Origins), Origins =/= [] ->
         true -> {ok, Origins};
         false -> origins(none)
     end;
-origins(_) -> {error, "\"any\", or an array of origins as browsers say them: \"https://example.org\""}.
+origins(_) -> {error, "\"any\", or an array of origins as browsers send them: \"https://example.org\""}.
 
 is_origin(Origin) ->
     is_binary(Origin) andalso re:run(Origin, "^https?://[a-z0-9.:\\[\\]-]+$", [{capture, none}]) =:= match.
@@ -126,8 +126,8 @@ url() -> fun url/1.
 
 url(Text) when is_binary(Text) ->
     case uri_string:parse(Text) of
-        #{userinfo := _} -> {error, "a url without a user: who asks is the client, by its own fields"};
-        #{fragment := _} -> {error, "a url without #, which no server is told"};
+        #{userinfo := _} -> {error, "a url without a user: requests have the client's own Authorization field"};
+        #{fragment := _} -> {error, "a url without #: a fragment is never sent to a server"};
         #{scheme := Scheme, host := Host} = Uri when Host =/= <<>> -> url(string:lowercase(Scheme), Host, Uri);
         _ -> url(none)
     end;
@@ -233,7 +233,7 @@ certificates_in(Directory) ->
         case Text(Value) of
             {ok, Pem} ->
                 case [Der || {'Certificate', Der, not_encrypted} <- weir_pubsub_pem:entries(Pem)] of
-                    [] -> {error, [Value, ": there is no certificate in it (PEM)"]};
+                    [] -> {error, [Value, ": contains no certificate in PEM"]};
                     Certificates -> {ok, Certificates}
                 end;
             {error, _} = Error ->

@@ -45,7 +45,7 @@ framed(Frame, Module, Channel) ->
         iolist_to_binary(Frame())
     catch
         Class:Reason:Stack ->
-            What = "the framing of a message failed, and subscribers do not get it",
+            What = "framing a message failed, and its subscribers do not get it",
             Report = #{what => What, framing => Module, channel => Channel, reason => {Class, Reason}, stacktrace => Stack},
             ok = weir_reports:log(error, Report),
             <<>>

@@ -217,7 +217,7 @@ from(Request, Pairs) ->
 publish(Request, Claims) ->
     case weir_http_request:form(Request) of
         {ok, Pairs} -> checked(topics(Pairs), Pairs, Request, Claims);
-        error -> refused(400, <<"A form is needed: application/x-www-form-urlencoded.">>, Request)
+        error -> refused(400, <<"The body must be a form: application/x-www-form-urlencoded.">>, Request)
     end.
 
 checked({error, Text}, _Pairs, Request, _Claims) ->
@@ -229,7 +229,7 @@ checked({ok, Topics}, Pairs, Request, Claims) ->
     MayPublish = weir_pubsub_mercure_access:may_publish(Topics, Claims),
     case {MayPublish, is_line(Type), Retry} of
         {false, _, _} -> refused(403, <<"Forbidden">>, Request);
-        _ when IsReserved -> refused(403, <<"The hub's own topics are for the hub.">>, Request);
+        _ when IsReserved -> refused(403, <<"Only the hub may publish to its own topics.">>, Request);
         {true, false, _} -> refused(400, <<"Invalid \"type\" parameter.">>, Request);
         {true, true, error} -> refused(400, <<"Invalid \"retry\" parameter.">>, Request);
         {true, true, {ok, Time}} ->

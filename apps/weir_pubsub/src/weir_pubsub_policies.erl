@@ -177,7 +177,7 @@ channel({Pattern, Policy}) when is_binary(Pattern), Pattern =/= <<>> ->
     maps:foreach(fun(Key, Value) -> checked([channels, Pattern, Key], Value, allowed(Key, Value)) end, Policy),
     {Pattern, weir_pubsub_pattern:new(Pattern), new(Policy)};
 channel(Entry) ->
-    bad([channels], Entry, "a pair of a pattern, a binary that is not empty, and a map").
+    bad([channels], Entry, "{Pattern, Policy}: a binary that is not empty, and a map").
 
 new(Policy) ->
     #{
@@ -220,7 +220,7 @@ groups_are_there(Channels, Groups) ->
         Channels
     ).
 
-group_allowed([]) -> "the name of a group; groups has none";
+group_allowed([]) -> "the name of a group, but groups is empty";
 group_allowed(Names) -> "the name of a group: " ++ binary_to_list(iolist_to_binary(lists:join(", ", lists:sort(Names)))).
 
 %% Otherwise each event would cause another event.

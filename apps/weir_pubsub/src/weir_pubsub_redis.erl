@@ -185,7 +185,7 @@ lost(Reason, #redis{socket = Socket, shard = Shard, run = Run, delay = Delay, is
 
 tell_lost(Reason, Shard, #{host := Host, port := Port}) ->
     weir_reports:log(warning, #{
-        what => "no connection to Redis: subscribers stay, publishing is refused, and it is tried again",
+        what => "no connection to Redis: subscribers stay, publishing is refused until it is back",
         host => Host,
         port => Port,
         shard => Shard,
@@ -225,7 +225,7 @@ values(Bytes, State) ->
 value({push, [<<"message">>, Topic, Text]}, #redis{shard = Shard} = State) ->
     case message(channel(Topic, State), Text) of
         {ok, News} -> ok = weir_pubsub_broker:report(Shard, News);
-        error -> weir_reports:say(fun() -> weir_reports:log(warning, #{what => "what is no message came from Redis", topic => Topic}) end)
+        error -> weir_reports:say(fun() -> weir_reports:log(warning, #{what => "an invalid message came from Redis", topic => Topic}) end)
     end,
     State;
 value({push, [<<"subscribe">> | _]}, State) ->

@@ -99,8 +99,8 @@ ip_label(Info) -> case ip(Info) of null -> ""; Ip -> Ip end.
 
 gauges() ->
     [
-        {channels, "channels that there are"},
-        {subscribers, "subscriptions that there are"},
+        {channels, "channels that exist"},
+        {subscribers, "current subscriptions"},
         {messages, "messages that are kept"},
         {bytes, "bytes of the messages that are kept"}
     ].
@@ -156,7 +156,7 @@ page() ->
         "    (broker.kind === 'memory' ? '' : row('broker', broker.kind + (broker.away ? ', away' : ''))) +\n"
         "    listeners.map(({ ip, port, connections }) => row(`connections, ${ip} port ${port}`, connections)).join('') +\n"
         "    Object.entries(now).map(([name, count]) => row(name, count)).join('');\n"
-        "  document.querySelector('#counters').innerHTML = row('', 'in all', 'in this second') + Object.entries(counters)\n"
+        "  document.querySelector('#counters').innerHTML = row('', 'total', 'last second') + Object.entries(counters)\n"
         "    .map(([name, count]) => row(name, count, before ? count - before[name] : '')).join('');\n"
         "  before = counters;\n"
         "}\n"

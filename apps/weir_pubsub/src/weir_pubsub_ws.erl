@@ -95,7 +95,7 @@ open(Socket, State) ->
 %% @private
 -spec message(weir_http_websocket:message(), #ws{}) -> weir_http_websocket:result().
 message({binary, _}, State) ->
-    {close, 1003, <<"text is needed">>, State};
+    {close, 1003, <<"only text frames are accepted">>, State};
 message({text, Text}, State) ->
     case weir_pubsub_ws_frames:request(Text) of
         {ok, Ref, ping} -> answer(Ref, #{type => pong}, State);
@@ -145,11 +145,11 @@ rights({unsubscribe, _}) -> [];
 rights(Request) -> [element(1, Request)].
 
 act({subscribe, Channel, _, _}, Ref, #ws{subscriptions = Subscriptions} = State) when is_map_key(Channel, Subscriptions) ->
-    fail(Ref, subscribed, <<"subscribes to this channel already">>, State);
+    fail(Ref, subscribed, <<"already subscribed to this channel">>, State);
 act({subscribe, _, _, _}, Ref, #ws{subscriptions = Subscriptions, options = #{max_channels := Most}} = State) when
     map_size(Subscriptions) >= Most
 ->
-    fail(Ref, too_many, <<"subscribes to as many channels as it may">>, State);
+    fail(Ref, too_many, <<"subscribed to the maximum number of channels">>, State);
 act({subscribe, Channel, From, Info}, Ref, State) ->
     #ws{subscriptions = Subscriptions, subscribing = Subscribing} = State,
     Reference = make_ref(),
@@ -169,7 +169,7 @@ act({unsubscribe, Channel}, Ref, #ws{subscriptions = Subscriptions} = State) ->
                 NotAsked -> NotAsked
             end;
         #{} ->
-            fail(Ref, not_subscribed, <<"does not subscribe to this channel">>, State)
+            fail(Ref, not_subscribed, <<"not subscribed to this channel">>, State)
     end;
 act({publish, _, _, _} = Request, Ref, State) ->
     ask(Request, Ref, make_ref(), State);
@@ -284,9 +284,9 @@ refused(Ref, {limit, Kind, _Group, Most}, State) ->
 refused(Ref, {too_large, Most}, State) ->
     fail(Ref, too_large, ["a message has at most ", integer_to_binary(Most), " bytes"], State);
 refused(Ref, no_channel, State) ->
-    fail(Ref, no_channel, <<"there is no such channel">>, State);
+    fail(Ref, no_channel, <<"no such channel">>, State);
 refused(Ref, no_presence, State) ->
-    fail(Ref, no_presence, <<"who is there is not told of this channel">>, State);
+    fail(Ref, no_presence, <<"presence is off in this channel">>, State);
 refused(Ref, _Unavailable, State) ->
     fail(Ref, unavailable, <<"try again">>, State).
 

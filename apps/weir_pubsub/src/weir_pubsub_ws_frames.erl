@@ -51,7 +51,7 @@ request(Text) ->
         {ok, #{} = Frame} ->
             {error, ref(Frame), <<"type is missing">>};
         {ok, _} ->
-            {error, null, <<"a frame is an object">>};
+            {error, null, <<"a frame must be a JSON object">>};
         {error, {not_json, _}} ->
             {error, null, <<"not JSON">>}
     end.
