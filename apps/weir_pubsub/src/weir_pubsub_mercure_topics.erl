@@ -1,5 +1,6 @@
 %% @private
-%% @doc Selectors of topics, as Mercure 0.x has them: `*' for all, a topic, or a URI template (RFC 6570, with all operators and modifiers).
+%% @doc Selectors of topics, as in Mercure 0.x: `*' for all, a topic, or a URI template (RFC 6570, with all operators
+%% and modifiers).
 %%
 %% A template matches a topic that it can be expanded to. Text that is not a template is a topic, and matches only
 %% itself. So does a template with more than 16 variables: clients choose the selectors, and each update is compared

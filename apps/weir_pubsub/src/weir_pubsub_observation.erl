@@ -11,7 +11,8 @@
 %% <tr><td>`[weir, channel, slow]': a subscription has ended because the subscriber lagged behind</td><td>`count'</td>
 %%   <td>`channels': those of the subscription</td></tr>
 %% <tr><td>`[weir, shard, restart]': a shard has failed, and its channels are lost</td>
-%%   <td>`count', `subscribers': those that it had, `requests': those that it had not answered</td><td>`shard': its number</td></tr>
+%%   <td>`count', `subscribers': how many it had, `requests': how many it had not answered</td>
+%%   <td>`shard': its number</td></tr>
 %% <tr><td>`[weir, broker, start]': a shard has a connection to Redis</td><td>`count'</td><td>`shard'</td></tr>
 %% <tr><td>`[weir, broker, stop]': that connection was lost</td><td>`count'</td><td>`shard', `reason'</td></tr>
 %% </table>

@@ -3,8 +3,8 @@
 %% the order in which it happened on the server. A snapshot that is requested after the subscription therefore leaves
 %% no gap and repeats nothing.
 %%
-%% The shard is notified when the connection is lost, and when there is a new one. Requests made in between are not kept
-%% here.
+%% The shard is notified when the connection is lost, and when there is a new one. Requests made in between are not
+%% kept here.
 -module(weir_pubsub_redis).
 -behaviour(gen_server).
 -behaviour(weir_pubsub_broker).

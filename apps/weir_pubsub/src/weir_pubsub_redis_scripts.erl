@@ -1,10 +1,10 @@
 %% @private
 %% @doc Scripts for Redis: what has to be done in one step.
 %%
-%% A channel is a hash, `PREFIX:{NAME}:life', and a stream, `PREFIX:{NAME}:history', whose entries have the numbers of the messages as
-%% ids. The hash has the epoch (`e'), the number of the latest message (`n'), and the run of Redis in which that life
-%% began (`r'). A Redis that was restarted, or that replaced another one, may have lost messages and would use their
-%% numbers again, so a life ends with the run. Subscribers get a gap.
+%% A channel is a hash, `PREFIX:{NAME}:life', and a stream, `PREFIX:{NAME}:history', whose entries have the numbers of
+%% the messages as ids. The hash has the epoch (`e'), the number of the latest message (`n'), and the run of Redis in
+%% which that life began (`r'). A Redis that was restarted, or that replaced another one, may have lost messages and
+%% would use their numbers again, so a life ends with the run. Subscribers get a gap.
 -module(weir_pubsub_redis_scripts).
 
 -export([all/0]).

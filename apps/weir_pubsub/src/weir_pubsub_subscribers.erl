@@ -3,8 +3,8 @@
 %%
 %% A subscriber is identified by its process and a tag, and is of one of four kinds. A `process' gets every message at
 %% once. A `paced' process gets as many as its window allows, and more when it has confirmed those; its queue is the
-%% history of the channel and a position in it. A `socket' gets messages from its audience; its process is notified of the
-%% end. A `poll' waits in a crowd for one message; its reactor may insert it and delete it.
+%% history of the channel and a position in it. A `socket' gets messages from its audience; its process is notified of
+%% the end. A `poll' waits in a crowd for one message; its reactor may insert it and delete it.
 %%
 %% One table has all kinds but polls, by channel, and one has the polls; both outlive the shard. A third has the keys
 %% by process, for processes that die. Connections of a reactor are not in it: there are many of them, and when a
