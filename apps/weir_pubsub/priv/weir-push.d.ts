@@ -24,14 +24,14 @@ export interface Gap {
 export interface Handlers {
   message?(message: Message): void;
   gap?(gap: Gap): void;
-  /** The subscription has ended: the channel was deleted, or the client lagged behind. */
+  /** The channel was deleted, and the subscription has ended with it. */
   closed?(closed: { channel: string; reason: 'deleted' | 'slow' }): void;
-  /** The subscription was refused, and has ended. */
+  /** The subscription was refused, or it was ended because the client lagged behind (code `slow`). */
   error?(error: PushError): void;
 }
 
 export class PushError extends Error {
-  /** offline, unsupported, forbidden, limit, too_large, too_many, no_channel, no_presence, subscribed, bad_request, unavailable */
+  /** offline, unsupported, forbidden, limit, too_large, too_many, no_channel, no_presence, slow, subscribed, bad_request, unavailable */
   code: string;
 }
 

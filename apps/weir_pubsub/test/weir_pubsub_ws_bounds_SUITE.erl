@@ -21,7 +21,7 @@ end_per_testcase(_Case, _Config) ->
     ok = weir_pubsub_ws_test:stop(),
     ok = application:stop(weir_pubsub).
 
-%% Each fun tells the test that it waits, until the test tells it what to return.
+%% Each fun tells the test that it waits, and waits until the test says what to return.
 start_waiting() ->
     Test = self(),
     start(#{may => fun(Right, _, Channel) -> {wait, fun() -> Test ! {waits, self(), Right, Channel}, receive {say, IsAllowed} -> IsAllowed after weir_test_wait:patience() -> false end end} end}).
