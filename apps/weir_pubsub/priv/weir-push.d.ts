@@ -1,4 +1,4 @@
-/** Where to begin: with messages to come, with the oldest that is kept, with so many of the latest, or behind the message of an id. */
+/** Where to begin: with the next message, the oldest that is kept, the latest N, or after the message with an id. */
 export type From = 'new' | 'oldest' | number | string;
 
 export type Transport = 'websocket' | 'stream' | 'poll';
@@ -6,17 +6,17 @@ export type Transport = 'websocket' | 'stream' | 'poll';
 export interface Message {
   channel: string;
   id: string;
-  /** Bytes if they are no text. */
+  /** Bytes if it is not text. */
   data: string | Uint8Array;
-  /** Not by long polls. */
+  /** Not with long polls. */
   event?: string;
-  /** Not by event streams. */
+  /** Not with event streams. */
   contentType?: string;
 }
 
 export interface Gap {
   channel: string;
-  /** How many messages are missing; null if nobody knows. */
+  /** How many messages are missing; null if that is unknown. */
   missed: number | null;
   id: string;
 }
@@ -24,19 +24,19 @@ export interface Gap {
 export interface Handlers {
   message?(message: Message): void;
   gap?(gap: Gap): void;
-  /** The channel was deleted: the subscription has ended. */
+  /** The channel was deleted, and the subscription has ended with it. */
   closed?(closed: { channel: string; reason: 'deleted' | 'slow' }): void;
-  /** The subscription was refused, and has ended. */
+  /** The subscription was refused, or it was ended because the client lagged behind (code `slow`). */
   error?(error: PushError): void;
 }
 
 export class PushError extends Error {
-  /** offline, unsupported, forbidden, limit, too_large, too_many, no_channel, no_presence, subscribed, bad_request, unavailable */
+  /** offline, unsupported, forbidden, limit, too_large, too_many, no_channel, no_presence, slow, subscribed, bad_request, unavailable */
   code: string;
 }
 
 export interface Options {
-  /** A JSON Web Token. It is sent in the query, since a page cannot set fields of a WebSocket's handshake. */
+  /** A JSON Web Token. It is sent in the query, because a page cannot set header fields of a WebSocket handshake. */
   token?: string;
   transports?: Transport[];
   /** Milliseconds. */
@@ -59,12 +59,12 @@ export interface Push {
     data: string | Uint8Array,
     options?: { event?: string; contentType?: string },
   ): Promise<{ channel: string; id: string; subscribers: number }>;
-  /** By a WebSocket only. */
+  /** Only with a WebSocket. */
   history(channel: string, options?: { from?: From; limit?: number }): Promise<{ messages: Message[]; missed: number | null; id: string; last_id: string }>;
-  /** By a WebSocket only. */
+  /** Only with a WebSocket. */
   presence(channel: string): Promise<{ info: unknown; age: number }[]>;
   close(): void;
 }
 
-/** Connects to the server of a URL, or that of the page. It goes on until it is closed. */
+/** Connects to the server of a URL, by default that of the page, and reconnects until it is closed. */
 export function connect(url?: string | URL, options?: Options): Push;

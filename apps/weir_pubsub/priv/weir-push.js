@@ -1,6 +1,7 @@
-// Channels of a Weir push server, for browsers and Node: over a WebSocket, and where that does not get through over an event stream for
-// each channel, and then by long polls. After a break it goes on behind the last message. No dependencies. Types: weir-push.d.ts.
-// One file on purpose: pages load it by one URL or keep a copy of it, and nothing has to be built.
+// A client of a Weir push server, for browsers and Node: over a WebSocket; if that does not get through, over an
+// event stream for each channel; then by long polls. After a break it continues after the last message. No
+// dependencies. Types: weir-push.d.ts.
+// It is one file on purpose: pages load it from one URL or keep a copy of it, and nothing has to be built.
 //
 //     import { connect } from '/weir-push.js';
 //     const push = connect();
@@ -13,9 +14,9 @@ const DEFAULTS = {
   openTimeout: 5000, // ms for a transport to show that it works
   pingInterval: 25000,
   pingTimeout: 10000,
-  minDelay: 500, // ms before coming back: random below a bound that begins here, and doubles
+  minDelay: 500, // ms: the delay before reconnecting is random, below a bound that begins here and doubles
   maxDelay: 30000,
-  restartDelay: 5000, // ms over which clients come back when the server says that it restarts
+  restartDelay: 5000, // ms over which clients spread their reconnects when the server says that it restarts
   fetch: globalThis.fetch?.bind(globalThis),
   WebSocket: globalThis.WebSocket,
   state: () => {},
@@ -101,7 +102,7 @@ class Push {
 
   // Tries the transports in their order. The first that works is kept until it breaks.
   async #open() {
-    // What subscribes at once is there when a transport is tried.
+    // Subscriptions that are made in the same tick are there when a transport is tried.
     await null;
     if (this.#closed) return;
     this.#options.state('connecting', null);
@@ -134,7 +135,7 @@ class Push {
     this.#later(delay);
   }
 
-  // Clients that break at the same time do not come back at the same time.
+  // A random delay, so that clients that lost their connections together do not reconnect together.
   #later(spread) {
     const { minDelay, maxDelay } = this.#options;
     const bound = spread ?? Math.min(maxDelay, minDelay * 2 ** this.#failures);
@@ -144,12 +145,12 @@ class Push {
     this.#timer = setTimeout(() => this.#open(), delay);
   }
 
-  // A server has answered as it should: the next break is the first again.
+  // A server has answered as it should: the delay begins with minDelay again.
   works() {
     this.#failures = 0;
   }
 
-  // What transports have heard.
+  // Transports pass on what they receive.
   heard(subscription, message) {
     if (this.#subscriptions.get(subscription.channel) !== subscription) return;
     subscription.last = message.id;
@@ -209,7 +210,7 @@ class WebSocketLine {
     this.#push = push;
   }
 
-  // It works when the server has said welcome.
+  // The transport works when the server has sent welcome.
   async open() {
     const socket = new this.#options.WebSocket(this.#url.href);
     this.#socket = socket;
@@ -234,7 +235,7 @@ class WebSocketLine {
     this.#ping = setTimeout(() => this.#alive(), this.#options.pingInterval);
   }
 
-  // A connection may be dead without anybody being told.
+  // A connection may be dead without an error.
   async #alive() {
     try {
       await within(this.request({ type: 'ping' }), this.#options.pingTimeout);
@@ -290,7 +291,7 @@ class WebSocketLine {
         if (subscription) this.#push.gap(subscription, frame.missed, frame.id);
         break;
       case 'position':
-        // It may come behind messages.
+        // It may come after messages.
         if (subscription) subscription.last ??= frame.id;
         break;
       case 'closed':
@@ -313,7 +314,7 @@ const heardOf = (frame) => ({
   contentType: frame.content_type,
 });
 
-// What an event stream and long polls have in common: a request for each channel, and others to publish.
+// What event streams and long polls have in common: a request for each channel, and others to publish.
 class HttpLine {
   #url;
   options;
@@ -327,7 +328,7 @@ class HttpLine {
     this.push = push;
   }
 
-  // Nothing to try it with: it is taken to work.
+  // Long polls are not tried first: they are assumed to work.
   async open() {}
 
   begin(subscriptions, broken) {
@@ -353,7 +354,7 @@ class HttpLine {
     this.#running.delete(subscription);
   }
 
-  // The position is in the query: no field of the request has a browser ask first whether it may.
+  // The position is in the query: a header field for it would make browsers send a preflight request.
   async get(subscription, headers, signal, query = {}) {
     const url = this.#at('/sub/', subscription.channel);
     const from = begin(subscription);
@@ -395,7 +396,7 @@ class StreamLine extends HttpLine {
   #first = null;
   #trying = false;
 
-  // A stream that is held back on its way shows nothing.
+  // Waits for the first bytes: a proxy that buffers streams would deliver none.
   async open([subscription]) {
     if (!subscription) return;
     const abort = new AbortController();
@@ -463,7 +464,8 @@ class StreamLine extends HttpLine {
   }
 }
 
-// The event stream format of the HTML standard. A comment is told too: the server says there why it ends.
+// The event stream format of the HTML standard. Comments are events, too: in them the server says why it ends the
+// stream.
 class EventParser {
   #rest = '';
   #event = {};
@@ -506,13 +508,13 @@ class PollLine extends HttpLine {
       if (response.status !== 200 && response.status !== 408) throw new PushError('unavailable');
       const epoch = Date.parse(response.headers.get('last-modified')) / 1000;
       const last = Number(response.headers.get('etag') || NaN);
-      // A page of some other server has no position, and would come again and again.
+      // A page of some other server has no position, and would be requested again and again.
       if (response.status === 200 && !Number.isInteger(epoch + last)) throw new PushError('unavailable');
       this.push.works();
       if (response.status === 408) continue;
       const contentType = response.headers.get('content-type') ?? undefined;
       const messages = messagesOf(new Uint8Array(await response.arrayBuffer()), contentType);
-      // They follow each other, and the answer has the id of the last.
+      // The messages are consecutive, and the response has the id of the last.
       const ids = messages.map((_, index) => `${epoch}:${last - messages.length + 1 + index}`);
       const missed = response.headers.get('weir-missed');
       if (missed) this.push.gap(subscription, missed === 'unknown' ? null : Number(missed), ids[0]);

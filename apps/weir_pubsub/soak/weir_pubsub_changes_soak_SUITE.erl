@@ -1,4 +1,5 @@
-%% Everything at once, for minutes, on as many schedulers as a server has. A failure tells its seed: WEIR_SOAK_SEED is where the rounds begin.
+%% Everything at once, for minutes, on as many schedulers as a server has. A failure reports its seed.
+%% WEIR_SOAK_SEED sets the seed of the first round.
 -module(weir_pubsub_changes_soak_SUITE).
 
 -compile([export_all, nowarn_export_all]).

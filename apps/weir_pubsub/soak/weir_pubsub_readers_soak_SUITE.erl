@@ -1,6 +1,6 @@
-%% 10,000 event streams of a channel, of which 1,000 never read. Nobody else misses a message. Those are told of the gap when they read at
-%% last, or are closed, as the policy of the channel has it, and counted. How long messages take meanwhile is measured by `push-slow' of the
-%% bench, and is no verdict.
+%% 10,000 event streams of a channel, of which 1,000 never read. The others miss no message. The 1,000 get a gap when
+%% they read at last, or are closed, as the policy of the channel says, and are counted. `push-slow' of the bench
+%% measures the latency of messages in the meantime; it is not checked here.
 -module(weir_pubsub_readers_soak_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -12,7 +12,7 @@
 -define(READERS_EACH, 900).
 -define(SLOW, 1000).
 
-%% What a slow client has on its way at most is a fraction of them: its buffers, and the 64 that wait for it.
+%% What is in flight to a slow client at most is a fraction of them: its buffers, and the 64 in its queue.
 -define(MESSAGES, 200).
 -define(AT_A_TIME, 10).
 
@@ -51,10 +51,10 @@ counters(Server) -> on(Server, weir_pubsub, counters, []).
 
 on(Server, Module, Function, Arguments) -> peer:call(Server, Module, Function, Arguments, weir_test_wait:patience()).
 
-%% Returns those who have read nothing.
+%% Returns the clients that have read nothing.
 nobody_else_misses_anything(Server, Policy) ->
     ok = on(Server, weir_pubsub, configure, [#{channels => [{<<"*">>, Policy}]}]),
-    %% The listener would close who reads nothing for a minute, whatever the policy says.
+    %% By default the listener would close clients that read nothing for a minute, whatever the policy says.
     Listener = #{ip => {127, 0, 0, 1}, max_connections => infinity, socket_opts => [{sndbuf, 4096}], idle_timeout => infinity},
     {ok, _} = on(Server, weir_http, start_listener, [readers, Listener, weir_pubsub_http:routes(#{})]),
     Port = on(Server, weir, get_port, [readers]),
@@ -63,7 +63,7 @@ nobody_else_misses_anything(Server, Policy) ->
     Slow = [connect(Port, [{recbuf, 1024}]) || _ <- lists:seq(1, ?SLOW)],
     ok = subscribed(Server, ?COLLECTORS * ?READERS_EACH + ?SLOW),
     ok = say(Server, 1),
-    %% They go on listening, and end with the case.
+    %% They continue to listen, and end with the case.
     ?assert(lists:all(fun is_process_alive/1, Collectors)),
     Slow.
 
@@ -72,7 +72,7 @@ connect(Port, Options) ->
     ok = gen_tcp:send(Socket, "GET /sub/a?from=new HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"),
     Socket.
 
-%% Each tenth of them may take as long as one thing may take.
+%% Each tenth of them may take the whole patience.
 subscribed(Server, Count) ->
     [?waitMatch(true, subscribers(Server) >= Count * Tenth div 10) || Tenth <- lists:seq(1, 10)],
     Count = subscribers(Server),
@@ -84,7 +84,7 @@ subscribers(Server) ->
         {error, no_channel} -> 0
     end.
 
-%% The next few as soon as all readers have those before: who reads is not late.
+%% The next few are sent as soon as all readers have those before, so no reader is late.
 say(_Server, Number) when Number > ?MESSAGES ->
     ok;
 say(Server, Number) ->
@@ -109,7 +109,7 @@ collect(Port, Test) ->
     lists:foreach(fun(Socket) -> ok = inet:setopts(Socket, [{active, true}]) end, Sockets),
     hear(maps:from_list([{Socket, {0, <<>>}} || Socket <- Sockets]), ?AT_A_TIME, ?READERS_EACH, Test).
 
-%% `Left' have not got the message of that number.
+%% `Left' readers have not got the message with that number.
 hear(Readers, Last, 0, Test) ->
     Test ! {all_have, Last},
     hear(Readers, Last + ?AT_A_TIME, ?READERS_EACH, Test);
@@ -123,7 +123,7 @@ hear(Readers, Last, Left, Test) ->
             hear(Readers#{Socket := {Now, Tail}}, Last, Left - Have, Test)
     end.
 
-%% The numbers of messages, and what is left over. Nothing else here has data.
+%% The numbers of messages, and the incomplete rest. Nothing else here has data.
 events(Bytes) ->
     case binary:split(Bytes, <<"data: ">>) of
         [_, <<Number:8/binary, Rest/binary>>] ->
@@ -138,7 +138,8 @@ events(Bytes) ->
 
 %% Those who never read ------------------------------------------------------------------
 
-%% What it is told of as missing when it reads at last: everything else has come, in order and once.
+%% Returns how many messages its gaps report as missing when it reads at last. All others have come, in order and
+%% once.
 missed_by(Client) -> missed_by(Client, 0, 0, <<>>).
 
 missed_by(Client, ?MESSAGES, Missed, _Bytes) ->
@@ -162,7 +163,7 @@ missed_by(Client, Before, Missed, Bytes) ->
             missed_by(Client, Before, Missed, <<Bytes/binary, More/binary>>)
     end.
 
-%% How many it has got, in order and once, before the server had enough of it.
+%% Returns how many it has got, in order and once, before the server closed the connection.
 taken_until_closed(Client, Before, Bytes) ->
     case gen_tcp:recv(Client, 0, weir_test_wait:patience()) of
         {ok, More} ->

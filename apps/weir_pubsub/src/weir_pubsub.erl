@@ -7,9 +7,10 @@
 %% receive {weir_pubsub, <<"news">>, {message, Id, <<"Hello">>, #{}}} -> ok end.
 %% '''
 %%
-%% A channel comes to be when somebody uses it, and goes when nobody does. Its messages have consecutive ids, see {@link
-%% weir_pubsub_id}. A subscriber gets each message of a channel once and in the order of the ids; where messages are missing it is told
-%% of the gap. What is kept, and how much there may be, is set by {@link configure/1}.
+%% A channel is created on first use and removed after its `idle_timeout', see {@link weir_pubsub_policies:policy()}.
+%% Its messages have consecutive ids, see {@link weir_pubsub_id}. A subscriber gets each message of a channel once, in
+%% the order of the ids; where messages are missing it gets a gap. {@link configure/1} sets what channels keep, and
+%% their limits.
 -module(weir_pubsub).
 
 -include("weir_pubsub_subscriber.hrl").
@@ -42,14 +43,15 @@
     event => binary(),
     mercure => {Topics :: [binary(), ...], IsPrivate :: boolean(), Retry :: non_neg_integer() | none}
 }.
-%% What a publisher says about a message beside its data: a media type, and a name of what happened, each in one line. `mercure' is only in what {@link
-%% weir_pubsub_mercure} has published.
+%% What a publisher says about a message beside its data: a media type and the name of an event, each in one line.
+%% Only {@link weir_pubsub_mercure} sets `mercure'.
 
 -type from() :: new | oldest | {last, Count :: non_neg_integer()} | weir_pubsub_id:id().
-%% Where a reader begins: with messages to come, with the oldest that is kept, with so many of the latest, or behind an id.
+%% Where a reader begins: with the next message, with the oldest that is kept, with the latest `Count', or after an
+%% id.
 
 -type missed() :: pos_integer() | unknown.
-%% How many messages a gap has. Nobody knows it when the id is from another life of the channel.
+%% How many messages a gap has. `unknown' if the id is of another life of the channel.
 
 -type subscription() :: #{from => from(), window => pos_integer() | infinity, tag => term(), info => term()}.
 %% See {@link subscribe/2}.
@@ -64,8 +66,8 @@
     age := non_neg_integer(),
     requested := non_neg_integer() | never
 }.
-%% A channel: what it keeps, who subscribes, the id of its latest message, how many milliseconds ago it was made and when somebody last
-%% subscribed.
+%% A channel: what it keeps, how many subscribe, the id of its latest message, and how many milliseconds ago it was
+%% created and last subscribed to.
 
 -type history() :: #{
     position := weir_pubsub_id:id(),
@@ -73,35 +75,36 @@
     messages := [message()],
     last_id := weir_pubsub_id:id()
 }.
-%% Messages of a channel behind `position', the id of the latest one in the channel, and how many were asked for and are gone.
+%% Messages of a channel after `position', the id of the latest one in the channel, and how many of the requested
+%% messages are gone.
 
 -type present() :: #{pid := pid(), info := term(), age := non_neg_integer()}.
-%% A subscriber: its process, what it has said about itself, and for how many milliseconds it has been there.
+%% A subscriber: its process, the `info' that it gave, and for how many milliseconds it has subscribed.
 
 -type limit() :: {limit, weir_pubsub_limits:kind(), weir_pubsub_limits:group() | channel, Limit :: non_neg_integer()}.
 %% A limit that is reached: of a group of channels, of all channels (`total'), or of the channel.
 
 -type unavailable() :: unavailable | {not_started, weir_pubsub}.
-%% `unavailable': the process that serves the channel was killed just then, or has not come to the call within five seconds. Whether the call
-%% has had an effect is not known; one that waits for longer has none.
+%% `unavailable': the process that serves the channel was killed during the call, or did not answer within five
+%% seconds. It is unknown whether the call took effect. A call that is not begun after five seconds is dropped.
 
-%% How often a channel is got from the broker that is left again before its history is read.
+%% How often a channel is fetched from the broker if it is removed again before its history is read.
 -define(OPENINGS, 10).
 
 -define(SUBSCRIPTION, #{from => new, window => infinity, tag => weir_pubsub, info => undefined}).
 
-%% @doc The same as {@link publish/3} without anything about the message.
+%% @doc Same as {@link publish/3} without anything about the message.
 -spec publish(channel(), iodata()) ->
     {ok, #{id := weir_pubsub_id:id(), subscribers := non_neg_integer(), messages := non_neg_integer()}}
     | {error, {too_large, Most :: pos_integer()} | limit() | unavailable() | weir_checked_options:bad_option()}.
 publish(Channel, Data) ->
     publish(Channel, Data, #{}).
 
-%% @doc Publishes a message, and returns its id, the number of subscribers, and the number of messages that are kept. Messages of one
-%% process to a channel have the order of the calls.
+%% @doc Publishes a message, and returns its id, the number of subscribers, and the number of messages that are kept.
+%% Messages from one process to a channel keep the order of the calls.
 %%
-%% Errors: `{too_large, Most}' for more bytes than `max_message'; `{limit, Kind, Group, Limit}'; `unavailable', see {@type unavailable()};
-%% `{bad_option, Name, Value, Allowed}' for a wrong argument.
+%% Errors: `{too_large, Most}': more bytes than `max_message'; `{limit, Kind, Group, Limit}': see {@type limit()};
+%% `unavailable': see {@type unavailable()}; `{bad_option, Name, Value, Allowed}': a wrong argument.
 -spec publish(channel(), iodata(), meta()) ->
     {ok, #{id := weir_pubsub_id:id(), subscribers := non_neg_integer(), messages := non_neg_integer()}}
     | {error, {too_large, Most :: pos_integer()} | limit() | unavailable() | weir_checked_options:bad_option()}.
@@ -118,30 +121,32 @@ flat(Data) -> iolist_to_binary(Data).
 check_meta(Meta) when Meta =:= #{} -> ok;
 check_meta(Meta) -> weir_checked_options:check(Meta, [type, event], fun allowed/2).
 
-%% @doc Subscribes the calling process to a channel. Returns the position behind which its messages are. If it subscribes already, it
-%% begins anew.
+%% @doc Subscribes the calling process to a channel. Returns the position after which its messages begin. If the
+%% process subscribes already, with the same tag, the subscription starts over.
 %%
 %% The process gets `{weir_pubsub, Channel, What}', where What is
 %% <ul>
 %% <li>`{message, Id, Data, Meta}': a message</li>
-%% <li>`{gap, Missed, Position}': so many messages are missing here, or a number that is `unknown'; the next is behind that
-%%   position</li>
-%% <li>`{closed, Reason}': the subscription has ended. `deleted': the channel was deleted. `slow': it lagged behind, where the policy is
-%%   `disconnect'. `unavailable': the channel could not be made again after its shard was killed</li>
+%% <li>`{gap, Missed, Position}': `Missed' messages are missing here, `unknown' if their number is not known; the next
+%%   message is the one after `Position'</li>
+%% <li>`{closed, Reason}': the subscription has ended. `deleted': the channel was deleted. `slow': the process lagged
+%%   behind, and the policy is `disconnect'. `unavailable': the channel could not be created again after its shard was
+%%   killed</li>
 %% </ul>
 %% Options:
 %% <dl>
-%% <dt>`from' (`new')</dt><dd>see {@type from()}. For an id that is too old, or of another life of the channel, there is a gap
+%% <dt>`from' (`new')</dt><dd>see {@type from()}. If the id is too old, or of another life of the channel, a gap comes
 %%   first</dd>
-%% <dt>`window' (`infinity')</dt><dd>how many messages may be sent before the process says with {@link taken/2} that it has dealt with them.
-%%   Further messages wait in the history; those that leave it meanwhile become a gap, or the end of the subscription, see `slow' in
-%%   {@link weir_pubsub_policies:policy()}. Without a window the mailbox of a slow process grows</dd>
-%% <dt>`tag' (`weir_pubsub')</dt><dd>what its messages begin with. With the tag `{weir_reactor, Socket, Reference}' they are
-%%   `{{weir_reactor, Socket}, Reference, Channel, What}', and for that connection of the calling reactor.
-%%   Subscriptions with several tags are independent</dd>
-%% <dt>`info' (`undefined')</dt><dd>what {@link presence/1} tells of it</dd>
+%% <dt>`window' (`infinity')</dt><dd>how many messages are sent before the process confirms them with {@link taken/2}.
+%%   Further messages wait in the history. If the history drops them first, the process gets a gap, or the
+%%   subscription ends, see `slow' in {@link weir_pubsub_policies:policy()}. Without a window the mailbox of a slow
+%%   process grows</dd>
+%% <dt>`tag' (`weir_pubsub')</dt><dd>the first element of its messages. With the tag
+%%   `{weir_reactor, Socket, Reference}' they are `{{weir_reactor, Socket}, Reference, Channel, What}', and are
+%%   delivered to that connection of the calling reactor. Subscriptions with different tags are independent</dd>
+%% <dt>`info' (`undefined')</dt><dd>what {@link presence/1} returns for the subscription</dd>
 %% </dl>
-%% The subscription ends with the process. Errors as of {@link publish/3}.
+%% The subscription ends with the process. Errors are those of {@link publish/3}.
 -spec subscribe(channel(), subscription()) ->
     {ok, weir_pubsub_id:id()} | {error, limit() | unavailable() | weir_checked_options:bad_option()}.
 subscribe(Channel, Options) ->
@@ -163,7 +168,7 @@ subscribe(Channel, Options) ->
             Error
     end.
 
-%% A shard that was killed may have had the subscription, and the next one takes it over: it is ended before it is tried again.
+%% The killed shard may have recorded the subscription, and the next shard takes it over. End it before trying again.
 subscribe(Channel, Tag, Request) ->
     case weir_pubsub_shards:call(Channel, {once, Request}) of
         {error, unavailable} ->
@@ -184,22 +189,24 @@ forget(Channel, Tag) ->
     after 0 -> ok
     end.
 
-%% @doc Ends the subscription of the calling process to a channel. Messages that are in its mailbox stay there.
+%% @doc Ends the subscription of the calling process to a channel. Messages that are already in its mailbox stay
+%% there.
 -spec unsubscribe(channel()) -> ok | {error, not_subscribed | unavailable()}.
 unsubscribe(Channel) ->
     unsubscribe(Channel, weir_pubsub).
 
-%% @doc The same for a subscription with a tag.
+%% @doc Same as {@link unsubscribe/1}, for the subscription with a tag.
 -spec unsubscribe(channel(), Tag :: term()) -> ok | {error, not_subscribed | unavailable()}.
 unsubscribe(Channel, Tag) ->
     weir_pubsub_shards:call(Channel, {again, {unsubscribe, Channel, {self(), Tag}}}).
 
-%% @doc Says that the calling process, which subscribes with a `window', has dealt with so many messages.
+%% @doc Confirms `Count' messages of the calling process's subscription, which has a `window' and the default tag.
 -spec taken(channel(), pos_integer()) -> ok | {error, unavailable()}.
 taken(Channel, Count) when is_integer(Count), Count > 0 ->
     weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), weir_pubsub}, Count}).
 
-%% @doc Messages that are kept, without a subscription. Options: `from' (`oldest'), and `limit' (100), how many at most.
+%% @doc Returns messages that are kept, without a subscription. Options: `from' (`oldest'), and `limit' (100), how
+%% many at most.
 -spec history(channel(), #{from => from(), limit => pos_integer()}) ->
     {ok, history()} | {error, no_channel | unavailable() | weir_checked_options:bad_option()}.
 history(Channel, Options) ->
@@ -210,24 +217,25 @@ history(Channel, Options) ->
     end.
 
 history(Channel, From, Limit, Openings) ->
-    %% What other nodes have published to a channel that nobody uses here has to come first.
+    %% A channel that is not in use on this node is fetched first, with what other nodes have published.
     IsThere = weir_pubsub_broker:kind() =:= redis andalso weir_pubsub_shards:call(Channel, {again, {open, Channel}}),
     case weir_pubsub_inspection:history(Channel, From, Limit) of
-        %% It was left again before it was read: its idle_timeout is short.
+        %% The channel was removed before it was read: its idle_timeout is short.
         {error, no_channel} when IsThere =:= true, Openings > 1 -> history(Channel, From, Limit, Openings - 1);
         Result -> Result
     end.
 
-%% @doc Who subscribes to a channel. `no_presence': its policy does not have that told.
+%% @doc Returns the subscribers of a channel. `no_presence': `presence' is off in its policy.
 -spec presence(channel()) -> {ok, [present()]} | {error, no_presence | no_channel | unavailable()}.
 presence(Channel) -> weir_pubsub_inspection:presence(Channel).
 
-%% @doc Deletes a channel with its messages, and returns what it was. Its subscriptions end.
+%% @doc Deletes a channel with its messages, and returns its last state. Its subscriptions end.
 -spec delete(channel()) -> {ok, info()} | {error, no_channel | unavailable()}.
 delete(Channel) -> weir_pubsub_shards:call(Channel, {once, {delete, Channel}}).
 
-%% @doc Channels in the order of their names. Options: `prefix' (`<<>>') of the name, `after' (`<<>>') which name, and `limit' (100), how
-%% many at most. Goes over the names of all channels: a millisecond for some thousand.
+%% @doc Returns channels in the order of their names. Options: `prefix' (`<<>>') of the names, `after' (`<<>>'), the
+%% name after which to begin, and `limit' (100), how many at most. Scans the names of all channels: about 1 ms for
+%% some thousand.
 -spec channels(#{prefix => binary(), 'after' => binary(), limit => pos_integer()}) ->
     {ok, [info()]} | {error, weir_checked_options:bad_option()}.
 channels(Options) ->
@@ -240,21 +248,22 @@ channels(Options) ->
             Error
     end.
 
-%% @doc A channel.
+%% @doc Returns the state of a channel.
 -spec info(channel()) -> {ok, info()} | {error, no_channel | unavailable()}.
 info(Channel) -> weir_pubsub_inspection:info(Channel).
 
-%% @doc What there is in a group of channels, or in all (`total').
+%% @doc Returns how much a group of channels uses, or all channels (`total').
 -spec usage(weir_pubsub_limits:group()) ->
     {ok, #{weir_pubsub_limits:kind() => non_neg_integer()}} | {error, {no_group, weir_pubsub_limits:group()}}.
 usage(Group) -> weir_pubsub_limits:usage(Group).
 
-%% @doc What has been done since the application was first started. Each is described in {@link weir_pubsub_counters:table/0}.
+%% @doc Returns what was counted since the first start of the application. {@link weir_pubsub_counters:table/0}
+%% describes each counter.
 -spec counters() -> #{weir_pubsub_counters:name() => non_neg_integer()}.
 counters() -> weir_pubsub_counters:get().
 
-%% @doc Sets policies and limits, see {@link weir_pubsub_policies:configure/1}. The application takes its first ones from its
-%% environment, `{weir_pubsub, [{config, Configuration}]}'.
+%% @doc Sets policies and limits, see {@link weir_pubsub_policies:configure/1}. When the application starts it reads
+%% them from its environment, `{weir_pubsub, [{config, Configuration}]}'.
 -spec configure(weir_pubsub_policies:configuration()) -> ok | {error, weir_checked_options:bad_option() | unavailable()}.
 configure(Configuration) -> weir_pubsub_policies:configure(Configuration).
 
@@ -265,7 +274,7 @@ check_channel(Channel) ->
     end.
 
 allowed(Text, Value) when Text =:= type; Text =:= event ->
-    %% Transports have them in heads and lines.
+    %% Transports send them in header fields and lines.
     (is_binary(Value) andalso binary:match(Value, [<<"\r">>, <<"\n">>, <<0>>]) =:= nomatch) orelse "a binary that is one line";
 allowed(Text, Value) when Text =:= prefix; Text =:= 'after' ->
     is_binary(Value) orelse "a binary";

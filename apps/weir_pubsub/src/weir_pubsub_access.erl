@@ -1,11 +1,11 @@
-%% @doc Who may do what, by tokens: what their claim `weir' grants for which channels.
+%% @doc Permissions by token: the claim `weir' of a token grants rights in channels.
 %%
 %% ```
 %% {"exp": 1795400000, "weir": {"publish": ["chat/*"], "subscribe": ["chat/*", "news"]}}
 %% '''
 %%
-%% The rights are `publish' (and delete), `subscribe', `history' and `presence' (what is told about a channel); each has a list of patterns, see
-%% {@link weir_pubsub_policies}. What is not granted is refused.
+%% The rights are `publish' (which includes delete), `subscribe', `history' and `presence' (reports on a channel).
+%% Each has a list of patterns, see {@link weir_pubsub_policies}. A right that is not granted is refused.
 -module(weir_pubsub_access).
 
 -export([by_token/3]).
@@ -20,10 +20,12 @@
 -type right() :: publish | subscribe | history | presence.
 
 -type verdict() :: boolean() | {wait, fun(() -> boolean())}.
-%% Whether somebody may, or a fun that says so and may take its time: it is run in a process of the request. One that fails is a no.
+%% Whether a client may do something, or a fun that decides it. The fun may wait: a process of the request calls it.
+%% If it fails, the answer is no.
 
-%% @doc A fun for the options of {@link weir_pubsub_http:routes/1}. The token is in a field `Authorization: Bearer TOKEN', or in the query, as
-%% `access_token', for clients that cannot set fields (the `EventSource' of browsers). A token in the query is seen in access logs.
+%% @doc Returns a fun for the options of {@link weir_pubsub_http:routes/1}. The token is in a field
+%% `Authorization: Bearer TOKEN', or in the query, as `access_token', for clients that cannot set fields (the
+%% `EventSource' of browsers). Access logs show the query.
 -spec by_token(right(), weir_pubsub_keys:name(), weir_pubsub_token:options()) ->
     fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()).
 by_token(Right, Keys, Options) ->
@@ -68,8 +70,8 @@ may(Right, Channel, #{<<"weir">> := Grants}) when is_map(Grants) ->
 may(_Right, _Channel, _Claims) ->
     false.
 
-%% @doc Whether a request is from this machine and from no page that a browser shows: those come from this machine, too, and have a field
-%% `Origin'.
+%% @doc Whether a request is from this machine and not from a web page. Requests of pages in a local browser are from
+%% this machine, too, and have a field `Origin'.
 -spec is_local(weir_http_request:request()) -> boolean().
 is_local(Request) ->
     weir_http_request:field(<<"origin">>, Request) =:= undefined andalso
@@ -81,7 +83,8 @@ is_local(Request) ->
             _ -> false
         end.
 
-%% @doc Whether a request comes from no page, or from one of these sites. Who says no `Origin' is no browser, or a page of the same site.
+%% @doc Whether a request is from no web page, or from a page of one of these origins. Without a field `Origin' it is
+%% not from a browser, or from a page of the same site.
 -spec is_origin(weir_http_request:request(), any | [binary()]) -> boolean().
 is_origin(_Request, any) ->
     true;
@@ -91,7 +94,7 @@ is_origin(Request, Origins) ->
         Origin -> lists:member(Origin, Origins)
     end.
 
-%% @doc Several verdicts in one: whether all are a yes. What is a no at once is not waited for.
+%% @doc Combines several verdicts: whether all are true. If one is false, nothing is waited for.
 -spec all([fun(() -> verdict())]) -> verdict().
 all(Questions) -> all(Questions, []).
 
@@ -106,7 +109,7 @@ all([], []) ->
 all([], Waiting) ->
     {wait, fun() -> lists:all(fun(Wait) -> Wait() end, Waiting) end}.
 
-%% @doc The answer, in a process that may wait for it.
+%% @doc Returns the decision, in a process that may wait for it.
 -spec wait(verdict()) -> boolean().
 wait({wait, Wait}) ->
     try

@@ -1,5 +1,5 @@
 %% @private
-%% @doc The application: checks its configuration, and starts a shard for each scheduler that is online then.
+%% @doc The application: checks its configuration, and starts a shard for each scheduler that is online.
 -module(weir_pubsub_app).
 -behaviour(application).
 
@@ -8,12 +8,13 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Arguments) ->
-    %% A first call that loads code waits for many rounds of the run queue beside processes that compute.
+    %% Otherwise a first call would load code, and wait for many rounds of the run queue beside processes that
+    %% compute.
     {ok, Modules} = application:get_key(weir_pubsub, modules),
     _ = code:ensure_modules_loaded(Modules),
     ok = weir_pubsub_id:init(),
     ok = weir_pubsub_counters:init(),
-    %% They stay so many: channels are spread over them by their names.
+    %% The number stays the same: channels are spread over shards by their names.
     Shards = length(weir_pollsets:online()),
     case weir_pubsub_policies:begin_with(application:get_env(weir_pubsub, config, #{})) of
         ok ->

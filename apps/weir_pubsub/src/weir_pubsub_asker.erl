@@ -1,7 +1,9 @@
-%% @doc Who may do what, by an HTTP server that is asked: 2xx is yes, 4xx is no. One in a node, as policies are.
+%% @doc Permissions by an HTTP server that is asked: 2xx is yes, 4xx is no. A node has one such server, as it has one
+%% configuration.
 %%
-%% A question is what is known of a client and of what it wants, as the lines of a request. An answer counts for all who have the same
-%% question, for a time. As many questions are under way as may; who comes then, and who gets no answer, is refused.
+%% A question is the lines of a request: what is known of a client, and what it wants. An answer holds for a time, for
+%% all clients with the same question. The number of questions at a time is limited. A client beyond the limit, or
+%% without an answer, is refused.
 -module(weir_pubsub_asker).
 -behaviour(gen_server).
 
@@ -23,8 +25,9 @@
     cache := non_neg_integer(),
     max_concurrent := pos_integer()
 }.
-%% `cacerts' (`none'): plain HTTP; or HTTPS, and whose certificates the server must have one of: those that the operating system trusts, or
-%% these. `timeout', and `cache', how long an answer counts, are milliseconds.
+%% `cacerts': `none' (the default) is plain HTTP. Otherwise it is HTTPS, and the server needs a certificate signed by
+%% one of these authorities: those that the operating system trusts (`system'), or a list. `timeout', and `cache', how
+%% long an answer holds, are milliseconds.
 
 -type question() :: binary().
 
@@ -32,28 +35,29 @@
 
 -record(asker, {
     server = none :: server() | none,
-    %% By the monitors of those that ask, with the server that they ask: another may have been set meanwhile. A question has secrets of
-    %% clients, and the log has this when the process fails: so only its name is here.
+    %% By the monitor of the process that asks: the server, which may have been replaced since, and the question. This
+    %% state is logged if the process fails, and questions have secrets of clients, so only their names are in it.
     running = #{} :: #{reference() => {server(), name()}},
     waiting = #{} :: #{{server(), name()} => [gen_server:from(), ...]},
     reports :: weir_reports:limit()
 }).
 
-%% Answers that are kept: then all are forgotten.
+%% Answers that are kept at most. When there are more, all are forgotten.
 -define(MOST_KNOWN, 10000).
 
 %% @private
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc Whom to ask from now on. What was answered before is forgotten.
+%% @doc Sets the server that is asked from now on. Earlier answers are forgotten.
 -spec configure(server() | none) -> ok.
 configure(Server) ->
     _ = is_map(Server) andalso maps:get(cacerts, Server, none) =/= none andalso ({ok, _} = application:ensure_all_started(ssl)),
     gen_server:call(?MODULE, {configure, Server}, infinity).
 
-%% @doc The question whether the client of a request has a right in a channel: the right, the channel, the client's address, and the
-%% fields that say who it is. A token in the query is asked as one in the field.
+%% @doc Returns the question whether the client of a request has a right in a channel: the right, the channel, the
+%% client's address, and the fields that identify the client. A token in the query is sent as the field
+%% `Authorization'.
 -spec question(weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel()) -> question().
 question(Right, Request, Channel) ->
     Said = [{Name, weir_http_request:field(Name, Request)} || Name <- [<<"authorization">>, <<"cookie">>, <<"origin">>]],
@@ -65,7 +69,7 @@ question(Right, Request, Channel) ->
 
 with_token([{Name, undefined} | Others] = Said, Request) ->
     case lists:keyfind(<<"access_token">>, 1, weir_http_request:query_pairs(Request)) of
-        %% It was encoded, and may have any bytes.
+        %% It was decoded, and may have any bytes.
         {_, Token} -> [{Name, ["Bearer ", weir_http_percent:encode(Token)]} | Others];
         false -> Said
     end;
@@ -80,7 +84,7 @@ address({ok, {Ip, _Port}}) when is_tuple(Ip) ->
 address(_) ->
     [].
 
-%% @doc The answer to a question, if it was asked a short time ago.
+%% @doc Returns the answer to a question, if it was answered a short time ago.
 -spec known(question()) -> {ok, boolean()} | unknown.
 known(Question) ->
     Now = erlang:monotonic_time(millisecond),
@@ -91,14 +95,14 @@ known(Question) ->
         error:badarg -> unknown
     end.
 
-%% Questions may be long, and what is kept of them is not.
+%% A hash, because questions may be long.
 name(Question) -> crypto:hash(sha256, Question).
 
-%% @doc Asks, and waits for the answer. No answer is a no.
+%% @doc Asks, and waits for the answer. Without an answer it returns false.
 -spec allows(question()) -> boolean().
 allows(Question) ->
     try
-        %% Who asks has an end.
+        %% The process that asks has a timeout.
         gen_server:call(?MODULE, {ask, Question}, infinity)
     catch
         exit:_ -> failed()
@@ -118,7 +122,7 @@ init([]) ->
 -spec handle_call({configure, server() | none} | {ask, question()}, gen_server:from(), #asker{}) ->
     {reply, ok | boolean(), #asker{}} | {noreply, #asker{}}.
 handle_call({configure, Server}, _From, Asker) ->
-    %% One that is started again asks the same.
+    %% After a restart the same server is asked.
     ok = application:set_env(weir_pubsub, asker, Server),
     true = ets:delete_all_objects(?MODULE),
     {reply, ok, Asker#asker{server = Server}};

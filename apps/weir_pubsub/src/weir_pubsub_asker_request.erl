@@ -1,25 +1,25 @@
 %% @private
-%% @doc One question to an HTTP server, over a connection of its own. Only the status of the answer counts.
+%% @doc One question to an HTTP server, over its own connection. Only the status of the response matters.
 -module(weir_pubsub_asker_request).
 
 -export([run/2]).
 -export([system_certificates/0]).
 
-%% @doc The life of a process: it ends with `{answer, Answer}'.
+%% @doc The function of a process, which exits with `{answer, Answer}'.
 -spec run(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> no_return().
 run(Server, Question) -> exit({answer, ask(Server, Question)}).
 
-%% @doc The certificates that the operating system trusts, in the form that ssl takes.
+%% @doc Returns the certificates that the operating system trusts, in the form that ssl takes.
 -spec system_certificates() -> {ok, [public_key:combined_cert(), ...]} | {error, Text :: string()}.
 system_certificates() ->
     try public_key:cacerts_get() of
         [_ | _] = Certificates -> {ok, Certificates};
-        [] -> {error, "this system trusts nobody's certificates"}
+        [] -> {error, "the operating system has no trusted certificates"}
     catch
-        error:_ -> {error, "the certificates that this system trusts cannot be read"}
+        error:_ -> {error, "the operating system's trusted certificates cannot be read"}
     end.
 
-%% 2xx is yes and 4xx is no; everything else is no answer.
+%% 2xx is yes and 4xx is no; any other status is no answer.
 -spec ask(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> {ok, boolean()} | {error, term()}.
 ask(#{host := Host, port := Port, target := Target, timeout := Timeout} = Server, Question) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
@@ -50,13 +50,13 @@ connect(#{host := Host, port := Port, timeout := Timeout} = Server, Options) ->
         Certificates -> connect_tls(Certificates, Server, Options)
     end.
 
-%% It must be the server that the URL names, also where that is an address.
+%% The certificate must be for the host of the URL, also if that is an address.
 connect_tls(Certificates, #{host := Host, port := Port, timeout := Timeout}, Options) ->
     Named = case inet:parse_address(Host) of {ok, Ip} -> Ip; {error, einval} -> Host end,
     Verify = [
         {verify, verify_peer},
         {cacerts, Certificates},
-        %% Who is refused is told why by the asker, seldom enough.
+        %% The asker logs why a connection failed, at a limited rate.
         {log_level, none},
         {customize_hostname_check, [{match_fun, public_key:pkix_verify_hostname_match_fun(https)}]}
     ],

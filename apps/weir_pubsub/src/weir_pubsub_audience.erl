@@ -1,8 +1,9 @@
 %% @private
-%% @doc The sockets of a channel that have the same framing: a group of weir's, to which each message is written natively.
+%% @doc The sockets of a channel that have the same framing: a {@link weir_group}, to whose members the engine writes
+%% each message.
 %%
-%% A group takes a bounded number of broadcasts that are on their way. An audience for which it takes no more is behind: it has a position
-%% in the history, and catches up from there.
+%% A group accepts a bounded number of broadcasts that are not finished. An audience whose group accepts no more is
+%% behind: it has a position in the history, and catches up from there.
 -module(weir_pubsub_audience).
 
 -include("weir_pubsub.hrl").
@@ -27,9 +28,9 @@
 -record(audience, {
     framing :: weir_pubsub_framing:framing(),
     group :: weir_group:group(),
-    %% Also those that have left for a while because they were slow.
+    %% Includes those that have left for a while because they were slow.
     members = 0 :: non_neg_integer(),
-    %% If it is behind: the number behind which it goes on, and the gap that its members are to be told of before that.
+    %% If it is behind: the number after which it continues, and the gap to announce before that.
     behind = no :: no | {non_neg_integer(), none | weir_pubsub:missed()}
 }).
 
@@ -37,18 +38,20 @@
 
 -define(BACKLOG, 256).
 
-%% What a socket gets at first is one write of a group: at most a mebibyte, with some room for a gap.
+%% A socket gets its first bytes in one write of a group: at most 1 MiB, with some room left for a gap.
 -define(FIRST_BYTES, 1000 * 1024).
 
-%% The mark of a gap in front of which nobody knows how much there was.
+%% The mark of a gap of unknown size.
 -define(UNKNOWN, 16#FFFFFFFFFFFFFFFF).
 
-%% A mark is the last bits of an epoch, and a number. A channel of a broker may be in another life when a member comes back.
+%% A mark is the low bits of an epoch, and a number. A channel of a broker may have a new epoch when a member comes
+%% back.
 -define(EPOCH_BITS, 24).
 -define(NUMBER_BITS, 40).
 
-%% @doc An audience without members, of the calling process. A socket for which more waits than may leaves it, and comes back when it has
-%% taken that (`drop_oldest'); or it is closed (`disconnect'), and its client comes back.
+%% @doc Creates an audience without members, which belongs to the calling process. A socket with more in its queue
+%% than the policy allows leaves, and comes back when the queue is written (`drop_oldest'); or it is closed, and its
+%% client reconnects (`disconnect').
 -spec new(weir_pubsub_framing:framing(), #policy{}) -> {ok, audience()} | {error, emfile | no_native_part}.
 new(Framing, #policy{slow = Slow, max_queue = Messages, max_queue_bytes = Bytes}) ->
     Policy = case Slow of drop_oldest -> leave; disconnect -> disconnect end,
@@ -62,8 +65,8 @@ new(Framing, #policy{slow = Slow, max_queue = Messages, max_queue_bytes = Bytes}
 -spec framing(audience()) -> weir_pubsub_framing:framing().
 framing(#audience{framing = Framing}) -> Framing.
 
-%% @doc Makes a socket a member, and returns the number behind which its messages are. Before those to come it gets the head, is told of a
-%% gap, and gets what it has missed; if that is too much for one write, of the latest as many as are not.
+%% @doc Makes a socket a member, and returns the number after which its messages begin. It first gets the head, a gap
+%% if there is one, and the messages that it missed: if they exceed one write, only the latest that fit.
 -spec join(audience(), weir_tcp:socket(), Begin, {#channel{}, ets:tab()}) ->
     {ok, non_neg_integer(), audience()} | {error, closed | enotconn | emsgsize | full}
 when
@@ -74,7 +77,7 @@ join(#audience{members = Members} = Audience, Socket, Begin, Channel) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc The same for a member that has left because it was slow. `full': what waited for it then is not all written yet.
+%% @doc Same as {@link join/4}, for a member that left because it was slow. `full': its queue is not all written yet.
 -spec come_back(audience(), weir_tcp:socket(), Begin, {#channel{}, ets:tab()}) ->
     {ok, non_neg_integer()} | {error, closed | enotconn | emsgsize | full}
 when
@@ -99,7 +102,7 @@ come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Posit
             Error
     end.
 
-%% The number of the last message that it has got.
+%% The number of the last message that it got.
 position(#audience{behind = no}, #channel{last = Last}) -> Last;
 position(#audience{behind = {Position, _}}, _Channel) -> Position.
 
@@ -112,8 +115,8 @@ latest(Framing, Name, [Message | Earlier], Left, Frames) ->
 latest(_Framing, _Name, [], _Left, Frames) ->
     Frames.
 
-%% @doc Ends a membership. An audience that nobody is in any more is deleted (`none'): each costs every message its framing, and
-%% clients may think of as many framings as they like.
+%% @doc Ends a membership. Returns `none' if that was the last member: the audience is then deleted. Each message is
+%% framed once for each audience, and clients can choose any number of framings.
 -spec leave(audience(), weir_tcp:socket()) -> {ok, audience()} | none.
 leave(#audience{members = 1} = Audience, _Socket) ->
     ok = delete(Audience),
@@ -122,11 +125,12 @@ leave(#audience{group = Group, members = Members} = Audience, Socket) ->
     _ = weir_group:leave(Group, Socket),
     {ok, Audience#audience{members = Members - 1}}.
 
-%% @doc Its group: who has left it says which one.
+%% @doc Returns its group, which identifies the audience when a socket leaves.
 -spec group(audience()) -> weir_group:group().
 group(#audience{group = Group}) -> Group.
 
-%% @doc Where somebody was who has left, by the mark of what he did not get.
+%% @doc Returns the position of a socket that left, from the mark of the first message that it did not get, and how
+%% many it has missed.
 -spec left_at(Mark :: non_neg_integer(), #channel{}) -> {non_neg_integer(), none | weir_pubsub:missed()}.
 left_at(Mark, #channel{epoch = Epoch, first = First} = Channel) ->
     Number = Mark band (1 bsl ?NUMBER_BITS - 1),
@@ -140,8 +144,8 @@ mark(Epoch, Number) when Number < 1 bsl ?NUMBER_BITS ->
 mark(_Epoch, _Number) ->
     ?UNKNOWN.
 
-%% @doc Sends the latest message of a channel to all members, unless it is behind. Its mark is the position before it: there a member
-%% that has left goes on.
+%% @doc Sends the latest message of a channel to all members, unless the audience is behind. Its mark is the position
+%% before it, where a member that leaves continues.
 -spec send(audience(), #channel{}, weir_pubsub:message()) -> audience().
 send(#audience{framing = Framing, group = Group, behind = no} = Audience, #channel{name = Name}, Message) ->
     {message, {Epoch, Number} = Id, _, _} = Message,
@@ -153,7 +157,7 @@ send(#audience{framing = Framing, group = Group, behind = no} = Audience, #chann
 send(Behind, _Channel, _Message) ->
     Behind.
 
-%% @doc Sends what it is behind by, as far as the group takes it.
+%% @doc Sends the messages by which it is behind, as far as the group accepts them.
 -spec catch_up(audience(), #channel{}, ets:tab()) -> audience().
 catch_up(#audience{behind = no} = Audience, _Channel, _Messages) ->
     Audience;
@@ -167,7 +171,7 @@ catch_up(#audience{behind = {Position, Untold}} = Audience, #channel{name = Name
         end,
     each(weir_pubsub_history:after_position(Messages, Channel, Later), Told, Channel).
 
-%% @doc Tells all members of a gap, and gives them the messages behind it.
+%% @doc Announces a gap to all members, and sends them the messages after it.
 -spec begin_again(audience(), #channel{}, {weir_pubsub:missed(), weir_pubsub_id:id()}, [weir_pubsub:message()]) -> audience().
 begin_again(#audience{behind = Behind} = Audience, #channel{name = Name} = Channel, {Missed, {_, Number} = Position}, Messages) ->
     All =
@@ -182,7 +186,7 @@ each([Message | Messages], #audience{behind = no} = Audience, Channel) ->
 each(_Messages, Audience, _Channel) ->
     Audience.
 
-%% A gap for which the group is too busy is told later, as what it is.
+%% If the group is too busy for a gap, it is announced later.
 gap(#audience{framing = Framing, group = Group} = Audience, Name, Missed, {Epoch, Number} = Position) ->
     Mark = case Missed of unknown -> ?UNKNOWN; _ -> mark(Epoch, max(0, Number - Missed)) end,
     case weir_group:broadcast(Group, weir_pubsub_framing:gap(Framing, Name, Missed, Position), #{mark => Mark}) of
@@ -193,11 +197,12 @@ gap(#audience{framing = Framing, group = Group} = Audience, Name, Missed, {Epoch
             Audience
     end.
 
-%% @doc Whether it is to catch up.
+%% @doc Whether it has to catch up.
 -spec is_behind(audience()) -> boolean().
 is_behind(#audience{behind = Behind}) -> Behind =/= no.
 
-%% @doc Has the caller told by `{weir_group, Group, Reference, _}' when all messages have been written, or wait for their sockets.
+%% @doc Requests `{weir_group, Group, Reference, _}' for the caller when all messages are written or queued at their
+%% sockets.
 -spec finish(audience()) -> {ok, reference()} | {error, busy | closed}.
 finish(#audience{group = Group}) ->
     Reference = make_ref(),
@@ -210,7 +215,7 @@ finish(#audience{group = Group}) ->
 -spec delete(audience()) -> ok.
 delete(#audience{group = Group}) -> weir_group:delete(Group).
 
-%% @doc The same for one that nobody has joined yet.
+%% @doc Deletes it if no socket has joined yet.
 -spec delete_empty(audience()) -> ok.
 delete_empty(#audience{members = 0} = Audience) -> delete(Audience);
 delete_empty(_Audience) -> ok.

@@ -1,18 +1,19 @@
-%% @doc Where the messages of several nodes meet: nowhere (`memory'), in Redis or Valkey, or in each node of an Erlang cluster (`pg').
+%% @doc How nodes share the messages of channels: not at all (`memory'), by Redis or Valkey, or in an Erlang cluster
+%% (`pg').
 %%
-%% Set once for the application, before it starts, as `{weir_pubsub, [{broker, Options}]}' in its environment; a map:
+%% Set before the application starts, as `{weir_pubsub, [{broker, Options}]}' in its environment; a map:
 %% <dl>
-%% <dt>`kind' (`memory')</dt><dd>`memory': each node has channels of its own. `redis': channels are those of all nodes that use the same
-%%   Redis and prefix. `pg': what is published in a node is also published in the other nodes of its Erlang cluster, at most once;
-%%   each has its own history and ids</dd>
-%% <dt>`host' (`"127.0.0.1"'), `port' (6379)</dt><dd>of Redis 6 or later, or Valkey</dd>
-%% <dt>`username', `password'</dt><dd>for Redis, binaries; none unless given</dd>
-%% <dt>`database' (0)</dt><dd>its number</dd>
-%% <dt>`prefix' (`<<"weir">>')</dt><dd>what the names of keys begin with</dd>
+%% <dt>`kind' (`memory')</dt><dd>`memory': each node has its own channels. `redis': all nodes with the same Redis and
+%%   prefix have the same channels. `pg': what is published on a node is also published on the other nodes of its
+%%   Erlang cluster, at most once; each node has its own history and ids</dd>
+%% <dt>`host' (`"127.0.0.1"'), `port' (6379)</dt><dd>the address of Redis 6 or later, or of Valkey</dd>
+%% <dt>`username', `password'</dt><dd>credentials for Redis, binaries; none by default</dd>
+%% <dt>`database' (0)</dt><dd>the number of the database</dd>
+%% <dt>`prefix' (`<<"weir">>')</dt><dd>the beginning of the names of keys</dd>
 %% </dl>
 %%
-%% A shard asks, and is told by {@type news()}; it never waits. A broker is a process for each shard, which reports that it is there and
-%% whether its server is.
+%% A shard sends requests, and gets {@type news()}; it never waits. With Redis each shard has a broker process, which
+%% reports that it has started, and whether it is connected to its server.
 -module(weir_pubsub_broker).
 
 -export([configure/1]).
@@ -46,8 +47,8 @@
     | {leave, weir_pubsub:channel()}
     | {publish, reference(), weir_pubsub:channel(), binary(), weir_pubsub:meta(), {Kept :: non_neg_integer(), pos_integer() | infinity}}
     | {delete, reference(), weir_pubsub:channel()}.
-%% What a shard asks. `hello': the shard is new, and knows nothing of what others asked. `open': messages of a channel from now on, and
-%% a snapshot of those behind an id.
+%% What a shard requests. `hello': the shard is new, and ignores the requests of earlier ones. `open': the messages of
+%% a channel from now on, and a snapshot of those after an id.
 
 -type snapshot() :: #{
     epoch := pos_integer(),
@@ -63,16 +64,16 @@
     | {message, weir_pubsub:channel(), weir_pubsub_id:id(), binary(), weir_pubsub:meta()}
     | {answer, reference(), {ok, weir_pubsub_id:id(), Kept :: non_neg_integer()} | {error, no_channel | unavailable}}
     | {deleted, weir_pubsub:channel(), Epoch :: pos_integer()}.
-%% What a shard is told, in the order in which it happened. After `connecting' and `away' nothing that was
-%% asked before is answered; `connecting' is followed by one of the other two within seconds.
+%% What a shard gets, in the order in which it happened. After `connecting' and `away' no earlier request is answered.
+%% `connecting' is followed by `connected' or `away' within seconds.
 
 -callback start_link(Shard :: pos_integer()) -> {ok, pid()} | {error, term()}.
-%% Options are not among the arguments, because supervisors put those into the log, and there is a password in them.
+%% Options are not arguments, because supervisors log arguments, and one of the options is a password.
 
 -define(DEFAULTS, #{kind => memory, host => "127.0.0.1", port => 6379, database => 0, prefix => <<"weir">>}).
 
 %% @private
-%% @doc Takes options, for shards that start afterwards.
+%% @doc Sets the options, for shards that start afterwards.
 -spec configure(options()) -> ok | {error, weir_checked_options:bad_option()}.
 configure(Options) ->
     case weir_checked_options:check(Options, [username, password | maps:keys(?DEFAULTS)], fun allowed/2) of
@@ -89,16 +90,16 @@ allowed(prefix, Value) -> (is_binary(Value) andalso binary:match(Value, [<<"{">>
 allowed(_Name, Value) -> is_binary(Value) orelse "a binary".
 
 %% @private
-%% @doc The options, with defaults.
+%% @doc Returns the options, with defaults.
 -spec options() -> options().
 options() -> element(1, persistent_term:get(?MODULE)).
 
-%% @doc Which one it is.
+%% @doc Returns the kind of the broker.
 -spec kind() -> kind().
 kind() -> maps:get(kind, options()).
 
 %% @private
-%% @doc Whether these are the options of now.
+%% @doc Whether these are the current options.
 -spec is(options()) -> boolean().
 is(Options) -> maps:merge(?DEFAULTS, Options) =:= options().
 
@@ -116,21 +117,21 @@ children(Shards) ->
     end.
 
 %% @private
-%% @doc The registered name of the process for a shard.
+%% @doc Returns the registered name of the process for a shard.
 -spec name(Shard :: pos_integer()) -> atom().
 name(Index) -> list_to_atom("weir_pubsub_broker_" ++ integer_to_list(Index)).
 
 %% @private
-%% @doc Asks. Where nobody is there nothing happens: who comes next says so.
+%% @doc Sends a request. If the process is not there, nothing happens; its successor reports its start.
 -spec ask(Shard :: pos_integer(), request()) -> ok.
 ask(Index, Request) -> gen_server:cast(name(Index), Request).
 
 %% @private
-%% @doc Tells a shard.
+%% @doc Sends news to a shard.
 -spec report(Shard :: pos_integer(), news()) -> ok.
 report(Index, News) -> gen_server:cast(weir_pubsub_shards:name(Index), {broker, News}).
 
-%% @doc Which broker there is, and how many of the shards have lost it.
+%% @doc Returns the kind of the broker, and how many shards have lost their connection to it.
 -spec status() -> #{kind := kind(), away := non_neg_integer()}.
 status() ->
     {#{kind := Kind}, Away} = persistent_term:get(?MODULE),
@@ -138,7 +139,7 @@ status() ->
     #{kind => Kind, away => lists:sum([atomics:get(Away, Index) || Index <- lists:seq(1, Shards)])}.
 
 %% @private
-%% @doc Notes for {@link status/0} whether a shard has its broker.
+%% @doc Records for {@link status/0} whether a shard is connected to its broker.
 -spec set_connected(Shard :: pos_integer(), boolean()) -> ok.
 set_connected(Index, IsConnected) ->
     {_, Away} = persistent_term:get(?MODULE),

@@ -1,11 +1,12 @@
 %% @private
-%% @doc Who may change the tables of a shard just now: the shard, or a reactor for the time of one publication.
+%% @doc The lock on the tables of a shard. Its holder is the shard, or a reactor for the time of one publication.
 %%
-%% A publication that a reactor makes itself costs no message, and the response goes out with those of the other connections. A
-%% reactor only tries: where somebody else has the claim, it asks the shard by a message. So only shards wait. A publication takes
-%% microseconds, so a shard first yields, which lets a holder on its own scheduler go on. A holder that has not released the claim by then does
-%% not run: other processes of its scheduler do, or other threads of its core. Then the shard sleeps between its looks. Processes of
-%% users are never holders, because one that is killed while it is one costs the shard its channels.
+%% A publication that a reactor makes itself needs no message, and the response goes out with those of the other
+%% connections. A reactor only tries: if the claim is taken, it sends the request to the shard. So only shards wait. A
+%% publication takes microseconds, so a shard first yields, which lets a holder on its own scheduler continue. If the
+%% claim is still taken after that, the holder is not running: its scheduler runs other processes, or its core other
+%% threads. Then the shard sleeps between its tries. Processes of users are never holders, because a holder that is
+%% killed costs the shard its channels.
 -module(weir_pubsub_claim).
 
 -export([new/0]).
@@ -19,20 +20,21 @@
 
 -define(FREE, 0).
 
-%% How often a shard yields before it takes the holder for one that does not run. With nothing else to do that is 5 µs.
+%% How often a shard yields before it assumes that the holder is not running. On an idle scheduler this takes 5 µs.
 -define(YIELDS, 16).
 
-%% How long it sleeps between its looks then, in milliseconds.
+%% How long it sleeps between tries after that, in milliseconds.
 -define(SLEEP_MS, 1).
 
 -spec new() -> claim().
 new() -> atomics:new(1, [{signed, false}]).
 
-%% @doc Takes it for the caller, if nobody has it.
+%% @doc Takes the claim if it is free.
 -spec try_take(claim()) -> boolean().
 try_take(Claim) -> atomics:compare_exchange(Claim, 1, ?FREE, own()) =:= ok.
 
-%% @doc Takes it as soon as nobody has it. `of_dead': who had it died with it, and what it has changed may be half done.
+%% @doc Waits until the claim is free, and takes it. `of_dead': its holder has died, and may have left its changes
+%% incomplete.
 -spec take(claim()) -> ok | of_dead.
 take(Claim) -> take(Claim, ?YIELDS).
 
@@ -56,11 +58,11 @@ take(Claim, Yields) ->
             end
     end.
 
-%% @doc Gives it back.
+%% @doc Releases the claim.
 -spec release(claim()) -> ok.
 release(Claim) -> atomics:put(Claim, 1, ?FREE).
 
-%% A pid as a number: a word holds nothing else.
+%% The pid as a number, because an atomic holds nothing else.
 own() ->
     case get(?MODULE) of
         undefined ->

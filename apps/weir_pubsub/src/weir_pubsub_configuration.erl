@@ -1,5 +1,6 @@
 %% @private
-%% @doc The configuration of now: policies and limits in one term, so that nobody sees the ones without the others. One process changes it.
+%% @doc The current configuration: policies and limits in one term, so that readers see both of the same version. One
+%% process changes it.
 -module(weir_pubsub_configuration).
 -behaviour(gen_server).
 
@@ -22,15 +23,15 @@
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc The configuration of now. A caller that needs more than one thing of it gets it once.
+%% @doc Returns the current configuration. A caller that needs several parts of it calls this once.
 -spec current() -> configuration().
 current() -> persistent_term:get(?MODULE).
 
-%% @doc Changes it in the calling process: when the application starts, and the process is not there yet.
+%% @doc Changes the configuration in the calling process. For the start of the application, before this process runs.
 -spec set(change()) -> ok.
 set(Change) -> persistent_term:put(?MODULE, Change(persistent_term:get(?MODULE, none))).
 
-%% @doc Changes it, after all changes that were asked for before.
+%% @doc Changes the configuration, in the order of the calls.
 -spec change(change()) -> ok | {error, weir_pubsub:unavailable()}.
 change(Change) ->
     try
@@ -40,7 +41,7 @@ change(Change) ->
         exit:_ -> {error, unavailable}
     end.
 
-%% What there was outlives a process that is killed.
+%% The configuration is a persistent term, which outlives this process.
 -spec init([]) -> {ok, []}.
 init([]) -> {ok, []}.
 

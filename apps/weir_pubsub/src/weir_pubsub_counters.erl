@@ -1,5 +1,5 @@
-%% @doc What channels have done since the application was started, in one table from which `weir_pubsub:counters/0', exporters and
-%% `docs/counters.md' are made.
+%% @doc Counters of channels since the first start of the application. One table is the source for
+%% `weir_pubsub:counters/0', exporters and `docs/counters.md'.
 -module(weir_pubsub_counters).
 
 -export([init/0]).
@@ -17,7 +17,7 @@
 -type row() :: #{subject := pubsub, name := name(), kind := counter, unit := none, help := string()}.
 
 %% @private
-%% @doc Begins at zero, once for each virtual machine.
+%% @doc Creates the counters, once for each virtual machine.
 -spec init() -> ok.
 init() ->
     case persistent_term:get(?MODULE, none) of
@@ -26,12 +26,12 @@ init() ->
     end.
 
 %% @private
-%% @doc Counts more.
+%% @doc Adds to a counter.
 -spec add(name(), non_neg_integer()) -> ok.
 add(Name, Count) -> counters:add(persistent_term:get(?MODULE), index(Name), Count).
 
 %% @private
-%% @doc All counters by their names.
+%% @doc Returns all counters by their names.
 -spec get() -> #{name() => non_neg_integer()}.
 get() ->
     Counters = persistent_term:get(?MODULE),
@@ -54,31 +54,31 @@ index(asked) -> 14;
 index(ask_failures) -> 15;
 index(lagged) -> 16.
 
-%% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
+%% @doc Returns all counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
 table() ->
     [#{subject => pubsub, name => Name, kind => counter, unit => none, help => Help} || {Name, Help} <- rows()].
 
-%% @doc Their values out of the map of `weir_pubsub:counters/0', in the order of the table.
+%% @doc Returns their values from the map of `weir_pubsub:counters/0', in the order of the table.
 -spec values(pubsub, map()) -> [{name(), non_neg_integer()}].
 values(pubsub, Counters) -> [{Name, map_get(Name, Counters)} || {Name, _} <- rows()].
 
 rows() ->
     [
         {published, "messages published"},
-        {refused, "messages and subscriptions refused: a limit, or too large"},
+        {refused, "messages and subscriptions refused: a limit was reached, a message was too large, or Redis was away"},
         {delivered, "messages sent to processes and long polls"},
-        {broadcast, "messages given to sockets: each message once for each socket that was subscribed"},
-        {gaps, "gaps that subscribers were told of"},
+        {broadcast, "messages given to sockets, counted once for each subscribed socket"},
+        {gaps, "gaps announced to subscribers"},
         {slow, "subscriptions that ended because the process, or the client of a stream or WebSocket, lagged behind"},
-        {lagged, "times that as much waited for a client as may, and it went on when it had taken that"},
-        {created, "channels created, also those for which a message or a subscription was then refused"},
+        {lagged, "times that a client's queue was full, and the client continued after it was written"},
+        {created, "channels created, including those whose first message or subscription was then refused"},
         {deleted, "channels deleted by a call"},
-        {reaped, "channels removed because nobody used them"},
+        {reaped, "channels removed because they were unused"},
         {subscribed, "subscriptions"},
         {unsubscribed, "subscriptions that ended"},
         {restarts, "shards that were restarted, and lost their channels"},
-        {broker_losses, "connections to Redis that were lost, one for each shard"},
-        {asked, "questions to the server that decides who may use channels"},
-        {ask_failures, "clients refused because that server gave no answer, or was asked too much at a time"}
+        {broker_losses, "connections to Redis that were lost, counted for each shard"},
+        {asked, "requests to the server that decides who may use channels"},
+        {ask_failures, "clients refused because that server gave no answer, or had the maximum of concurrent requests"}
     ].

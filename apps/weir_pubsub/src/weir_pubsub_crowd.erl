@@ -1,11 +1,11 @@
 %% @private
-%% @doc Long polls that wait together for the next message of a channel. The response is made once for all polls with the same framing, and
-%% the engine writes it, to a group for one message.
+%% @doc Long polls that wait together for the next message of a channel. The response is framed once for all polls
+%% with the same framing, and the engine writes it to a group whose members are there for one message.
 %%
-%% A group belongs to the shard. A poll joins it in its reactor, under the claim on the shard, and has a row in the table that outlives
-%% shards, with the number of the last message then. As long as that is the last message the poll is counted in the channel; it is
-%% counted no more when the next one is broadcast. Its reactor takes the row out when the request is over. So a broadcast costs the
-%% same for any number of polls.
+%% A group belongs to the shard. A poll joins it in its reactor, under the claim on the shard, and inserts a row, with
+%% the number of the last message, into the table of polls, which outlives the shard. The poll is counted in the
+%% channel until the next message is broadcast. Its reactor deletes the row when the request is over. So a broadcast
+%% costs the shard the same for any number of polls.
 -module(weir_pubsub_crowd).
 
 -include("weir_pubsub.hrl").
@@ -25,29 +25,31 @@
 -record(crowd, {
     framing :: weir_pubsub_framing:framing(),
     group :: weir_group:group(),
-    %% Polls that are counted.
+    %% Polls that are counted in the channel.
     waiting = 0 :: non_neg_integer()
 }).
 
 -opaque crowd() :: #crowd{}.
 
-%% So many processes wait before there is a group: for a few it costs more than it saves, and the engine has a bounded number of groups.
+%% A group is created when this many processes wait: for fewer it costs more than it saves, and the engine has a
+%% bounded number of groups.
 -define(FEW, 8).
 
-%% Clients may think of as many framings as they like: there is a crowd for so many.
+%% Crowds of one channel at most: clients can choose any number of framings.
 -define(MOST_FRAMINGS, 4).
 
-%% Broadcasts on their way to one group.
+%% Broadcasts to one group that are not finished, at most.
 -define(BACKLOG, 256).
 
-%% @doc Makes a group for those who come next with that framing, if it is worth it. Only for the shard, which owns the group.
+%% @doc Creates a group for later polls with that framing, if it is worth it. Only for the shard, which owns the
+%% group.
 -spec gather(weir_pubsub_framing:framing(), #channel{}) -> #channel{}.
 gather(_Framing, #channel{processes = Processes} = Channel) when Processes < ?FEW ->
     Channel;
 gather(Framing, #channel{crowds = Crowds} = Channel) ->
     case {lists:keymember(Framing, #crowd.framing, Crowds), room(Crowds)} of
         {false, {ok, Others}} ->
-            %% Answers that a client does not read cannot be left out: its connection is closed.
+            %% A response cannot be dropped: a connection whose client does not read it is closed.
             case weir_group:new(#{policy => disconnect, backlog => ?BACKLOG}) of
                 {ok, Group} -> Channel#channel{crowds = [#crowd{framing = Framing, group = Group} | Others]};
                 {error, _} -> Channel#channel{crowds = Others}
@@ -67,7 +69,8 @@ room(Crowds) ->
             none
     end.
 
-%% @doc Adds one, which `Join' has join the group. Fails if there is no crowd with that framing.
+%% @doc Adds a poll, whose connection `Join' makes a member of the group. Returns `none' if there is no crowd with
+%% that framing, or if the connection cannot join.
 -spec join(weir_pubsub_framing:framing(), fun((weir_group:group()) -> ok | {error, term()}), #channel{}) -> {ok, #channel{}} | none.
 join(Framing, Join, #channel{processes = Processes, crowds = Crowds} = Channel) ->
     case lists:keytake(Framing, #crowd.framing, Crowds) of
@@ -80,8 +83,8 @@ join(Framing, Join, #channel{processes = Processes, crowds = Crowds} = Channel) 
             none
     end.
 
-%% @doc One that was counted has gone. With the last one the group goes: there are as many channels in which nobody waits as there
-%% have been, and a bounded number of groups.
+%% @doc Removes a poll that was counted. The group is deleted with the last one, because the number of groups is
+%% bounded and the number of channels without waiting polls is not.
 -spec leave(weir_pubsub_framing:framing(), #channel{}) -> #channel{}.
 leave(Framing, #channel{processes = Processes, crowds = Crowds} = Channel) ->
     {value, #crowd{waiting = Waiting} = Crowd, Others} = lists:keytake(Framing, #crowd.framing, Crowds),
@@ -94,14 +97,15 @@ leave(Framing, #channel{processes = Processes, crowds = Crowds} = Channel) ->
             Channel#channel{processes = Processes - 1, crowds = [Left | Others]}
     end.
 
-%% Nobody is in it, nor is anything on its way to somebody who was.
+%% No poll waits, and no response is on its way to one that did.
 is_idle(#crowd{group = Group, waiting = Waiting}) -> Waiting =:= 0 andalso weir_group:size(Group) =:= 0.
 
-%% @doc How many are counted.
+%% @doc Returns how many polls are counted.
 -spec waiting([crowd()]) -> non_neg_integer().
 waiting(Crowds) -> lists:sum([Waiting || #crowd{waiting = Waiting} <- Crowds]).
 
-%% @doc Counts those no more that wait for the latest message of a channel, which are to be given it.
+%% @doc Stops counting the polls that wait for the latest message of a channel, and returns their crowds for
+%% {@link give/4}.
 -spec take(#channel{}, #shard{}) -> {Waiting :: [crowd()], #channel{}}.
 take(#channel{crowds = []} = Channel, _Shard) ->
     {[], Channel};
@@ -117,7 +121,7 @@ take(#channel{crowds = Crowds, processes = Processes, group = Group} = Channel, 
             {Taken, Channel#channel{processes = Processes - Waiting, crowds = [Crowd#crowd{waiting = 0} || Crowd <- Crowds]}}
     end.
 
-%% @doc Gives the latest message of a channel to all who were taken out.
+%% @doc Gives the latest message of a channel to the crowds that were taken.
 -spec give([crowd()], #channel{}, weir_pubsub:message(), #shard{}) -> #channel{}.
 give(Taken, Channel, Message, Shard) -> lists:foldl(fun(Crowd, Before) -> given(Crowd, Before, Message, Shard) end, Channel, Taken).
 
@@ -126,18 +130,19 @@ given(#crowd{framing = Framing, group = Group}, #channel{name = Name, epoch = Ep
         {ok, _} ->
             Channel;
         {error, _} ->
-            %% Too large for a group, or too many broadcasts are on their way. What is on its way is lost, too.
+            %% The message is too large for a group, or too many broadcasts are not finished. Those are lost with the
+            %% group, so send to each poll.
             ok = weir_group:delete(Group),
             Rows = weir_pubsub_subscribers:of_channel(Shard#shard.subscribers, Epoch, poll),
             ok = tell_each([Row || #subscriber{framing = Of} = Row <- Rows, Of =:= Framing], Channel, Message, Shard),
             Channel#channel{crowds = lists:keydelete(Framing, #crowd.framing, Crowds)}
     end.
 
-%% A framing that has failed.
+%% Framing has failed.
 broadcast(_Group, <<>>) -> {error, no_frame};
 broadcast(Group, Bytes) -> weir_group:broadcast(Group, Bytes).
 
-%% Who has had its message already does not listen any more: the reference in its tag is that of its request.
+%% A poll that has had its message ignores this one: the reference in the tag belongs to one request.
 tell_each(Rows, Channel, Latest, Shard) ->
     lists:foreach(
         fun(#subscriber{pid = Pid, tag = Tag, name = Name} = Row) ->
@@ -156,8 +161,8 @@ next(#subscriber{position = Position}, Channel, _Latest, #shard{messages = Messa
         _ -> {closed, unavailable}
     end.
 
-%% @doc Ends all of a channel that is about to be removed, before its messages are: who waits is told, and who has not got a message yet
-%% that was broadcast gets it.
+%% @doc Ends the crowds of a channel that is about to be removed, before its messages are. Polls that wait get
+%% `{closed, deleted}'. Polls that have not got a message that was broadcast get it.
 -spec disband(#channel{}, #shard{}) -> ok.
 disband(#channel{crowds = []}, _Shard) ->
     ok;

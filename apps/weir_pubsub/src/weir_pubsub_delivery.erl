@@ -1,5 +1,5 @@
 %% @private
-%% @doc Messages on their way to the subscribers of a channel.
+%% @doc Delivers messages to the subscribers of a channel.
 -module(weir_pubsub_delivery).
 
 -include("weir_pubsub.hrl").
@@ -14,8 +14,8 @@
 -export([tell/2]).
 -export([left_again/4]).
 
-%% @doc Gives the latest message of a channel to all, also to crowds that were taken out. Returns paced subscribers that lag behind further
-%% than their policy allows.
+%% @doc Gives the latest message of a channel to all subscribers, and to the crowds that were taken. Returns the paced
+%% subscribers that lag further behind than their policy allows.
 -spec deliver(#channel{}, #policy{}, {[weir_pubsub_crowd:crowd()], weir_pubsub:message()}, #shard{}) ->
     {#channel{}, Lagging :: [weir_pubsub_subscribers:subscriber()]}.
 deliver(#channel{processes = 0, sockets = 0} = Channel, _Policy, {[], _Message}, _Shard) ->
@@ -36,7 +36,7 @@ deliver(Before, Policy, {Crowds, Message}, Shard) ->
     ok = weir_pubsub_counters:add(broadcast, Sockets),
     {Channel#channel{audiences = [weir_pubsub_audience:send(Audience, Channel, Message) || Audience <- Audiences]}, Lagging}.
 
-%% Who has all before it gets it, also where no history has it.
+%% A subscriber that has all earlier messages gets it directly, even if the history does not keep it.
 next(#subscriber{credit = Credit, position = Position} = Subscriber, {message, {_, Number}, _, _} = Message, _, Shard) when
     Credit > 0, Position =:= Number - 1
 ->
@@ -47,16 +47,17 @@ next(#subscriber{credit = Credit, position = Position} = Subscriber, {message, {
 next(Subscriber, _Message, {Channel, Policy}, Shard) ->
     advance(Subscriber, Channel, Policy, Shard).
 
-%% @doc The same for audiences that were behind.
+%% @doc Lets the audiences that are behind catch up.
 -spec catch_up(#channel{}, #shard{}) -> #channel{}.
 catch_up(#channel{audiences = Audiences} = Channel, #shard{messages = Messages}) ->
     Channel#channel{audiences = [weir_pubsub_audience:catch_up(Audience, Channel, Messages) || Audience <- Audiences]}.
 
-%% @doc The messages of a channel are others than they were: all are told of the gap before a number, and get what is behind it.
+%% @doc Handles a channel whose messages were replaced: all subscribers get a gap up to a number, and the messages
+%% after it.
 -spec begin_again(#channel{}, #policy{}, {From :: non_neg_integer(), weir_pubsub:missed()}, #shard{}) -> #channel{}.
 begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Channel, Policy, {From, Missed}, Shard) ->
     #shard{subscribers = Subscribers, messages = Table} = Shard,
-    %% A limit of the node may have let some of them go.
+    %% A limit of this node may have dropped some of them.
     Behind = max(From, First - 1),
     Missing = case Missed of unknown -> unknown; _ -> Missed + Behind - From end,
     Position = {Epoch, Behind},
@@ -81,8 +82,9 @@ begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Chan
         audiences = [weir_pubsub_audience:begin_again(Audience, Channel, {Missing, Position}, Messages) || Audience <- Audiences]
     }.
 
-%% @doc Gives a paced subscriber what it takes. False if it is to be disconnected: it has no credit, and lags behind the history. A long
-%% poll has had its message then, and a shard that was killed has not heard that it is over.
+%% @doc Sends a paced subscriber the messages that it has credit for. Returns false if it has to be disconnected: it
+%% has no credit, and the history has dropped messages that it has not got. A long poll without credit has had its
+%% message; the shard that was killed before it was over did not see its end.
 -spec advance(weir_pubsub_subscribers:subscriber(), #channel{}, #policy{}, #shard{}) -> boolean().
 advance(#subscriber{credit = Credit, position = Position, framing = Framing}, #channel{first = First}, #policy{slow = Slow}, _) when
     Credit =< 0
@@ -104,7 +106,7 @@ advance(#subscriber{position = Position, credit = Credit} = Subscriber, #channel
     weir_pubsub_subscribers:update(Subscribers, Subscriber, Begin + Count, Credit - Count),
     true.
 
-%% @doc Tells a process what it has missed.
+%% @doc Sends a gap to a process.
 -spec gap(weir_pubsub_subscribers:subscriber(), weir_pubsub:missed(), weir_pubsub_id:id()) -> ok.
 gap(#subscriber{name = Name} = Subscriber, Missed, Position) ->
     ok = weir_pubsub_observation:gap(Name, Missed),
@@ -116,7 +118,8 @@ tell(#subscriber{pid = Pid, tag = Tag, name = Name}, What) ->
     Pid ! weir_pubsub_subscribers:message(Tag, Name, What),
     ok.
 
-%% @doc Tells a socket's process once more what a group has told it when the socket was too slow: there is still too much to be written.
+%% @doc Repeats to the process of a socket that the socket has left its group because it was slow: too much is still
+%% to be written.
 -spec left_again(pid(), Tag :: term(), weir_tcp:socket(), weir_pubsub_socket:left()) -> ok.
 left_again(Pid, Tag, Socket, {Group, Mark}) ->
     Pid !

@@ -1,6 +1,6 @@
 %% @private
-%% @doc Messages about what happens in channels, in the channel that their policy names: `subscriber_enqueue', `subscriber_dequeue',
-%% `channel_publish' and `channel_delete' with the name of the channel, as Nchan has them.
+%% @doc Messages about events in channels, published to the channel that their policy names: `subscriber_enqueue',
+%% `subscriber_dequeue', `channel_publish' and `channel_delete', each with the name of the channel, as with Nchan.
 -module(weir_pubsub_events).
 
 -include("weir_pubsub.hrl").
@@ -25,6 +25,6 @@ deleted(Policy, Channel) -> tell(Policy, <<"channel_delete ">>, Channel).
 tell(#policy{events = none}, _What, _Channel) ->
     ok;
 tell(#policy{events = Events}, What, #channel{name = Name}) ->
-    %% No answer: two shards may tell each other. One that is being restarted loses it.
+    %% A cast, because two shards may send events to each other. A shard that is restarting loses it.
     _ = weir_pubsub_shards:cast(Events, {event, Events, <<What/binary, Name/binary>>}),
     ok.

@@ -1,4 +1,5 @@
-%% @doc The configuration file of a push server, in TOML: read and checked whole. Each fault has its line, its key, and what is allowed.
+%% @doc The configuration file of a push server, in TOML, read and checked as a whole. Each fault has its line, its
+%% key, and what is allowed.
 %%
 %% The keys are described in the guide, in the page on channels.
 -module(weir_pubsub_file).
@@ -51,7 +52,7 @@
 
 -type fault() :: {Line :: pos_integer() | none, Text :: iodata()}.
 
-%% @doc Reads a file. Names of files in it are relative to its directory. Keys are loaded once, to see whether they can be.
+%% @doc Reads a file. File names in it are relative to its directory. Keys are loaded once, to check them.
 -spec read(file:filename_all()) -> {ok, settings()} | {error, [fault(), ...]}.
 read(File) ->
     case file:read_file(File) of
@@ -79,7 +80,7 @@ place(Path) -> lists:join($., [step(Step) || Step <- Path]).
 step(Index) when is_integer(Index) -> integer_to_binary(Index);
 step(Key) -> Key.
 
-%% @doc What counts where nobody says anything.
+%% @doc Returns the settings of an empty file.
 -spec defaults() -> settings().
 defaults() ->
     {ok, Settings} = settings(#{}, "."),
@@ -125,7 +126,7 @@ settings(Table, Directory) ->
         },
         maps:merge(Drain, Http)
     ),
-    %% What looks at the whole looks at one whose parts are right.
+    %% Checks that need the whole file run only if all parts are valid.
     case Faults of
         [] -> whole(Settings, Listeners, {May, Rules}, {Keys, maps:without([secrets, public_keys, jwks], Tokens)}, Whole);
         _ -> {error, Faults}
@@ -142,14 +143,14 @@ whole(Settings, Given, {May, Rules}, {Keys, Tokens}, Channels) ->
          || {Index, #{access_log_format := _} = Listener} <- numbered(Given), not is_map_key(access_log, Listener)
         ],
         certificates(Listeners),
-        twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
+        twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "occurs twice in the file"),
         policies(Channels, [Pattern || {Pattern, _} <- Rules]),
         keys(Keys),
         weir_pubsub_file_effect:tokens(Keys, Tokens),
         mercure_policy(Mercure),
         [{[<<"mercure">>], "Mercure needs a key: [tokens] with secrets, public_keys or jwks"} || Keys =:= [], Mercure =/= none],
         [Fault || Keys =:= [], Fault <- without(token, "tokens need a key: [tokens] with secrets, public_keys or jwks", May, Rules)],
-        [Fault || Ask =:= none, Fault <- without(ask, "whom to ask: [ask] with url", May, Rules)]
+        [Fault || Ask =:= none, Fault <- without(ask, "needs a server to ask: [ask] with url", May, Rules)]
     ]),
     case Faults of
         [] ->
@@ -182,7 +183,7 @@ twice(Section, Values, Key, Text) ->
 
 numbered(Values) -> lists:zip(lists:seq(1, length(Values)), Values).
 
-%% Whether each certificate is one, and has its key, is seen now and not at the first handshake.
+%% Check certificates and their keys now, not at the first handshake.
 certificates(Listeners) ->
     Given = [
         {Index, Name, Files}
@@ -201,7 +202,7 @@ wrong(#{cert := Certificate, key := Key}) ->
         {error, {_, Allowed}} -> [{key, Allowed}]
     end.
 
-%% The file names a channel by its place, and a policy is named by its pattern.
+%% The error names the policy by its pattern; the line of a fault is found by the index of the table.
 policies(Configuration, Patterns) ->
     case weir_pubsub_policies:check(Configuration) of
         ok ->
@@ -223,9 +224,9 @@ section_of(secret) -> <<"secrets">>;
 section_of(public_key) -> <<"public_keys">>;
 section_of(jwks) -> <<"jwks">>.
 
-unusable(too_short) -> "a secret has at least 32 bytes, an RSA key 2048 bits";
-unusable(no_key) -> "there is no key in it for HS256, RS256, ES256 or EdDSA";
-unusable(not_json) -> "is no set of JSON Web Keys";
+unusable(too_short) -> "a secret needs at least 32 bytes, an RSA key 2048 bits";
+unusable(no_key) -> "contains no key for HS256, RS256, ES256 or EdDSA";
+unusable(not_json) -> "is not a JSON Web Key Set";
 unusable(Reason) -> ["cannot be read: ", file:format_error(Reason)].
 
 without(Who, Text, May, Rules) ->
@@ -238,7 +239,7 @@ without(Who, Text, May, Rules) ->
      || {Place, Of} <- Places, {Right, Whom} <- lists:sort(maps:to_list(Of)), Whom =:= Who
     ].
 
-%% A file that names a server and not the kind would have channels in memory, unseen.
+%% A file that names a server but no kind would silently keep channels in memory.
 broker(Table, Directory) ->
     {Broker, Faults} = section(<<"broker">>, Table, broker_keys(Directory)),
     case maps:get(kind, Broker, memory) of
@@ -276,17 +277,17 @@ ask(#{<<"ask">> := Table}, Directory) ->
 ask(_Table, _Directory) ->
     {none, []}.
 
-%% Whether there is anything to check the server with is seen now and not at the first question.
+%% Check now, not at the first request, that there are certificates to verify the server with.
 trusting(http, #{cacerts := _} = Asked) -> {Asked, [{[<<"ask">>, <<"ca">>], "only for a url with https"}]};
 trusting(http, Asked) -> {Asked, []};
 trusting(https, #{cacerts := _} = Asked) -> {Asked, []};
 trusting(https, Asked) ->
     case weir_pubsub_asker_request:system_certificates() of
         {ok, _} -> {Asked#{cacerts => system}, []};
-        {error, Text} -> {Asked, [{[<<"ask">>, <<"url">>], [Text, ": ca is needed, a file with the certificate of who signs the server's"]}]}
+        {error, Text} -> {Asked, [{[<<"ask">>, <<"url">>], [Text, ": set ca to a file with the certificate of the server's authority"]}]}
     end.
 
-%% What is kept of updates is as in a policy of a channel.
+%% The history of updates is limited by the same keys as that of a channel.
 mercure(#{<<"mercure">> := Table}) ->
     Kept = [max_messages, max_bytes, max_age, max_message, max_subscribers],
     Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- Kept]),
@@ -371,7 +372,7 @@ broker_keys(Directory) ->
 limit_keys() ->
     maps:from_list([{atom_to_binary(Kind), {Kind, infinite(integer(0, 1 bsl 50))}} || Kind <- weir_pubsub_limits:kinds()]).
 
-%% What a policy may have is checked where policies are.
+%% weir_pubsub_policies checks the values.
 channel_keys() ->
     Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- weir_pubsub_policies:names()]),
     Policy#{<<"pattern">> => {pattern, text()}, <<"may">> => {may, fun may/1}}.

@@ -1,5 +1,5 @@
 %% @private
-%% @doc Tables of the configuration file of a push server: which keys they may have, and what the values of these mean. See
+%% @doc Tables of the configuration file of a push server: their valid keys, and the checks of their values, see
 %% {@link weir_pubsub_file_value}.
 -module(weir_pubsub_file_table).
 
@@ -13,15 +13,15 @@
 -type keys() :: #{Key :: binary() => {Name :: atom(), check()}}.
 
 -type check() :: fun((weir_toml:value()) -> {ok, term()} | {error, Allowed :: iodata()} | {faults, faults()}).
-%% `faults': in a table that is the value.
+%% `faults': of a value that is itself a table.
 
 -type faults() :: [{weir_toml:path(), iodata()}].
 
-%% @doc A table of the file, which need not be there.
+%% @doc Reads a table of the file. An absent one is empty.
 -spec section(binary(), weir_toml:table(), keys()) -> {#{atom() => term()}, faults()}.
 section(Name, Table, Keys) -> table(maps:get(Name, Table, #{}), [Name], Keys).
 
-%% @doc An array of tables of the file.
+%% @doc Reads an array of tables of the file.
 -spec several(binary(), weir_toml:table(), keys()) -> {[#{atom() => term()}], faults()}.
 several(Name, Table, Keys) ->
     case maps:get(Name, Table, []) of
@@ -35,7 +35,7 @@ several(Name, Table, Keys) ->
             {[], [{[Name], ["tables: [[", Name, "]]"]}]}
     end.
 
-%% @doc A table at a place of the file.
+%% @doc Reads the table at a path of the file.
 -spec table(term(), weir_toml:path(), keys()) -> {#{atom() => term()}, faults()}.
 table(Table, Path, Keys) when is_map(Table) ->
     Missing = [
@@ -61,6 +61,6 @@ table(Table, Path, Keys) when is_map(Table) ->
 table(_Other, Path, _Keys) ->
     {#{}, [{Path, "a table"}]}.
 
-%% @doc What is said about a key that is none of these.
+%% @doc The message about an unknown key.
 -spec unknown([binary()]) -> iodata().
 unknown(Keys) -> ["unknown key; valid: ", lists:join(", ", Keys)].

@@ -1,5 +1,6 @@
 %% @private
-%% @doc Values of the configuration file of a push server: each check says what a value means, or what is allowed.
+%% @doc Checks of values in the configuration file of a push server. A check returns the decoded value, or what is
+%% allowed.
 -module(weir_pubsub_file_value).
 
 -export([integer/2]).
@@ -34,7 +35,7 @@ integer(Min, Max) ->
         (_) -> {error, io_lib:format("an integer from ~b to ~b", [Min, Max])}
     end.
 
-%% @doc A time.
+%% @doc A time in milliseconds.
 -spec milliseconds(non_neg_integer()) -> check(non_neg_integer()).
 milliseconds(Min) ->
     fun
@@ -42,7 +43,7 @@ milliseconds(Min) ->
         (_) -> {error, io_lib:format("milliseconds from ~b on", [Min])}
     end.
 
-%% @doc What another check takes, or none.
+%% @doc What another check accepts, or `"infinity"'.
 -spec infinite(check(Value)) -> check(Value | infinity).
 infinite(Check) ->
     fun
@@ -54,7 +55,7 @@ infinite(Check) ->
             end
     end.
 
-%% @doc One of some words.
+%% @doc One of the given words.
 -spec choice([atom(), ...]) -> check(atom()).
 choice(Choices) ->
     fun(Value) ->
@@ -64,7 +65,7 @@ choice(Choices) ->
         end
     end.
 
-%% @doc Some of some words.
+%% @doc An array of one or more of the given words.
 -spec choices([atom(), ...]) -> check([atom()]).
 choices(Choices) ->
     One = choice(Choices),
@@ -78,21 +79,21 @@ choices(Choices) ->
 
 quoted(Choices) -> lists:join(", ", [["\"", atom_to_binary(Choice), "\""] || Choice <- Choices]).
 
-%% @doc A text.
+%% @doc A string that is not empty.
 -spec text() -> check(binary()).
 text() -> fun text/1.
 
 text(Text) when is_binary(Text), Text =/= <<>> -> {ok, Text};
 text(_) -> {error, "a string that is not empty"}.
 
-%% @doc Yes or no.
+%% @doc A boolean.
 -spec boolean() -> check(boolean()).
 boolean() -> fun boolean/1.
 
 boolean(Value) when is_boolean(Value) -> {ok, Value};
 boolean(_) -> {error, "true or false"}.
 
-%% @doc An address.
+%% @doc An IP address.
 -spec ip() -> check(inet:ip_address()).
 ip() -> fun ip/1.
 
@@ -104,7 +105,7 @@ ip(Text) when is_binary(Text) ->
 ip(_) ->
     {error, "an address, such as \"127.0.0.1\""}.
 
-%% @doc Sites whose pages may come.
+%% @doc The origins of web pages that may use the server.
 -spec origins() -> check(any | [binary()]).
 origins() -> fun origins/1.
 
@@ -114,19 +115,19 @@ origins(Origins) when is_list(Origins), Origins =/= [] ->
         true -> {ok, Origins};
         false -> origins(none)
     end;
-origins(_) -> {error, "\"any\", or an array of origins as browsers say them: \"https://example.org\""}.
+origins(_) -> {error, "\"any\", or an array of origins as browsers send them: \"https://example.org\""}.
 
 is_origin(Origin) ->
     is_binary(Origin) andalso re:run(Origin, "^https?://[a-z0-9.:\\[\\]-]+$", [{capture, none}]) =:= match.
 
-%% @doc Where a server is asked by HTTP, in plain or through TLS.
+%% @doc The URL of an HTTP or HTTPS server.
 -spec url() -> check({http | https, #{host := string(), port := inet:port_number(), target := binary()}}).
 url() -> fun url/1.
 
 url(Text) when is_binary(Text) ->
     case uri_string:parse(Text) of
-        #{userinfo := _} -> {error, "a url without a user: who asks is the client, by its own fields"};
-        #{fragment := _} -> {error, "a url without #, which no server is told"};
+        #{userinfo := _} -> {error, "a url without a user: requests have the client's own Authorization field"};
+        #{fragment := _} -> {error, "a url without #: a fragment is never sent to a server"};
         #{scheme := Scheme, host := Host} = Uri when Host =/= <<>> -> url(string:lowercase(Scheme), Host, Uri);
         _ -> url(none)
     end;
@@ -148,7 +149,7 @@ url(Scheme, Default, Host, Uri) ->
             {error, "a url with a port from 1 to 65535"}
     end.
 
-%% @doc The name of a machine.
+%% @doc The name or address of a host.
 -spec host() -> check(string()).
 host() ->
     fun(Value) ->
@@ -158,14 +159,15 @@ host() ->
         end
     end.
 
-%% The system would take what is before a zero byte.
+%% The operating system would cut the name at a zero byte.
 name(Value) ->
     case is_binary(Value) andalso Value =/= <<>> andalso binary:match(Value, <<0>>) of
         nomatch -> {ok, Value};
         _ -> error
     end.
 
-%% @doc What keys of Redis begin with. Braces say which part of a key decides where it is.
+%% @doc The prefix of Redis keys. It has no braces, which would mark the part of a key that selects the node of a
+%% cluster.
 -spec prefix() -> check(binary()).
 prefix() ->
     fun(Value) ->
@@ -195,7 +197,7 @@ file_in(Directory) ->
         end
     end.
 
-%% @doc The text of a file.
+%% @doc The content of a file, without white space around it.
 -spec secret_in(file:filename_all()) -> check(binary()).
 secret_in(Directory) ->
     Name = file_in(Directory),
@@ -223,7 +225,7 @@ sources(Kind, Directory) ->
         end
     end.
 
-%% @doc The certificates in a file.
+%% @doc The certificates in a PEM file.
 -spec certificates_in(file:filename_all()) -> check([public_key:der_encoded(), ...]).
 certificates_in(Directory) ->
     Text = secret_in(Directory),
@@ -231,7 +233,7 @@ certificates_in(Directory) ->
         case Text(Value) of
             {ok, Pem} ->
                 case [Der || {'Certificate', Der, not_encrypted} <- weir_pubsub_pem:entries(Pem)] of
-                    [] -> {error, [Value, ": there is no certificate in it (PEM)"]};
+                    [] -> {error, [Value, ": contains no certificate in PEM"]};
                     Certificates -> {ok, Certificates}
                 end;
             {error, _} = Error ->

@@ -1,7 +1,8 @@
-%% @doc The behaviour of what turns messages of a channel into bytes for sockets: one for each transport.
+%% @doc The behaviour of modules that turn messages of a channel into bytes for sockets: one for each transport.
 %%
-%% A message is framed once for all sockets of a channel that have the same framing. Framing is called in the process that serves
-%% the channel: it must not wait. A failure costs those sockets that message, and is told in the log.
+%% A message is framed once for all sockets of a channel that have the same framing. The callbacks run in the process
+%% that serves the channel, and must not wait. If one fails, those sockets miss the message, and the failure is
+%% logged.
 -module(weir_pubsub_framing).
 
 -export([message/3]).
@@ -10,7 +11,7 @@
 -export_type([framing/0, message/0, place/0]).
 
 -type framing() :: {module(), Argument :: term()}.
-%% A module of this behaviour, and what each of its functions gets first.
+%% A module of this behaviour, and the first argument of its callbacks.
 
 -type place() :: weir_pubsub_id:id() | weir_pubsub_id:several().
 
@@ -23,9 +24,9 @@
 -callback gap(
     Argument :: term(), weir_pubsub:channel(), Missed :: weir_pubsub:missed(), Position :: place()
 ) -> iodata().
-%% The bytes that tell of a gap. What comes next is behind that position.
+%% The bytes that announce a gap. The next message is the one after that position.
 
-%% Polls that have missed something do not wait with others.
+%% Polls that have missed messages do not wait in a crowd.
 -optional_callbacks([gap/4]).
 
 %% @private
@@ -38,13 +39,13 @@ message({Module, Argument}, Channel, Message) ->
 gap({Module, Argument}, Channel, Missed, Position) ->
     framed(fun() -> Module:gap(Argument, Channel, Missed, Position) end, Module, Channel).
 
-%% The process that runs this has channels or connections of others, which would end with it.
+%% The process that runs this serves channels or connections of others, which would end with it.
 framed(Frame, Module, Channel) ->
     try
         iolist_to_binary(Frame())
     catch
         Class:Reason:Stack ->
-            What = "the framing of a message failed, and subscribers do not get it",
+            What = "framing a message failed, and its subscribers do not get it",
             Report = #{what => What, framing => Module, channel => Channel, reason => {Class, Reason}, stacktrace => Stack},
             ok = weir_reports:log(error, Report),
             <<>>

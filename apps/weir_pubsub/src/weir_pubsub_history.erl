@@ -1,7 +1,7 @@
 %% @private
 %% @doc The messages of channels, in a table of their shard, kept by count, bytes and age.
 %%
-%% A message is found by its id: those of a channel have consecutive numbers, and only the oldest goes.
+%% Messages are found by id: those of a channel have consecutive numbers, and the oldest are dropped first.
 -module(weir_pubsub_history).
 
 -include("weir_pubsub.hrl").
@@ -18,15 +18,15 @@
 -export([latest_at/2]).
 -export([oldest_allowed/2]).
 
-%% The size is there so that it is known without the data, which would be a reference to count.
+%% The size is stored so that it can be read without the data, which would have to be reference-counted.
 -define(ROW(Epoch, Number, At, Data, Meta, Size), {{Epoch, Number}, At, Data, Meta, Size}).
 -define(AT, 2).
 -define(SIZE, 5).
 
-%% A binary that is part of one that is so many times larger is copied, so as not to keep the whole.
+%% A binary that is part of one more than this many times larger is copied, so that the larger one is freed.
 -define(SPARE, 2).
 
-%% @doc Adds a message, as far as limits allow, and lets the oldest go. Also where nothing is kept the number counts.
+%% @doc Adds a message, if limits allow, and drops the oldest. The number is used even if no message is kept.
 -spec append(Shard :: pos_integer(), ets:tab(), #channel{}, #policy{}, {integer(), binary(), weir_pubsub:meta()}) ->
     {ok, #channel{}} | {error, weir_pubsub:limit()}.
 append(_Shard, _Messages, #channel{last = Last} = Channel, #policy{max_messages = 0}, _Message) ->
@@ -44,14 +44,14 @@ append(Shard, Messages, #channel{epoch = Epoch, last = Last, bytes = Bytes} = Ch
             Error
     end.
 
-%% What is said beside the data is memory, too: a type, a name, and up to a hundred topics of Mercure.
+%% Metadata uses memory, too: a type, an event name, and up to a hundred topics of Mercure.
 size(Data, Meta) when map_size(Meta) =:= 0 -> byte_size(Data);
 size(Data, Meta) -> byte_size(Data) + lists:sum([bytes(Value) || Value <- maps:values(Meta)]).
 
 bytes(Text) when is_binary(Text) -> byte_size(Text);
 bytes({Topics, _IsPrivate, _Retry}) -> iolist_size(Topics).
 
-%% A full history takes one message for another: mostly nothing changes that is counted.
+%% In a full history one message replaces another, and the counts mostly stay the same.
 count(Shard, #channel{group = Group} = Before, After) ->
     weir_pubsub_limits:change(Shard, Group, [
         {messages, kept(After) - kept(Before)}, {bytes, After#channel.bytes - Before#channel.bytes}
@@ -65,7 +65,7 @@ own(Data) ->
         false -> Data
     end.
 
-%% What it is without the messages that are too many. They are still in the table.
+%% The channel without the messages that are too many. They are still in the table.
 trimmed(Messages, #channel{first = First, last = Last, bytes = Bytes} = Channel, Policy) ->
     #policy{max_messages = MaxMessages, max_bytes = MaxBytes} = Policy,
     case Last - First + 1 > MaxMessages orelse (Bytes > MaxBytes andalso First < Last) of
@@ -79,7 +79,7 @@ without_oldest(Messages, #channel{epoch = Epoch, first = First, bytes = Bytes} =
 forget(Messages, #channel{epoch = Epoch, first = Before}, #channel{first = First}) ->
     lists:foreach(fun(Number) -> ets:delete(Messages, {Epoch, Number}) end, lists:seq(Before, First - 1)).
 
-%% @doc Lets messages go that are too old, or too many by the policy of now.
+%% @doc Drops messages that are too old, or too many by the current policy.
 -spec expire(Shard :: pos_integer(), ets:tab(), #channel{}, {#policy{}, Now :: integer()}) -> #channel{}.
 expire(Shard, Messages, Channel, {Policy, Now}) ->
     let_go(Shard, Messages, Channel, without_old(Messages, trimmed(Messages, Channel, Policy), oldest_allowed(Policy, Now))).
@@ -99,27 +99,27 @@ without_old(Messages, Channel, Oldest) ->
         _ -> Channel
     end.
 
-%% @doc Messages that came then, or before, are too old.
+%% @doc Returns the time at or before which messages are too old.
 -spec oldest_allowed(#policy{}, Now :: integer()) -> integer() | none.
 oldest_allowed(#policy{max_age = infinity}, _Now) -> none;
 oldest_allowed(#policy{max_age = Age}, Now) -> Now - Age.
 
-%% @doc When the oldest message came.
+%% @doc Returns when the oldest message was published.
 -spec oldest_at(ets:tab(), #channel{}) -> integer() | none.
 oldest_at(_Messages, #channel{first = First, last = Last}) when First > Last -> none;
 oldest_at(Messages, #channel{epoch = Epoch, first = First}) -> ets:lookup_element(Messages, {Epoch, First}, ?AT).
 
-%% @doc When the latest message came.
+%% @doc Returns when the latest message was published.
 -spec latest_at(ets:tab(), #channel{}) -> integer() | none.
 latest_at(_Messages, #channel{first = First, last = Last}) when First > Last -> none;
 latest_at(Messages, #channel{epoch = Epoch, last = Last}) -> ets:lookup_element(Messages, {Epoch, Last}, ?AT).
 
-%% @doc Lets all messages go.
+%% @doc Drops all messages.
 -spec drop(Shard :: pos_integer(), ets:tab(), #channel{}) -> #channel{}.
 drop(Shard, Messages, #channel{last = Last} = Channel) ->
     let_go(Shard, Messages, Channel, Channel#channel{first = max(Channel#channel.first, Last + 1), bytes = 0}).
 
-%% @doc Where somebody begins who wants messages from there on: behind which number, and what he misses.
+%% @doc Returns the number after which a reader begins, and how many messages it misses.
 -spec position(weir_pubsub:from(), #channel{}) -> {non_neg_integer(), none | weir_pubsub:missed()}.
 position(new, #channel{last = Last}) ->
     {Last, none};
@@ -137,14 +137,14 @@ position({Epoch, _Number}, #channel{epoch = Epoch, last = Last}) ->
 position({_Epoch, _Number}, #channel{first = First}) ->
     {First - 1, unknown}.
 
-%% @doc Two gaps, one behind the other, as one.
+%% @doc Adds two gaps that follow each other.
 -spec missed(none | weir_pubsub:missed(), none | weir_pubsub:missed()) -> none | weir_pubsub:missed().
 missed(none, Missed) -> Missed;
 missed(Missed, none) -> Missed;
 missed(Missed, More) when is_integer(Missed), is_integer(More) -> Missed + More;
 missed(_Missed, _More) -> unknown.
 
-%% @doc The messages behind a number.
+%% @doc Returns the messages after a number.
 -spec after_position(ets:tab(), #channel{}, non_neg_integer()) -> [weir_pubsub:message()].
 after_position(Messages, #channel{epoch = Epoch, last = Last}, Position) ->
     [message(Messages, {Epoch, Number}) || Number <- lists:seq(Position + 1, Last)].
@@ -153,8 +153,9 @@ message(Messages, Id) ->
     [?ROW(_, _, _At, Data, Meta, _Size)] = ets:lookup(Messages, Id),
     {message, Id, Data, Meta}.
 
-%% @doc At most `Count' messages behind a number, for a reader beside whom the shard goes on: it may let messages go meanwhile, always the
-%% oldest, so what was read before one that is missing is put away. Returns the number behind which the messages are.
+%% @doc Returns at most `Count' messages after a number, and the number after which they begin. For readers outside
+%% the shard, which may drop messages at the same time, always the oldest first: if one is missing, those that were
+%% read before it are discarded.
 -spec read(ets:tab(), #channel{}, Position :: non_neg_integer(), {Count :: non_neg_integer(), Oldest :: integer() | none}) ->
     {non_neg_integer(), [weir_pubsub:message()]}.
 read(Messages, #channel{epoch = Epoch, last = Last}, Position, {Count, Oldest}) ->
@@ -171,7 +172,7 @@ read(Messages, Epoch, Number, Last, Oldest, {Position, Read}) when Number =< Las
 read(_Messages, _Epoch, _Number, _Last, _Oldest, {Position, Read}) ->
     {Position, lists:reverse(Read)}.
 
-%% @doc The first messages, with so many bytes at most, and at least one.
+%% @doc Returns the first messages, up to `Bytes' bytes of data, and at least one.
 -spec of_bytes([weir_pubsub:message()], Bytes :: pos_integer()) -> [weir_pubsub:message()].
 of_bytes([_] = One, _Bytes) -> One;
 of_bytes([{message, _, Data, _} = First | Others], Bytes) -> [First | within(Others, Bytes - byte_size(Data))];

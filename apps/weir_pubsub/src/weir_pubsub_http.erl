@@ -5,13 +5,16 @@
 %% '''
 %%
 %% <table>
-%% <tr><td>`/sub/ID'</td><td>GET subscribes: by a WebSocket if it is a handshake, as an event stream if `Accept' is `text/event-stream',
-%% in chunks if `TE' is `chunked', in parts if `Accept' is `multipart/mixed', otherwise by a long poll</td></tr>
-%% <tr><td>`/pub/ID'</td><td>GET tells about the channel, or is the handshake of a WebSocket whose messages are published and answered, POST and PUT publish, DELETE deletes</td></tr>
-%% <tr><td>`/pubsub/ID'</td><td>GET subscribes, the others as there</td></tr>
+%% <tr><td>`/sub/ID'</td><td>GET subscribes: with a WebSocket if it is a handshake, with an event stream if `Accept'
+%% is `text/event-stream', in chunks if `TE' is `chunked', in parts if `Accept' is `multipart/mixed', otherwise with a
+%% long poll</td></tr>
+%% <tr><td>`/pub/ID'</td><td>GET reports on the channel, or is the handshake of a WebSocket whose messages are
+%% published and answered; POST and PUT publish, DELETE deletes</td></tr>
+%% <tr><td>`/pubsub/ID'</td><td>GET subscribes, the other methods are those of `/pub/ID'</td></tr>
 %% </table>
-%% ID is a channel, or several separated by commas, at most 255: what is published goes to all, who subscribes gets the messages of all.
-%% What is not allowed gets 403. OPTIONS tells what is. Differences to Nchan are in the guide.
+%% ID is a channel, or up to 255 channels separated by commas: a message is published to all of them, a subscriber
+%% gets the messages of all. A request that is not permitted gets 403. OPTIONS returns the allowed methods. The guide
+%% lists the differences to Nchan.
 -module(weir_pubsub_http).
 -behaviour(weir_http_direct).
 
@@ -23,7 +26,7 @@
 -export_type([options/0, transport/0]).
 
 -type transport() :: websocket | stream | chunked | multipart | poll.
-%% `poll' is any GET that asks for nothing else, see the option `plain'.
+%% `poll' is any GET that asks for no other transport, see the option `plain'.
 
 -type options() :: #{
     publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()),
@@ -37,22 +40,27 @@
     max_body => pos_integer()
 }.
 %% <dl>
-%% <dt>`publishers' (`local')</dt><dd>Who may publish, delete, and be told about channels. `local': who connects from this machine and is no
-%%   page of another site (there is no field `Origin'). A fun decides itself; it runs in the reactor, and must not wait,
-%%   but may return `{wait, Fun}': Fun is run by a process of the request, and returns whether</dd>
-%% <dt>`subscribers' (`any')</dt><dd>Who may subscribe</dd>
-%% <dt>`origins' (`any')</dt><dd>of which sites pages may come, as browsers say them: `<<"https://example.org">>'. Others get 403, which their
-%%   pages cannot read. Pages that may come can read every answer, also a refusal</dd>
-%% <dt>`poll_timeout' (`infinity')</dt><dd>milliseconds until a long poll without a message gets 408</dd>
-%% <dt>`stream_timeout' (`infinity')</dt><dd>milliseconds without a message until a stream or a WebSocket ends, with 408</dd>
-%% <dt>`deflate' (`false')</dt><dd>whether messages are compressed for WebSockets that offer it, each once for all of them. Options are those of
-%%   {@link weir_http_websocket}, without `context'</dd>
-%% <dt>`plain' (`long_poll')</dt><dd>What a GET gets that asks for no transport. `interval_poll': the next message, or 304 at once if
-%%   there is none. `raw': all messages, each with an end of line</dd>
-%% <dt>`poll_answer' (`one')</dt><dd>What a long poll is answered with where several messages wait for it: the first of them, or as many as 256
-%%   with 64 KiB together. `multipart': they are the parts of `multipart/mixed'. `raw': each has an end of line behind it. One message alone is
-%%   sent as it is in either. A client has several in parts, whatever the route says, if it asks with `?poll_answer=multipart'</dd>
-%% <dt>`max_body' (1000000)</dt><dd>bytes of a message, at most: a larger one gets 413, or is the end of a WebSocket with 1009</dd>
+%% <dt>`publishers' (`local')</dt><dd>who may publish, delete, and get reports on channels. `local': clients on this
+%%   machine whose request is not from a web page (it has no field `Origin'). A fun decides itself. It runs in the
+%%   reactor and must not block, but may return `{wait, Fun}': then a process of the request calls Fun, which returns
+%%   the decision</dd>
+%% <dt>`subscribers' (`any')</dt><dd>who may subscribe</dd>
+%% <dt>`origins' (`any')</dt><dd>the origins whose pages may send requests, as browsers send them:
+%%   `<<"https://example.org">>'. Requests of other pages get 403, which those pages cannot read. Pages of these
+%%   origins can read every response, also a refusal</dd>
+%% <dt>`poll_timeout' (`infinity')</dt><dd>milliseconds after which a long poll without a message gets 408</dd>
+%% <dt>`stream_timeout' (`infinity')</dt><dd>milliseconds without a message after which a stream or a WebSocket ends,
+%%   with 408</dd>
+%% <dt>`deflate' (`false')</dt><dd>whether messages are compressed for WebSockets that offer it, each once for all of
+%%   them. Options are those of {@link weir_http_websocket}, without `context'</dd>
+%% <dt>`plain' (`long_poll')</dt><dd>the response to a GET that asks for no transport. `interval_poll': the next
+%%   message, or 304 at once if there is none. `raw': all messages, each followed by a line feed</dd>
+%% <dt>`poll_answer' (`one')</dt><dd>the response to a long poll for which several messages are there. `one': the
+%%   first of them. `multipart': up to 256 of them with 64 KiB together, as parts of `multipart/mixed'. `raw': as
+%%   many, each followed by a line feed. A single message is sent as it is. A client gets `multipart' on any route if
+%%   it asks with `?poll_answer=multipart'</dd>
+%% <dt>`max_body' (1000000)</dt><dd>the maximum size of a message in bytes: a larger one gets 413, or ends a WebSocket
+%%   with 1009</dd>
 %% </dl>
 
 -define(DEFAULTS, #{
@@ -67,12 +75,12 @@
     max_body => 1000000
 }).
 
-%% In one request, as with Nchan.
+%% In one request at most, as with Nchan.
 -define(MOST_CHANNELS, 255).
 
 -define(METHODS, [<<"GET">>, <<"POST">>, <<"PUT">>, <<"DELETE">>, <<"PATCH">>, <<"OPTIONS">>]).
 
-%% @doc The routes. Fails with `{bad_option, Name, Value, Allowed}' for a wrong option.
+%% @doc Returns the routes. Fails with `{bad_option, Name, Value, Allowed}' for a wrong option.
 -spec routes(options()) -> [weir_http_routes:route()].
 routes(Options) ->
     case weir_checked_options:check(Options, maps:keys(?DEFAULTS), fun allowed/2) of
@@ -113,7 +121,7 @@ asked(Request, Role, Options) ->
         {wait, _} = Verdict -> {process, fun(Own) -> waited(Verdict, Action, Channels, Own, Role, Options) end}
     end.
 
-%% Mostly it is one, and a look costs less than to split.
+%% Mostly there is one channel, and a match costs less than a split.
 channels(Text) ->
     case binary:match(Text, <<",">>) of
         nomatch -> [Text];
@@ -122,7 +130,7 @@ channels(Text) ->
 
 refused(Request) -> {reply, 403, weir_pubsub_http_fields:origin(Request), <<>>}.
 
-%% Whether a WebSocket may publish, too, is another question.
+%% Whether a WebSocket may also publish is decided separately.
 allowed_to(subscribe, Channels, Request, pubsub, Options) ->
     case transport(Request) =:= websocket andalso may_all(publish, Request, Channels, Options) of
         {wait, _} = Verdict ->
@@ -133,7 +141,8 @@ allowed_to(subscribe, Channels, Request, pubsub, Options) ->
 allowed_to(Action, Channels, Request, Role, Options) ->
     act(Action, Channels, Request, {Role, false}, Options).
 
-%% In a process, which has to leave to the shards what a reactor does by itself.
+%% Runs in a process, which cannot publish or poll in the tables of a shard as a reactor can, and asks the shard
+%% instead.
 waited(Verdict, Action, Channels, Request, Role, Options) ->
     case weir_pubsub_access:wait(Verdict) of
         true when Action =:= publish -> weir_pubsub_http_ask:publish_later(Channels, Request);
@@ -214,7 +223,7 @@ subscribe(poll, Channels, Froms, Request, {_Role, #{poll_timeout := Timeout, pol
         #{} -> weir_pubsub_http_poll:new(Channels, Froms, Settings, Request)
     end.
 
-%% @doc How a request wants to subscribe.
+%% @doc Returns the transport that a request asks for.
 -spec transport(weir_http_request:request()) -> transport().
 transport(Request) ->
     case has(<<"websocket">>, words(<<"upgrade">>, Request)) of
@@ -242,6 +251,6 @@ words(Field, Request) ->
         Value -> weir_http_value:lower(Value)
     end.
 
-%% @doc All ways to subscribe.
+%% @doc Returns all transports.
 -spec transports() -> [transport(), ...].
 transports() -> [websocket, stream, chunked, multipart, poll].

@@ -1,6 +1,6 @@
 %% @private
-%% @doc Publishing and deleting. What is published is published by the reactor itself if nobody is at work in the shard of the channel;
-%% otherwise the shard answers, and the request is held meanwhile: no reactor waits.
+%% @doc Publishing and deleting. The reactor itself publishes if the claim on the shard of the channel is free.
+%% Otherwise the request is held until the shard answers, so that the reactor does not wait.
 -module(weir_pubsub_http_ask).
 -behaviour(weir_http_held).
 
@@ -17,11 +17,11 @@
 -define(PATIENCE_MS, 5000).
 
 -record(ask, {
-    %% What is asked, of which channels; `asked' later.
+    %% The requests to shards, by channel; `asked' after they were sent.
     requests :: [{weir_pubsub:channel(), Request :: term()}] | asked,
     http :: weir_http_request:request(),
     reference :: reference(),
-    %% How many answers are to come, and those that are there.
+    %% How many answers are missing, and those that have come.
     missing :: non_neg_integer(),
     answers :: [answer()]
 }).
@@ -43,7 +43,7 @@ publish_at_once(Channels, Http) ->
         Requests -> ask(Requests, [Answer || {_, Answer} <- Tried, Answer =/= busy], Http)
     end.
 
-%% @doc The same by the shards alone, for a process that is no reactor.
+%% @doc Same as {@link publish/2}, but always by the shards: for a process that is not a reactor.
 -spec publish_later([weir_pubsub:channel()], weir_http_request:request()) -> weir_http_direct:result().
 publish_later(Channels, Http) ->
     {Data, Meta} = message(Http),
@@ -83,7 +83,8 @@ info({_, Reference, _Channel, {answer, Answer}}, #ask{reference = Reference, mis
 info(_Earlier, Ask) ->
     {ok, Ask}.
 
-%% @doc The response. Of several channels: the first failure that is worth telling, or all of them together.
+%% @doc Returns the response. For several channels: the first error other than `no_channel'; if there is none, the sum
+%% of those that exist.
 -spec answer([answer()], weir_http_request:request()) -> weir_http_direct:response().
 answer([Answer], Http) ->
     one_answer(Answer, Http);
@@ -96,7 +97,7 @@ answer(Answers, Http) ->
         {[], _} -> one_answer({ok, together(Done)}, Http)
     end.
 
-%% As with Nchan: messages are those of the channel that has most, and there is no id.
+%% As with Nchan, the count of messages is that of the channel that has most, and there is no id.
 together(Infos) ->
     Together = #{
         messages => lists:max([Messages || #{messages := Messages} <- Infos]),

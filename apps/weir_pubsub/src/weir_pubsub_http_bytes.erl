@@ -1,6 +1,6 @@
 %% @private
-%% @doc Messages one after the other in the body of one response: in chunks of their own, in parts of `multipart/mixed', or raw with an
-%% end of line each.
+%% @doc Messages one after the other in the body of one response: as chunks, as parts of `multipart/mixed', or raw,
+%% each followed by a line feed.
 -module(weir_pubsub_http_bytes).
 -behaviour(weir_http_events).
 -behaviour(weir_pubsub_framing).
@@ -20,7 +20,7 @@
 
 -record(bytes, {
     subscription :: weir_pubsub_http_subscription:subscription(),
-    %% The second element: whether the body is sent in chunks; to a client of HTTP/1.0 it is not.
+    %% The second element: whether the body is sent in chunks. For clients of HTTP/1.0 it is not.
     framing :: {form(), chunked | whole}
 }).
 
@@ -39,7 +39,7 @@ new(Form, Channels, Froms, Timeout, Http) ->
     Fields = Type ++ weir_pubsub_http_fields:origin(Http),
     {events, ?MODULE, State, #{body => {bytes, Last}, max_pending => ?MOST_PENDING, fields => Fields}}.
 
-%% All responses of a virtual machine have the same one, so that a part is made once for all.
+%% The same for all responses of a virtual machine, so that a part is framed once for all.
 boundary() ->
     case persistent_term:get(?MODULE, none) of
         none ->
@@ -72,7 +72,7 @@ closed(Reason, #bytes{subscription = Subscription}) -> weir_pubsub_http_subscrip
 
 %% Framing -----------------------------------------------------------------------------
 
-%% @doc The bytes of a message. An empty chunk would be the end of the body: an empty message has none.
+%% @doc Returns the bytes of a message. An empty message has none, because an empty chunk ends the body.
 -spec message({form(), chunked | whole}, weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
 message({chunked, _} = Framing, _Channel, {message, _Id, Data, _Meta}) ->
     framed(Framing, Data);
@@ -81,8 +81,8 @@ message({raw, _} = Framing, _Channel, {message, _Id, Data, _Meta}) ->
 message({multipart, _} = Framing, _Channel, {message, Id, Data, Meta}) ->
     part(Framing, Id, Meta, Data).
 
-%% @doc A part whose type is `weir/gap' and whose data is the number of messages that are missing, or `unknown'. In the other forms nobody
-%% could tell it from messages: nothing.
+%% @doc Returns a part whose type is `weir/gap' and whose data is the number of messages that are missing, or
+%% `unknown'. The other forms have no bytes for it, because clients could not tell it from a message.
 -spec gap({form(), chunked | whole}, weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
 gap({multipart, _} = Framing, _Channel, Missed, Position) ->
     Count = case Missed of unknown -> <<"unknown">>; _ -> integer_to_binary(Missed) end,

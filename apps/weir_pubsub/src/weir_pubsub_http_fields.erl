@@ -1,5 +1,5 @@
 %% @private
-%% @doc Fields of responses, and what refusals say.
+%% @doc Header fields of responses, and the responses to errors.
 -module(weir_pubsub_http_fields).
 
 -export([options/2]).
@@ -14,11 +14,11 @@
 -export([refusal/2]).
 -export([refusal_from/2]).
 
-%% Nchan's, and what clients of ours and of tokens send beside them.
+%% Those of Nchan, and those that our clients and clients with tokens send.
 -define(SUBSCRIBER, <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event, Authorization, Last-Event-ID">>).
 -define(PUBLISHER, <<"Content-Type, Authorization, X-EventSource-Event">>).
 
-%% @doc What is allowed at a path, for everybody and for pages of other sites.
+%% @doc Returns the allowed methods of a path, with the CORS fields if the request is from a page.
 -spec options(weir_http_request:request(), pub | sub | pubsub) -> weir_http_direct:fields().
 options(Request, Role) ->
     {Methods, Headers} =
@@ -36,7 +36,7 @@ options(Request, Role) ->
         end,
     [{<<"allow">>, Methods} | Cors].
 
-%% @doc Who may read it: a page of the site that the request names.
+%% @doc Returns the CORS fields that let pages of the request's origin read the response.
 -spec origin(weir_http_request:request()) -> weir_http_direct:fields().
 origin(Request) ->
     case weir_http_request:field(<<"origin">>, Request) of
@@ -46,19 +46,19 @@ origin(Request) ->
             [{<<"access-control-allow-credentials">>, <<"true">>}, {<<"access-control-allow-origin">>, binary:copy(Origin)}]
     end.
 
-%% @doc Of every answer to a long poll.
+%% @doc Returns the fields of every response to a long poll.
 -spec poll(weir_http_request:request()) -> weir_http_direct:fields().
 poll(Request) -> poll_from(origin(Request)).
 
-%% @doc The same, by what {@link origin/1} says of its request.
+%% @doc Same as {@link poll/1}, with the result of {@link origin/1} for the request.
 -spec poll_from(Origin :: weir_http_direct:fields()) -> weir_http_direct:fields().
 poll_from(Origin) -> [{<<"vary">>, <<"If-None-Match, If-Modified-Since">>} | Origin].
 
-%% @doc Of a long poll that ends without a message: the tag that the request came with stands in it again.
+%% @doc Returns the fields of a long poll that ends without a message. They repeat the tag of the request.
 -spec no_message(weir_http_request:request()) -> weir_http_direct:fields().
 no_message(Request) -> no_message_from(origin(Request), Request).
 
-%% @doc The same, by what {@link origin/1} says of it.
+%% @doc Same as {@link no_message/1}, with the result of {@link origin/1} for the request.
 -spec no_message_from(Origin :: weir_http_direct:fields(), weir_http_request:request()) -> weir_http_direct:fields().
 no_message_from(Origin, Request) ->
     Fields = exposed(poll_from(Origin)),
@@ -67,7 +67,8 @@ no_message_from(Origin, Request) ->
         Tag -> [{<<"etag">>, binary:copy(Tag)} | Fields]
     end.
 
-%% @doc Of a message: its id is a date and a tag, as Nchan has it. See {@link weir_pubsub_id}.
+%% @doc Adds the fields of a message: its type, and its id as a date and a tag, as with Nchan. See
+%% {@link weir_pubsub_id}.
 -spec message(weir_pubsub_framing:message(), weir_http_direct:fields()) -> weir_http_direct:fields().
 message({message, Id, _Data, Meta}, Fields) ->
     WithId = id(Id, Fields),
@@ -76,7 +77,7 @@ message({message, Id, _Data, Meta}, Fields) ->
         #{} -> WithId
     end.
 
-%% @doc Of a position, if it is one. Pages of other sites may read these fields.
+%% @doc Adds the fields of a position, if it is an id. Pages of other sites may read these fields.
 -spec id(weir_pubsub:from() | weir_pubsub_id:several(), weir_http_direct:fields()) -> weir_http_direct:fields().
 id(From, Fields) when From =:= new; From =:= oldest; element(1, From) =:= last ->
     exposed(Fields);
@@ -84,7 +85,8 @@ id(Id, Fields) ->
     {Date, Tag} = date_and_tag(Id),
     [{<<"last-modified">>, Date}, {<<"etag">>, Tag} | exposed(Fields)].
 
-%% @doc An id as a date and a tag. Of several channels the tag is all of it: the date is there because clients send one.
+%% @doc Returns an id as a date and a tag. With several channels the tag is the whole id; the date is there because
+%% clients send one.
 -spec date_and_tag(weir_pubsub_id:id() | weir_pubsub_id:several()) -> {binary(), binary()}.
 date_and_tag(Id) -> {weir_http_nif:format_date(epoch(Id)), weir_pubsub_id:to_tag(Id)}.
 
@@ -97,11 +99,11 @@ exposed(Fields) ->
         false -> Fields
     end.
 
-%% @doc The response for an error of a channel.
+%% @doc Returns the response to an error of a channel.
 -spec refusal(term(), weir_http_request:request()) -> weir_http_direct:response().
 refusal(Reason, Request) -> refusal_from(Reason, origin(Request)).
 
-%% @doc The same, by what {@link origin/1} says of the request.
+%% @doc Same as {@link refusal/2}, with the result of {@link origin/1} for the request.
 -spec refusal_from(term(), Origin :: weir_http_direct:fields()) -> weir_http_direct:response().
 refusal_from(Reason, Origin) -> {reply, status(Reason), Origin, <<>>}.
 

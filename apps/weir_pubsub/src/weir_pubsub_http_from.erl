@@ -1,13 +1,14 @@
 %% @private
-%% @doc Where a subscriber wants to begin, as Nchan lets it be said: a date and a tag, a whole id as a tag, the id of the last event, or one
-%% in the query. Who says nothing begins with the oldest message, unless the query has `from=new', or `from=N' for the latest N. A date without a tag is an
-%% error, and so is one with the tag of several channels for a single one.
+%% @doc Where a subscriber wants to begin, in the forms of Nchan: a date and a tag, a whole id as a tag, the id of the
+%% last event, or an id in the query. Without one it begins with the oldest message, with `from=new' in the query with
+%% the next one, with `from=N' with the latest N. A date without a tag is an error, and so is a date with the tag of
+%% several channels for a single one.
 -module(weir_pubsub_http_from).
 
 -export([positions/2]).
 
-%% @doc The same for so many channels. `tag': there is a date with none, or with one of several channels for a single one; `count': the id of
-%% several channels is of another number of them.
+%% @doc Returns where to begin in each of `Count' channels. `tag': the date has no tag, or that of several channels
+%% for a single one. `count': the id is of another number of channels.
 -spec positions(Count :: pos_integer(), weir_http_request:request()) -> {ok, [weir_pubsub:from()]} | {error, tag | count}.
 positions(Count, Request) ->
     Tag = unquoted(weir_http_request:field(<<"if-none-match">>, Request, <<>>)),
@@ -21,7 +22,7 @@ positions(Count, Request) ->
             end;
         Epoch when is_integer(Epoch) -> first([Tag], Count, Request);
         undefined ->
-            %% The client of Nchan says a whole id in a field Etag, when it begins a long poll with one.
+            %% The client of Nchan sends a whole id in a field Etag when it begins a long poll with one.
             Said = [weir_http_request:field(Name, Request, <<>>) || Name <- [<<"etag">>, <<"last-event-id">>]],
             first([Tag | Said ++ [in_query(Request)]], Count, Request)
     end.
@@ -35,7 +36,7 @@ in_query(Request) ->
         false -> <<>>
     end.
 
-%% The first that is an id. What is none is as if it were not there, as with Nchan.
+%% The first that is an id. Others are ignored, as with Nchan.
 first([Text | Texts], 1, Request) ->
     case weir_pubsub_id:from_text(Text) of
         {ok, Id} -> {ok, [Id]};
@@ -67,7 +68,8 @@ default(Request) ->
         _ -> oldest
     end.
 
-%% A proxy may have added quotes, and a W/ in front. What is between may be any bytes, for which `string' would fail.
+%% A proxy may have added quotes, and a W/ in front. The tag between them may have any bytes, for which the module
+%% `string' would fail.
 unquoted(<<"W/", Tag/binary>>) -> unquoted(Tag);
 unquoted(Tag) -> without_end(without_begin(Tag)).
 

@@ -1,7 +1,8 @@
 %% @private
-%% @doc The messages in the answer to a long poll. Nchan says of several (`nchan_longpoll_multipart_response'): the position is that of the
-%% last, parts have no fields but their type, and one alone is sent as if there could not be more. Here one whose own type is
-%% `multipart/mixed' is a part nevertheless: nobody can publish what looks like several messages of others.
+%% @doc The messages in the response to a long poll. As with Nchan (`nchan_longpoll_multipart_response'), the position
+%% of several messages is that of the last, parts have no fields but their type, and a single message is sent as it
+%% is. Unlike Nchan, a single message whose own type is `multipart/mixed' is sent as a part, so that a publisher
+%% cannot fake several messages of others.
 -module(weir_pubsub_http_messages).
 
 -export([form/2]).
@@ -12,10 +13,10 @@
 
 -type form() :: one | multipart | raw.
 
-%% What an answer has at most. Clients that are behind further ask again.
+%% Messages and bytes of a response at most. Clients that are further behind ask again.
 -define(MOST, {256, 65536}).
 
-%% @doc How a request wants several messages: as it says in the query, or else as the route has it.
+%% @doc Returns the form that a request asks for in its query, or the default of the route.
 -spec form(weir_http_request:request(), form()) -> form().
 form(Request, Default) ->
     case lists:keyfind(<<"poll_answer">>, 1, weir_http_request:query_pairs(Request)) of
@@ -23,12 +24,12 @@ form(Request, Default) ->
         _ -> Default
     end.
 
-%% @doc How much an answer has at most.
+%% @doc Returns how much a response has at most.
 -spec most(form()) -> weir_pubsub_http_next:most().
 most(one) -> {1, 1};
 most(_) -> ?MOST.
 
-%% @doc The answer, to a page of the site that {@link weir_pubsub_http_fields:origin/1} says.
+%% @doc Returns the response. `Origin' is the result of {@link weir_pubsub_http_fields:origin/1} for the request.
 -spec reply(form(), [weir_pubsub_framing:message(), ...], none | weir_pubsub:missed(), Origin :: weir_http_direct:fields()) ->
     weir_http_direct:response().
 reply(multipart, [{message, _, _, #{type := Type}}] = Messages, Missed, Origin) ->
@@ -46,12 +47,12 @@ reply(multipart, Messages, Missed, Origin) ->
 alone([{message, _, Data, _} = Message], Missed, Origin) ->
     {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin))), Data}.
 
-%% Space in front of a value is no part of it, for who reads the field.
+%% White space before a value is not part of it.
 is_of_parts(<<Space, Type/binary>>) when Space =:= $\s; Space =:= $\t -> is_of_parts(Type);
 is_of_parts(Type) -> binary:longest_common_prefix([Type, <<"multipart/mixed">>]) =:= byte_size(<<"multipart/mixed">>).
 
 parts(Messages, Missed, Origin) ->
-    %% It is chosen now, so that nobody who has published one of them could know it.
+    %% Random for each response, so that the publisher of a message cannot know it.
     Boundary = binary:encode_hex(crypto:strong_rand_bytes(16)),
     Type = {<<"content-type">>, <<"multipart/mixed; boundary=", Boundary/binary>>},
     Begin = <<"--", Boundary/binary>>,
@@ -65,7 +66,7 @@ last(Messages, Missed, Origin) ->
     {message, Id, _, _} = lists:last(Messages),
     gap(Missed, weir_pubsub_http_fields:id(Id, weir_pubsub_http_fields:poll_from(Origin))).
 
-%% How many messages are missing before the first.
+%% Adds how many messages are missing before the first.
 gap(none, Fields) -> Fields;
 gap(unknown, Fields) -> [{<<"weir-missed">>, <<"unknown">>} | Fields];
 gap(Missed, Fields) -> [{<<"weir-missed">>, integer_to_binary(Missed)} | Fields].

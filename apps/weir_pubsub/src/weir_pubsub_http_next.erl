@@ -1,5 +1,6 @@
 %% @private
-%% @doc The next messages of channels, for a client that is answered once: one, or as many as an answer may have.
+%% @doc The next messages of channels, for a client that gets one response: one message, or as many as the response
+%% may have.
 -module(weir_pubsub_http_next).
 
 -export([at_once/3]).
@@ -9,12 +10,13 @@
 -export_type([most/0]).
 
 -type most() :: {Count :: pos_integer(), Bytes :: pos_integer()}.
-%% One message may have any size: the bytes are those of all but the last.
+%% The last message may have any size: the bytes limit those before it.
 
 -type found() :: {ok, [weir_pubsub_framing:message(), ...], none | weir_pubsub:missed()}.
-%% What is missing is missing before the first of them.
+%% The gap, if there is one, is before the first message.
 
-%% @doc What is there already and can be told without waiting, as of {@link weir_pubsub_socket:next_at_once/3}. Only for reactors.
+%% @doc Returns the messages that can be had without waiting, see {@link weir_pubsub_socket:next_at_once/3}.
+%% `others_wait': the client has the latest one, and the poll can wait in a crowd. Only for reactors.
 -spec at_once([weir_pubsub:channel()], [weir_pubsub:from()], most()) -> found() | others_wait | none.
 at_once([Channel], [From], Most) ->
     case weir_pubsub_socket:seems_latest(Channel, From) of
@@ -27,18 +29,20 @@ at_once([Channel], [From], Most) ->
             end
     end;
 at_once(Channels, Froms, Most) ->
-    %% Who begins with the messages to come, or with the latest, is told where that is in all channels: only subscriptions know.
+    %% A client that begins with `new' or with the latest messages needs its position in all channels, which only
+    %% subscriptions return.
     case [From || From <- Froms, From =:= new orelse element(1, From) =:= last] of
         [] -> of_several(fun weir_pubsub_socket:next_at_once/3, Channels, Froms, Most);
         _ -> none
     end.
 
-%% @doc What histories have now.
+%% @doc Returns the messages that the histories have now.
 -spec of_now([weir_pubsub:channel()], [weir_pubsub:from()], most()) -> found() | none | {error, no_channel | weir_pubsub:unavailable()}.
 of_now([Channel], [From], Most) -> read(Channel, From, Most);
 of_now(Channels, Froms, Most) -> of_several(fun read/3, Channels, Froms, Most).
 
-%% @doc What histories have now behind a message that has come, as far as an answer may have it beside that.
+%% @doc Returns the messages that the histories have after one that has come, as many as fit into the response with
+%% it.
 -spec behind(weir_pubsub_framing:message(), [weir_pubsub:channel()], most()) -> [weir_pubsub_framing:message()].
 behind(_Message, _Channels, {1, _Bytes}) ->
     [];
@@ -49,12 +53,12 @@ behind({message, Id, Data, _}, Channels, {Count, Bytes}) ->
         {ok, Messages, none} ->
             ok = weir_pubsub_counters:add(delivered, length(Messages)),
             Messages;
-        %% A gap is told by the next answer.
+        %% The next response reports the gap.
         _ ->
             []
     end.
 
-%% Who gets a message of one of several channels knows where it is in all of them.
+%% The id of a message of several channels has the position in all of them.
 positions({several, _Number, Ids}) -> Ids;
 positions(Id) -> [Id].
 
@@ -65,7 +69,7 @@ read(Channel, From, {Count, Bytes}) ->
         {error, _} = Error -> Error
     end.
 
-%% One channel that has much to say does not keep the others from being heard.
+%% Begin with a random channel, so that a busy one does not starve the others.
 of_several(Next, Channels, Froms, Most) ->
     {Earlier, Later} = lists:split(rand:uniform(length(Channels)) - 1, lists:zip(lists:seq(1, length(Channels)), Channels)),
     case each(Next, Later ++ Earlier, list_to_tuple(Froms), Most, {[], none}) of

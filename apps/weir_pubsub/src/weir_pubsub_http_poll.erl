@@ -1,6 +1,7 @@
 %% @private
-%% @doc Long polls: a request is held until there is a message behind the one that the client has. Mostly, where much is said, there is
-%% one already: then nothing is held. Polls that wait for the same message of a channel wait together, as far as their responses are the same.
+%% @doc Long polls: a request is held until there is a message after the one that the client has. On a busy channel
+%% there mostly is one already, and nothing is held. Polls that wait for the same message of a channel wait together
+%% if their responses are the same.
 -module(weir_pubsub_http_poll).
 -behaviour(weir_http_held).
 -behaviour(weir_pubsub_framing).
@@ -16,19 +17,19 @@
 
 -type settings() :: {Timeout :: timeout(), weir_pubsub_http_messages:form()}.
 
-%% There are many of these at a time. So it has what it needs of the request, and not the request.
+%% There are many of these at a time, so it keeps what it needs of the request, and not the request.
 -record(poll, {
     channels :: [weir_pubsub:channel()],
     froms :: [weir_pubsub:from()],
     form :: weir_pubsub_http_messages:form(),
     socket :: weir_tcp:socket() | ssl:sslsocket(),
     reference :: reference(),
-    %% Fields of the response: of any, and of one without a message.
+    %% Fields of every response, and of one without a message.
     origin :: weir_http_direct:fields(),
     no_message :: weir_http_direct:fields(),
     others_wait :: boolean(),
     missed = none :: none | weir_pubsub:missed(),
-    %% What the shards still know: a subscription to a channel, or to several, or one that waits with others.
+    %% What the shards have of it: a subscription to a channel, subscriptions to several, or a place in a crowd.
     subscribed = no :: no | one | weir_pubsub_several:several() | {waiting, weir_pubsub_socket:waiting()}
 }).
 
@@ -56,7 +57,7 @@ at_once(Channels, Froms, {_Timeout, Form} = Settings, Http) ->
             hold(Channels, Froms, Settings, Others =:= others_wait, Http)
     end.
 
-%% @doc The same without a look at what is there already, for a process that is no reactor.
+%% @doc Same as {@link new/4}, but does not look for messages first: for a process that is not a reactor.
 -spec later([weir_pubsub:channel()], [weir_pubsub:from()], settings(), weir_http_request:request()) -> weir_http_direct:result().
 later(Channels, Froms, Settings, Http) -> hold(Channels, Froms, Settings, false, Http).
 
@@ -64,7 +65,7 @@ hold(Channels, Froms, {Timeout, Form}, OthersWait, Http) ->
     Origin = weir_pubsub_http_fields:origin(Http),
     NoMessage = weir_pubsub_http_fields:no_message_from(Origin, Http),
     Poll = #poll{
-        %% They are parts of the request.
+        %% Copied, because they are parts of the request.
         channels = [binary:copy(Channel) || Channel <- Channels],
         froms = Froms,
         form = Form,
@@ -76,7 +77,7 @@ hold(Channels, Froms, {Timeout, Form}, OthersWait, Http) ->
     },
     {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, NoMessage, <<>>}}}.
 
-%% @doc The next message of now, without waiting: an interval poll.
+%% @doc Returns the next message if it is there, without waiting: an interval poll.
 -spec now([weir_pubsub:channel()], [weir_pubsub:from()], weir_http_request:request()) -> weir_http_direct:response().
 now(Channels, Froms, Http) ->
     case {weir_pubsub_http_next:of_now(Channels, Froms, weir_pubsub_http_messages:most(one)), Froms} of
@@ -107,7 +108,7 @@ open(_Held, #poll{channels = Channels, froms = Froms, socket = Socket, origin = 
         {error, Reason} -> weir_pubsub_http_fields:refusal_from(Reason, Origin)
     end.
 
-%% What makes the response, if that is the same for others.
+%% The framing of the response, if it can be the same for other polls.
 framing(Held, #poll{form = Form, origin = Origin}) ->
     case weir_http_held:takes_frame(Held) of
         true -> {?MODULE, {Form, Origin}};
@@ -124,7 +125,8 @@ info(_Earlier, #poll{channels = [_]} = Poll) ->
 info(Message, #poll{subscribed = Several} = Poll) ->
     heard_of_several(weir_pubsub_several:heard(Message, Several), Poll).
 
-%% What else is there is read from the histories. What was sent comes with the next poll: the id of this one says nothing of it.
+%% Further messages are read from the histories. Those that were already sent here come again with the next poll,
+%% because the id of this response does not include them.
 heard_of_several({ok, Items, Several}, Poll) -> each(Items, Poll#poll{subscribed = Several});
 heard_of_several({over, Reason}, Poll) -> over(Reason, Poll).
 
@@ -152,7 +154,7 @@ closed(_Reason, #poll{subscribed = Several}) -> weir_pubsub_several:unsubscribe(
 
 %% Framing -----------------------------------------------------------------------------
 
-%% @doc The response to all who wait for a message, in the same form, and whose pages are of the same site.
+%% @doc Returns the response to all polls that wait for a message, in the same form and for pages of the same origin.
 -spec message({weir_pubsub_http_messages:form(), Origin :: weir_http_direct:fields()}, weir_pubsub:channel(), weir_pubsub_framing:message()) ->
     binary().
 message({Form, Origin}, _Channel, Message) -> weir_http_held:frame(weir_pubsub_http_messages:reply(Form, [Message], none, Origin)).

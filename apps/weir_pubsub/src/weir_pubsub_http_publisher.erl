@@ -1,5 +1,6 @@
 %% @private
-%% @doc WebSockets that publish, and do not subscribe: each message is answered with what is told of the channel, in the order of the messages.
+%% @doc WebSockets that publish and do not subscribe. Each message is answered with a report on the channel, in the
+%% order of the messages.
 -module(weir_pubsub_http_publisher).
 -behaviour(weir_http_websocket).
 
@@ -13,10 +14,10 @@
 -record(publisher, {
     channels :: [weir_pubsub:channel()],
     http :: weir_http_request:request(),
-    %% The number of the message before the oldest that has no answer yet, and that of the latest.
+    %% The number of the latest message that is answered with all before it, and of the latest message.
     answered = 0 :: non_neg_integer(),
     last = 0 :: non_neg_integer(),
-    %% What is there of the answers to those between.
+    %% The answers so far to the messages between them.
     waiting = #{} :: #{pos_integer() => {Missing :: non_neg_integer(), [weir_pubsub_http_ask:answer()]}}
 }).
 
@@ -40,7 +41,7 @@ message({Kind, Data}, #publisher{channels = Channels, last = Last} = State) ->
     Answers = [Answer || {_, Answer} <- Tried, Answer =/= busy] ++ [Error || {error, _} = Error <- Asked],
     told(State, Last + 1, {length(Channels) - length(Answers), Answers}).
 
-%% By the reactor, if no earlier message waits: none overtakes another.
+%% In the reactor, but only if no earlier message waits, so that messages keep their order.
 tried(Channel, Data, Meta, #publisher{answered = Last, last = Last, http = Http}) ->
     case weir_http_request:is_tls(Http) of
         false -> weir_pubsub_publication:in_reactor(Channel, Data, Meta);

@@ -1,10 +1,10 @@
 %% @private
-%% @doc What is told about a channel: text, JSON, XML or YAML, byte for byte as Nchan does.
+%% @doc Reports on a channel: text, JSON, XML or YAML, byte for byte as those of Nchan.
 -module(weir_pubsub_http_report).
 
 -export([channel/2]).
 
-%% @doc Its type, and its bytes, as the field Accept asks for.
+%% @doc Returns the content type and the body, in the form that the field Accept asks for.
 -spec channel(Info, weir_http_request:request()) -> {weir_http_direct:fields(), iodata()} when
     Info :: #{messages := non_neg_integer(), subscribers := non_neg_integer(), last_id := weir_pubsub_id:id() | none, _ => _}.
 channel(#{messages := Messages, subscribers := Subscribers, last_id := Id} = Info, Request) ->
@@ -20,7 +20,7 @@ channel(#{messages := Messages, subscribers := Subscribers, last_id := Id} = Inf
 type(plain) -> <<"text/plain">>;
 type(Form) -> <<"text/", (atom_to_binary(Form))/binary>>.
 
-%% Of several channels; and nothing was published yet.
+%% `none' is for several channels. Number 0: nothing was published yet.
 last(none) -> <<"0">>;
 last({_, 0}) -> <<"0:0">>;
 last(Id) -> weir_pubsub_id:to_text(Id).

@@ -1,6 +1,7 @@
 %% @private
-%% @doc An answer with several messages, made once for all polls that come soon with the same position: where much is said, most of them. It is
-%% kept by the reactor that made it, one for each channel, and found without the claim on the shard. Only for reactors.
+%% @doc A response with several messages that is kept for polls from the same position which follow soon: on a busy
+%% channel, most of them. The reactor that made it keeps it, one for each hash of a channel's name, and finds it
+%% without the claim on the shard. Only for reactors.
 -module(weir_pubsub_http_shared).
 
 -export([find/1]).
@@ -18,14 +19,14 @@
     reply :: weir_http_direct:response()
 }).
 
-%% What all of them take at most: so many, of so many bytes.
+%% Slots of a reactor, and the maximum size of a response in bytes.
 -define(SLOTS, 256).
 -define(MOST_BYTES, 16384).
 
-%% Milliseconds. Messages may become too old meanwhile, and limits may be reached: only for so long does nobody look.
+%% Milliseconds. For that long, messages that become too old and limits that are reached are not noticed.
 -define(KEPT, 50).
 
-%% @doc The answer of a moment ago, if no message has come since.
+%% @doc Returns the response that is kept, if no message has come since.
 -spec find(key()) -> {ok, weir_http_direct:response()} | none.
 find({_, Channel, _, _} = Key) ->
     case get(slot(Channel)) of
@@ -49,7 +50,7 @@ share({Form, Channel, From, Origin}, Messages, {reply, 200, Fields, Body} = Repl
             {message, Last, _, _} = lists:last(Messages),
             Whole = {reply, 200, Fields, iolist_to_binary(Body)},
             _ = put(slot(Channel), #shared{
-                %% It is part of the request.
+                %% Copied, because it is part of the request.
                 key = {Form, binary:copy(Channel), From, Origin},
                 last = Last,
                 count = length(Messages),

@@ -1,5 +1,5 @@
 %% @private
-%% @doc Event streams: what they are framed with, and what becomes of them.
+%% @doc Event streams: their framing, and the subscription of each.
 -module(weir_pubsub_http_stream).
 -behaviour(weir_http_events).
 -behaviour(weir_pubsub_framing).
@@ -27,7 +27,7 @@ new(Channels, Froms, Timeout, Http) ->
         fields => [{<<"content-type">>, <<"text/event-stream; charset=utf-8">>} | weir_pubsub_http_fields:origin(Http)]
     }}.
 
-%% The head is written: what the shard writes comes behind it.
+%% The head of the response is written: the shard writes after it.
 -spec open(weir_http_events:stream(), subscription()) -> weir_http_events:result().
 open(Stream, Subscription) ->
     Head = weir_http_events:frame(#{comment => <<"hi">>}),
@@ -43,7 +43,7 @@ result({over, timeout}, Before) -> over(<<"408 Request Timeout">>, Before);
 result({over, {limit, _, _, _}}, Before) -> over(<<"403 Forbidden">>, Before);
 result({over, _Unavailable}, Before) -> over(<<"503 Service Unavailable">>, Before).
 
-%% Nchan says the status twice, in a comment.
+%% As with Nchan, the comment has the code twice.
 over(<<Code:3/binary, _/binary>> = Status, Subscription) -> {close, #{comment => [Code, ": ", Status]}, Subscription}.
 
 -spec written(weir_http_events:stream(), subscription()) -> weir_http_events:result().
@@ -54,7 +54,8 @@ closed(Reason, Subscription) -> weir_pubsub_http_subscription:closed(Reason, Sub
 
 %% Framing -----------------------------------------------------------------------------
 
-%% @doc An event. An id is made of digits, and the name of an event was in a line of a request.
+%% @doc Returns an event. Nothing in it has to be escaped: an id has digits only, and the name of the event came in
+%% one line of a request.
 -spec message(term(), weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
 message(_Argument, _Channel, {message, Id, Data, Meta}) ->
     Event = #{id => weir_pubsub_id:to_text(Id), data => Data},
@@ -65,7 +66,7 @@ message(_Argument, _Channel, {message, Id, Data, Meta}) ->
         end
     ).
 
-%% @doc An event of the name `gap', whose data is the number of messages that are missing, or `unknown'.
+%% @doc Returns an event with the name `gap'. Its data is the number of messages that are missing, or `unknown'.
 -spec gap(term(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
 gap(_Argument, _Channel, Missed, Position) ->
     Count = case Missed of unknown -> <<"unknown">>; _ -> integer_to_binary(Missed) end,

@@ -1,6 +1,7 @@
 %% @private
-%% @doc What a connection subscribes to: one channel, whose messages are framed once and written natively, or several, whose messages go
-%% through the reactor. Through TLS all messages go through the process of the connection. The transports need not know which.
+%% @doc The subscription of a connection. Messages of one channel are framed once and written natively; messages of
+%% several channels go through the reactor. With TLS all messages go through the process of the connection. The
+%% transports need not know which.
 -module(weir_pubsub_http_subscription).
 
 -export([new/4]).
@@ -18,7 +19,7 @@
     from :: weir_pubsub:from(),
     socket :: weir_tcp:socket(),
     timeout :: timeout(),
-    %% Where it goes on when what waits is written.
+    %% Where it continues when its queue is written.
     left = no :: no | weir_pubsub_socket:left()
 }).
 
@@ -27,21 +28,22 @@
     channels :: [weir_pubsub:channel()],
     socket :: weir_tcp:socket() | ssl:sslsocket(),
     is_tls :: boolean(),
-    %% Whether it is told when all is written.
+    %% Whether it will be notified when all is written.
     is_writing = false :: boolean(),
     timeout :: timeout()
 }).
 
 -opaque subscription() :: #one{} | #several{}.
 
-%% Messages of each of several channels that are on their way to the client.
+%% Messages of each of several channels in flight to the client.
 -define(WINDOW, 16).
 
-%% A connection has one subscription for the rest of its life, so that it needs no reference of its own. Polls before it had others.
+%% A connection has one subscription for the rest of its life, which needs no reference of its own. Polls before it
+%% had references.
 -define(TAG(Socket), {weir_reactor, Socket, subscription}).
 
-%% @doc A subscription that is not open yet, and ends if no message comes for so many milliseconds. Channels are copied, because they
-%% were parts of the request.
+%% @doc Makes a subscription that is not open yet. It ends after `Timeout' milliseconds without a message. Channels
+%% are copied, because they are parts of the request.
 -spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> subscription().
 new(Channels, Froms, Timeout, Http) ->
     Socket = weir_http_request:socket(Http),
@@ -54,7 +56,8 @@ new(Channels, Froms, Timeout, Http) ->
             #several{reader = Reader, channels = Copies, socket = Socket, is_tls = IsTls, timeout = Timeout}
     end.
 
-%% @doc Opens it. The head comes before all messages: `send' it, unless it is written already.
+%% @doc Opens a subscription. The head comes before all messages. If the result is `send', the caller has to send it;
+%% otherwise it is written.
 -spec open(weir_tcp:socket(), weir_pubsub_framing:framing(), Head :: binary(), subscription()) ->
     {ok, subscription()} | {send, binary(), subscription()} | {over, Reason :: term()}.
 open(Socket, Framing, Head, Subscription) ->
@@ -82,7 +85,7 @@ opened(_Socket, _Framing, Head, #several{reader = Reader} = Several) ->
         {error, Reason} -> {over, Reason}
     end.
 
-%% @doc What a message to the connection means: bytes to send, or the end.
+%% @doc Handles a message to the connection. Returns bytes to send, or the end.
 -spec info(term(), weir_pubsub_framing:framing(), subscription()) ->
     {ok, subscription()} | {send, binary(), subscription()} | {over, Reason :: term()}.
 info({{weir_reactor, Socket}, silent, Since}, _Framing, Subscription) ->
@@ -109,7 +112,7 @@ info(Message, Framing, #several{reader = Reader, channels = Channels} = Several)
             {over, Reason}
     end.
 
-%% What came meanwhile was written by a group: the channels know when.
+%% Messages may have been written by a group since then. The channels know when.
 silent(Socket, Since, Subscription) ->
     Latest = lists:max([Since | [At || At <- [weir_pubsub_inspection:latest_at(C) || C <- channels(Subscription)], At =/= none]]),
     case Latest + timeout(Subscription) - erlang:monotonic_time(millisecond) of
@@ -131,11 +134,11 @@ framed({gap, Missed, Id}, Framing, Channels) ->
 channel({several, Number, _}, Channels) -> lists:nth(Number, Channels);
 channel(_Id, [Channel]) -> Channel.
 
-%% A gap that the framing has no bytes for, or an empty chunk.
+%% A gap for which the framing has no bytes, or an empty message.
 sending(<<>>, Several) -> {ok, notified(Several)};
 sending(Bytes, Several) -> {send, Bytes, notified(Several)}.
 
-%% What is sent through TLS is written before the next message is looked at.
+%% With TLS, what is sent is written before the next message is handled.
 notified(#several{is_tls = true} = Several) ->
     written(Several);
 notified(#several{is_writing = true} = Several) ->
@@ -144,7 +147,7 @@ notified(#several{socket = Socket} = Several) ->
     _ = weir:notify_writable(Socket),
     Several#several{is_writing = true}.
 
-%% @doc All that was sent is with the kernel: the channels give more.
+%% @doc Handles that the kernel has taken all that was sent: the channels send more.
 -spec written(subscription()) -> subscription().
 written(#several{reader = Reader} = Several) ->
     Several#several{reader = weir_pubsub_several:taken(Reader), is_writing = false};
@@ -154,8 +157,8 @@ written(#one{channel = Channel, socket = Socket, left = Left} = One) ->
     _ = weir_pubsub_socket:rejoin(Channel, ?TAG(Socket), Left),
     One#one{left = no}.
 
-%% @doc Publishes to its channels, which is answered for each of them: `{_, _, Channel, {answer, {ok, #{}}}}', or an error that is for
-%% {@link info/3}. Does not wait.
+%% @doc Publishes to its channels without waiting. Each channel answers: `{_, _, Channel, {answer, {ok, #{}}}}', or an
+%% error that is for {@link info/3}.
 -spec publish(binary(), weir_pubsub:meta(), subscription()) -> {ok, Answers :: pos_integer()} | {error, weir_pubsub:unavailable()}.
 publish(Data, Meta, #one{channel = Channel, socket = Socket}) ->
     sent([Channel], Data, Meta, ?TAG(Socket));
@@ -169,7 +172,7 @@ sent(Channels, Data, Meta, Tag) ->
         [Error | _] -> Error
     end.
 
-%% @doc The connection is over.
+%% @doc Handles the end of the connection.
 -spec closed(Reason :: term(), subscription()) -> term().
 closed(Reason, #one{channel = Channel, socket = Socket}) ->
     weir_pubsub_socket:ended(Reason, Channel, ?TAG(Socket));

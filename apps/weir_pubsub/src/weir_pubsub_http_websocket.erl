@@ -1,6 +1,6 @@
 %% @private
-%% @doc WebSockets as Nchan has them: messages of a channel to the client, and messages of the client to the channel where publishing is
-%% allowed. With the subprotocol `ws+meta.nchan' a message has its id and type in front.
+%% @doc WebSockets as with Nchan: the client gets the messages of channels, and publishes to them if that is allowed.
+%% With the subprotocol `ws+meta.nchan' a message begins with its id and its type.
 -module(weir_pubsub_http_websocket).
 -behaviour(weir_http_websocket).
 -behaviour(weir_pubsub_framing).
@@ -27,18 +27,18 @@
     max_body := pos_integer(),
     _ => _
 }.
-%% The options of the routes that concern it.
+%% The options of the routes that apply to WebSockets.
 
 -record(websocket, {
     subscription :: weir_pubsub_http_subscription:subscription(),
     form :: form(),
     may_publish :: boolean(),
-    %% How many of its messages shards have not published yet.
+    %% Messages of the client that shards have not published yet.
     unanswered = 0 :: non_neg_integer()
 }).
 
 -type form() :: {plain | meta, weir_http_websocket:shared()}.
-%% What is in front of the data, and how frames are compressed.
+%% Whether id and type come before the data, and how frames are compressed.
 
 -define(META, <<"ws+meta.nchan">>).
 
@@ -57,7 +57,7 @@ new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := 
     },
     {websocket, ?MODULE, State, Options}.
 
-%% @doc The options of a handshake. The subprotocol counts only if it is the first.
+%% @doc Returns the options of a handshake. The subprotocol is used only if it is the first that the client offers.
 -spec options(weir_http_request:request(), options()) -> weir_http_websocket:options().
 options(Http, #{deflate := Deflate, max_body := Most}) ->
     Options = #{origins => any, drain_code => 1012, max_message => Most, max_pending => ?MOST_PENDING, deflate => Deflate},
@@ -66,7 +66,7 @@ options(Http, #{deflate := Deflate, max_body := Most}) ->
         _ -> Options
     end.
 
-%% The handshake is written: what the shard writes comes behind it.
+%% The response to the handshake is written: the shard writes after it.
 -spec open(weir_http_websocket:websocket(), #websocket{}) -> weir_http_websocket:result().
 open(Socket, #websocket{subscription = Subscription, form = Form} = State) ->
     result(weir_pubsub_http_subscription:open(Socket, {?MODULE, Form}, <<>>, Subscription), State).
@@ -82,7 +82,7 @@ message({Kind, Data}, #websocket{subscription = Subscription, unanswered = Unans
         {error, Reason} -> result({over, Reason}, State)
     end.
 
-%% @doc What is said about a message beside its data.
+%% @doc Returns the metadata of a message that a client has sent.
 -spec meta(text | binary) -> weir_pubsub:meta().
 meta(binary) -> #{type => <<"application/octet-stream">>};
 meta(text) -> #{}.
@@ -110,7 +110,7 @@ closed(Reason, #websocket{subscription = Subscription}) -> weir_pubsub_http_subs
 
 %% Framing -----------------------------------------------------------------------------
 
-%% @doc A frame: binary for `application/octet-stream', as with Nchan, and for what is no text.
+%% @doc Returns a frame: binary for `application/octet-stream', as with Nchan, and for data that is not UTF-8.
 -spec message(form(), weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
 message({Front, Shared}, _Channel, {message, Id, Data, Meta}) ->
     Whole = [front(Front, Id, Meta), Data],
@@ -121,7 +121,8 @@ message({Front, Shared}, _Channel, {message, Id, Data, Meta}) ->
         end,
     weir_http_websocket:frame({Kind, Whole}, Shared).
 
-%% A client closes its connection at a text frame that is no text, and the field that the type is from may have any bytes.
+%% A client closes its connection at a text frame that is not UTF-8, and the type comes from a field that may have any
+%% bytes.
 kind(plain, Data, _Whole) -> kind(Data);
 kind(meta, _Data, Whole) -> kind(iolist_to_binary(Whole)).
 
@@ -135,8 +136,8 @@ front(plain, _Id, _Meta) -> [];
 front(meta, Id, #{type := Type}) -> [<<"id: ">>, weir_pubsub_id:to_text(Id), <<"\ncontent-type: ">>, Type, <<"\n\n">>];
 front(meta, Id, #{}) -> [<<"id: ">>, weir_pubsub_id:to_text(Id), <<"\n\n">>].
 
-%% @doc With the subprotocol, a message whose type is `weir/gap' and whose data is the number of messages that are missing, or `unknown'.
-%% Without, nobody could tell it from others: nothing.
+%% @doc With the subprotocol, returns a message whose type is `weir/gap' and whose data is the number of messages that
+%% are missing, or `unknown'. Without it there are no bytes, because clients could not tell it from other messages.
 -spec gap(form(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
 gap({plain, _}, _Channel, _Missed, _Position) ->
     <<>>;

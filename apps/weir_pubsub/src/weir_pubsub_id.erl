@@ -1,12 +1,12 @@
 %% @doc The ids of messages.
 %%
-%% An id is `{Epoch, Number}'. The epoch is the number of a life of a channel: it is new whenever the channel is made, also after
-%% a delete or a crash. Within an epoch the messages of a channel have the numbers 1, 2, 3 and so on, without a hole. `{Epoch, 0}' is the
-%% position before the first. No clock has a part in this.
+%% An id is `{Epoch, Number}'. The epoch is the number of a life of a channel: it is new whenever the channel is
+%% created, also after a delete or a crash. Within an epoch the messages of a channel have consecutive numbers, from
+%% 1. `{Epoch, 0}' is the position before the first. Ids do not depend on a clock.
 %%
-%% Epochs begin at a random number for each virtual machine and grow by one from there, so an id from before a restart does
-%% not pass for one of today. They stay below 2^31 for a billion channels: as seconds since 1970, which Nchan's protocol
-%% shows them as, they are dates of the past.
+%% Epochs begin at a random number for each virtual machine and grow by one from there, so that an id from before a
+%% restart is not taken for a current one. They stay below 2^31 for a billion channels: the protocol of Nchan shows
+%% them as dates, in seconds since 1970.
 -module(weir_pubsub_id).
 
 -export([init/0]).
@@ -22,21 +22,22 @@
 -type id() :: {Epoch :: pos_integer(), Number :: non_neg_integer()}.
 
 -type several() :: {several, Which :: pos_integer(), [id() | none]}.
-%% Where somebody is who reads several channels: behind an id in each, or nowhere yet. Which says whose message is the latest.
+%% The position of a reader of several channels: an id in each, or none yet. `Which' is the channel of the latest
+%% message.
 
 -define(RANDOM, 1 bsl 30).
 
-%% The most digits of a number in the text of an id: what has more is no id of ours, and costs no conversion.
+%% Digits of a number in the text of an id, at most. A number with more is not ours, and is not converted.
 -define(DIGITS, 18).
 
 %% @private
-%% @doc Chooses where epochs begin, once for each virtual machine.
+%% @doc Chooses the number after which epochs begin, once for each virtual machine.
 -spec init() -> ok.
 init() ->
     case persistent_term:get(?MODULE, undefined) of
         undefined ->
             Last = atomics:new(1, [{signed, false}]),
-            %% The first one is nobody's.
+            %% The first epoch is one more.
             ok = atomics:put(Last, 1, rand:uniform(?RANDOM)),
             persistent_term:put(?MODULE, Last);
         _ ->
@@ -44,13 +45,13 @@ init() ->
     end.
 
 %% @private
-%% @doc An epoch that no channel of this virtual machine has had.
+%% @doc Returns an epoch that no channel of this virtual machine has had.
 -spec new_epoch() -> pos_integer().
 new_epoch() ->
     atomics:add_get(persistent_term:get(?MODULE), 1, 1).
 
-%% @doc `<<"Epoch:Number">>', or of several channels `<<"Epoch:Tag">>' with the epoch of the latest: both are an epoch and the {@link
-%% to_tag/1} behind a colon, which is how clients put them together out of a date and a tag.
+%% @doc Returns `<<"Epoch:Number">>', or for several channels `<<"Epoch:Tag">>' with the epoch of the latest: an
+%% epoch, a colon, and the {@link to_tag/1}. Clients put it together from a date and a tag.
 -spec to_text(id() | several()) -> binary().
 to_text({Epoch, Number}) ->
     <<(integer_to_binary(Epoch))/binary, $:, (integer_to_binary(Number))/binary>>;
@@ -58,8 +59,8 @@ to_text({several, Which, Ids} = Several) ->
     {Epoch, _} = lists:nth(Which, Ids),
     <<(integer_to_binary(Epoch))/binary, $:, (to_tag(Several))/binary>>.
 
-%% @doc An id without its epoch: the number. Of several channels it has all ids, because their epochs differ, and otherwise the form that
-%% it has with Nchan: separated by commas, the latest in brackets, and `-' for none.
+%% @doc Returns an id without its epoch: the number. With several channels it has all ids, because their epochs
+%% differ, in the form of Nchan otherwise: separated by commas, the latest in brackets, and `-' for none.
 -spec to_tag(id() | several()) -> binary().
 to_tag({_Epoch, Number}) ->
     integer_to_binary(Number);
@@ -67,7 +68,7 @@ to_tag({several, Which, Ids}) ->
     Places = [place(Id, Number =:= Which) || {Id, Number} <- lists:zip(Ids, lists:seq(1, length(Ids)))],
     iolist_to_binary(lists:join($,, Places)).
 
-%% @doc The id that a text means; `error' if it means none.
+%% @doc Returns the id that a text stands for, or `error'.
 -spec from_text(binary()) -> {ok, id()} | error.
 from_text(Text) ->
     case numbers(Text, <<":">>) of
@@ -75,7 +76,7 @@ from_text(Text) ->
         error -> error
     end.
 
-%% @doc The id that an epoch and a tag mean, as {@link from_text/1} has them with a colon between.
+%% @doc Returns the id that an epoch and a tag stand for, or `error'.
 -spec from_tag(Epoch :: integer(), binary()) -> {ok, id()} | error.
 from_tag(Epoch, Tag) when Epoch > 0 ->
     case number(Tag) of
@@ -100,7 +101,8 @@ place(none, _IsLatest) -> <<"-">>;
 place(Id, true) -> [$[, place(Id, false), $]];
 place({Epoch, Number}, false) -> [integer_to_binary(Epoch), $., integer_to_binary(Number)].
 
-%% @doc The ids of so many channels that a text or a tag means. `count': it is of another number of channels; `none': it is no such id.
+%% @doc Returns the ids of `Count' channels that a text or a tag stands for. `count': it is the id of another number
+%% of channels. `none': it is not the id of several channels.
 -spec several_from_text(binary(), Count :: pos_integer()) -> {ok, [id() | none]} | {error, count | none}.
 several_from_text(Text, Count) ->
     Tag =

@@ -1,5 +1,5 @@
 %% @private
-%% @doc What can be read of channels. It is read from the tables of the shards, beside them: no shard waits for it.
+%% @doc Reads channels from the tables of the shards. It needs no shard, and no shard waits for it.
 -module(weir_pubsub_inspection).
 
 -include("weir_pubsub.hrl").
@@ -13,7 +13,7 @@
 -export([latest_at/1]).
 -export([groups/2]).
 
-%% @doc A channel for people.
+%% @doc Returns the public state of a channel.
 -spec describe(#channel{}, Now :: integer()) -> weir_pubsub:info().
 describe(#channel{epoch = Epoch, first = First, last = Last, requested = Requested} = Channel, Now) ->
     #channel{name = Name, bytes = Bytes, processes = Processes, sockets = Sockets, group = Group, created = Created} = Channel,
@@ -28,7 +28,7 @@ describe(#channel{epoch = Epoch, first = First, last = Last, requested = Request
         requested => case Requested of never -> never; At -> Now - At end
     }.
 
-%% @doc One channel.
+%% @doc Returns the state of a channel by its name.
 -spec info(weir_pubsub:channel()) -> {ok, weir_pubsub:info()} | {error, no_channel | weir_pubsub:unavailable()}.
 info(Name) ->
     case lookup(Name) of
@@ -49,7 +49,8 @@ lookup(Name) ->
             Error
     end.
 
-%% @doc At most so many channels whose names begin so and come behind that one, in the order of their names. Goes over all names.
+%% @doc Returns at most `Limit' channels whose names begin with `Prefix' and are greater than `After', in the order of
+%% their names. Scans all names.
 -spec channels(Prefix :: binary(), After :: binary(), Limit :: pos_integer()) -> [weir_pubsub:info()].
 channels(Prefix, After, Limit) ->
     Names = lists:sort([
@@ -72,7 +73,7 @@ is_prefix(Prefix, Name) ->
         _ -> false
     end.
 
-%% @doc When the latest message came that is kept, in milliseconds of the monotonic clock.
+%% @doc Returns when the latest message that is kept was published, in milliseconds of the monotonic clock.
 -spec latest_at(weir_pubsub:channel()) -> integer() | none.
 latest_at(Name) ->
     case lookup(Name) of
@@ -86,7 +87,7 @@ latest_at(Name) ->
             none
     end.
 
-%% @doc The groups whose members get the messages of these channels in a framing, each with its channel.
+%% @doc Returns the groups that write the messages of these channels in a framing, each with its channel.
 -spec groups([weir_pubsub:channel()], weir_pubsub_framing:framing()) -> #{weir_group:group() => weir_pubsub:channel()}.
 groups(Names, Framing) ->
     maps:from_list([
@@ -97,7 +98,7 @@ groups(Names, Framing) ->
         weir_pubsub_audience:framing(Audience) =:= Framing
     ]).
 
-%% @doc What is kept of a channel from there on.
+%% @doc Returns what is kept of a channel from a position on.
 -spec history(weir_pubsub:channel(), weir_pubsub:from(), Limit :: pos_integer()) ->
     {ok, weir_pubsub:history()} | {error, no_channel | weir_pubsub:unavailable()}.
 history(Name, From, Limit) ->
@@ -118,20 +119,20 @@ history(Name, From, Limit) ->
                 error:badarg -> {error, unavailable}
             end;
         {error, no_channel} ->
-            %% It comes from the broker, for the next who asks: nobody waits here.
+            %% Fetch it from the broker for the next caller. This one does not wait.
             _ = weir_pubsub_broker:kind() =:= redis andalso weir_pubsub_shards:cast(Name, {open, Name}),
             {error, no_channel};
         {error, _} = Error ->
             Error
     end.
 
-%% Only who names an id can miss something: others begin where the history does.
+%% Only a reader with an id can miss messages: others begin where the history does.
 missed({_, Number}, Missed, Gone) when is_integer(Number), is_integer(Missed) -> Missed + Gone;
 missed({last, _}, none, _Gone) -> none;
 missed({_, _}, none, Gone) when Gone > 0 -> Gone;
 missed(_From, Missed, _Gone) -> Missed.
 
-%% @doc Who subscribes.
+%% @doc Returns the subscribers of a channel.
 -spec presence(weir_pubsub:channel()) ->
     {ok, [weir_pubsub:present()]} | {error, no_presence | no_channel | weir_pubsub:unavailable()}.
 presence(Name) ->
@@ -151,6 +152,6 @@ present(Subscribers, #channel{epoch = Epoch, last = Last}, Now) ->
      || Kind <- [process, paced, poll, socket],
         #subscriber{pid = Pid, info = Info, since = Since, position = Position} <-
             weir_pubsub_subscribers:of_channel(Subscribers, Epoch, Kind),
-        %% The answer to a poll may be on its way.
+        %% A poll at an earlier position has been answered.
         Kind =/= poll orelse Position =:= Last
     ].

@@ -1,5 +1,5 @@
 %% @private
-%% @doc What tokens and keys have in common: the names of algorithms (RFC 7518), and bytes as text (RFC 7515).
+%% @doc What tokens and keys have in common: names of algorithms (RFC 7518), and base64url (RFC 7515).
 -module(weir_pubsub_jose).
 
 -export([algorithm/1]).
@@ -9,7 +9,7 @@
 
 -type algorithm() :: hs256 | rs256 | es256 | eddsa.
 
-%% @doc The algorithm of a name; `undefined' for one that is not known.
+%% @doc Returns the algorithm of a name, or `undefined' for an unknown one.
 -spec algorithm(term()) -> algorithm() | undefined.
 algorithm(<<"HS256">>) -> hs256;
 algorithm(<<"RS256">>) -> rs256;
@@ -17,7 +17,7 @@ algorithm(<<"ES256">>) -> es256;
 algorithm(<<"EdDSA">>) -> eddsa;
 algorithm(_Other) -> undefined.
 
-%% @doc The bytes of a text in the alphabet for URLs, without padding. What another text means too is none.
+%% @doc Decodes base64url without padding. A text that is not the canonical encoding of its bytes is an error.
 -spec decode_base64url(binary()) -> {ok, binary()} | error.
 decode_base64url(Text) ->
     Padded = <<<<(standard(Character))>> || <<Character>> <= Text>>,

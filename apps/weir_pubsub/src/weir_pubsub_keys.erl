@@ -1,6 +1,6 @@
-%% @doc Keys that tokens are checked with, from files. They can be loaded again while the node runs.
+%% @doc Keys that verify tokens, from files. They can be loaded again while the node runs.
 %%
-%% A key is for one algorithm, which follows from the key and not from the token: a token of another algorithm does not find it.
+%% The algorithm of a key follows from the key, not from the token: a token with another algorithm does not find it.
 -module(weir_pubsub_keys).
 
 -include_lib("public_key/include/public_key.hrl").
@@ -15,18 +15,19 @@
 -type name() :: term().
 
 -type source() :: {secret, file:filename_all()} | {public_key, file:filename_all()} | {jwks, file:filename_all()}.
-%% Files: a secret for HS256, whose bytes are the key but for line ends at the end, at least 32; public keys in PEM, for RS256, ES256
-%% or EdDSA; a set of JSON Web Keys (RFC 7517), of which those with another algorithm, for encryption, or off their curve are left out.
+%% Files. `secret': a secret for HS256 of at least 32 bytes, without the line ends after it. `public_key': public keys
+%% in PEM, for RS256, ES256 or EdDSA. `jwks': a set of JSON Web Keys (RFC 7517); those with another algorithm, for
+%% encryption, or not on their curve are ignored.
 
 -type reason() :: file:posix() | badarg | terminated | system_limit | too_short | no_key | not_json.
-%% `too_short': a secret of less than 32 bytes, or an RSA key of less than 2048 bits. `no_key': there is none in the file that could be
-%% used.
+%% `too_short': a secret of less than 32 bytes, or an RSA key of less than 2048 bits. `no_key': the file has no usable
+%% key.
 
 -define(SECRET_BYTES, 32).
 -define(RSA_BITS, 2048).
 -define(ED25519, {1, 3, 101, 112}).
 
-%% @doc Loads keys under a name, in place of those that it had. If a file is wrong, nothing changes.
+%% @doc Loads keys under a name, and replaces those that it had. If a file is invalid, nothing changes.
 -spec load(name(), [source()]) -> ok | {error, {bad_key, source(), reason()}}.
 load(Name, Sources) ->
     case read_all(Sources) of
@@ -34,7 +35,7 @@ load(Name, Sources) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Whether {@link load/2} would take them now.
+%% @doc Whether {@link load/2} would accept them now.
 -spec check([source()]) -> ok | {error, {bad_key, source(), reason()}}.
 check(Sources) ->
     case read_all(Sources) of
@@ -49,14 +50,15 @@ read_all(Sources) ->
         throw:{bad_key, _, _} = Bad -> {error, Bad}
     end.
 
-%% @doc Forgets the keys of a name: no token is right then.
+%% @doc Removes the keys of a name: no token is valid then.
 -spec forget(name()) -> ok.
 forget(Name) ->
     _ = persistent_term:erase({?MODULE, Name}),
     ok.
 
 %% @private
-%% @doc The keys for an algorithm and the id that a token names; `any' if it names none. A key without an id is for all.
+%% @doc Returns the keys for an algorithm and the key id of a token, `any' if the token has none. A key without an id
+%% matches all tokens.
 -spec find(name(), weir_pubsub_jose:algorithm(), Id :: binary() | any) -> [Material :: term()].
 find(Name, Algorithm, Id) ->
     [
@@ -110,7 +112,7 @@ of_pem({Type, _, not_encrypted} = Entry, Source) when Type =:= 'SubjectPublicKey
 of_pem(_Other, _Source) ->
     none.
 
-%% With a point that is not on the curve each check of a token would fail: it does here.
+%% Verification with a point that is not on the curve fails: let it fail here, and not for each token.
 usable({#'ECPoint'{}, {namedCurve, ?secp256r1}} = Key) ->
     _ = public_key:verify(<<>>, sha256, <<>>, Key),
     Key;
@@ -121,7 +123,7 @@ rsa(#'RSAPublicKey'{modulus = Modulus} = Key, Source) ->
     byte_size(binary:encode_unsigned(Modulus)) * 8 >= ?RSA_BITS orelse bad(Source, too_short),
     Key.
 
-%% They may be shorter than ours.
+%% Keys for other purposes may be shorter than ours.
 is_for_others(#{<<"use">> := Use}) when Use =/= <<"sig">> -> true;
 is_for_others(#{<<"alg">> := Name}) -> weir_pubsub_jose:algorithm(Name) =:= undefined;
 is_for_others(_Jwk) -> false.

@@ -1,4 +1,4 @@
-%% @doc How much there may be, in a group of channels and in all: each shard counts its own part, and all see the sum.
+%% @doc Limits of channels, in a group and in total. Each shard counts its own part; a limit holds for the sum.
 -module(weir_pubsub_limits).
 
 -include("weir_pubsub.hrl").
@@ -21,17 +21,17 @@
 -type group() :: binary() | total.
 
 -type limits() :: #{kind() => non_neg_integer() | infinity}.
-%% Channels, subscribers, messages that are kept, and their bytes. What is not named has no limit.
+%% Channels, subscribers, messages that are kept, and their bytes. A kind that is not named has no limit.
 
 -type groups() :: #{group() => {atomics:atomics_ref(), Limits :: tuple()}}.
 
 -define(KINDS, 4).
 
-%% Of each shard: one line of the processor's cache.
+%% Words for each shard: one cache line.
 -define(WORDS, (2 * ?KINDS)).
 
 %% @private
-%% @doc What can be limited.
+%% @doc Returns the kinds.
 -spec kinds() -> [kind()].
 kinds() -> [channels, subscribers, messages, bytes].
 
@@ -41,14 +41,14 @@ index(messages) -> 3;
 index(bytes) -> 4.
 
 %% @private
-%% @doc Whether it may be a limit.
+%% @doc Whether a term is a limit.
 -spec allowed(term()) -> true | string().
 allowed(Limit) ->
     Limit =:= infinity orelse (is_integer(Limit) andalso Limit >= 0) orelse "an integer from 0 on, or infinity".
 
 %% @private
-%% @doc Groups with their limits. The counts of groups that were there before go on, also of those that nobody names any more: channels may
-%% be in them.
+%% @doc Returns groups with their limits. The counts of groups that existed before are kept, also of groups that are
+%% no longer named, because channels may be counted in them.
 -spec groups(limits(), #{binary() => limits()}, Used :: [binary()], Before :: groups()) -> groups().
 groups(Total, Groups, Used, Before) ->
     Names = lists:usort([total | maps:keys(Groups) ++ Used ++ maps:keys(Before)]),
@@ -70,7 +70,8 @@ now_groups() ->
     Groups.
 
 %% @private
-%% @doc Counts more of a kind in a group and in all, if both have room for it. `Shard' is the number of the caller's shard.
+%% @doc Adds to the count of a kind in a group and in total, if both have room. `Shard' is the number of the caller's
+%% shard.
 -spec take(Shard :: pos_integer(), binary(), kind(), pos_integer()) -> ok | {error, {limit, kind(), group(), non_neg_integer()}}.
 take(Shard, Group, Kind, Amount) -> take(Shard, Group, Kind, Amount, fun commit/4).
 
@@ -96,8 +97,8 @@ take(Shard, Group, Kind, Amount, End) ->
             {error, {limit, Kind, Group, Limit}}
     end.
 
-%% First reserved, then looked at: of two shards that ask at once the later one sees what the other has reserved or counted. Both may be
-%% refused, but never both be let in.
+%% Reserve first, then compare: of two shards that do so at the same time, the later one sees what the other has
+%% reserved or counted. Both may be refused, but they cannot exceed the limit together.
 reserve(Shard, Index, Amount, {Counts, Limits}) ->
     case element(Index, Limits) of
         infinity ->
@@ -113,7 +114,8 @@ reserve(Shard, Index, Amount, {Counts, Limits}) ->
             end
     end.
 
-%% Counted before it is reserved no more, and looked at the other way round: nothing is between the two.
+%% Add to the count before the reservation is removed. Readers read them in the opposite order, so they never miss the
+%% amount.
 commit(Shard, Index, Amount, {Counts, Limits}) ->
     case element(Index, Limits) of
         infinity ->
@@ -131,7 +133,7 @@ cancel(Shard, Index, Amount, {Counts, Limits}) ->
     end.
 
 %% @private
-%% @doc Counts fewer.
+%% @doc Subtracts from the count of a kind.
 -spec give_back(Shard :: pos_integer(), binary(), kind(), non_neg_integer()) -> ok.
 give_back(Shard, Group, Kind, Amount) ->
     All = now_groups(),
@@ -142,7 +144,8 @@ add(Shard, Group, Kind, Amount, All) ->
     #{Group := {Counts, _}} = All,
     atomics:add(Counts, counted(Shard, index(Kind)), Amount).
 
-%% Of each shard what is counted, and what is reserved. Before the first one: how often something was counted more that has a limit.
+%% Words of a shard: its counts, then its reservations. Words 1 to 4 come before those of shard 1: how often a limited
+%% kind was increased.
 counted(Shard, Index) -> Shard * ?WORDS + Index.
 
 reserved(Shard, Index) -> Shard * ?WORDS + ?KINDS + Index.
@@ -154,7 +157,7 @@ with_reserved(Counts, Index, Shard, Sum) ->
     with_reserved(Counts, Index, Shard - 1, Sum + Reserved + atomics:get(Counts, counted(Shard, Index))).
 
 %% @private
-%% @doc Counts more of some kinds and fewer of others, all or none of them.
+%% @doc Changes the counts of several kinds, all or none.
 -spec change(Shard :: pos_integer(), binary(), [{kind(), integer()}]) -> ok | {error, {limit, kind(), group(), non_neg_integer()}}.
 change(Shard, Group, [{Kind, Amount} | Others]) when Amount > 0 ->
     case take(Shard, Group, Kind, Amount) of
@@ -178,7 +181,7 @@ change(_Shard, _Group, []) ->
     ok.
 
 %% @private
-%% @doc What was counted in one group counts in another.
+%% @doc Moves counts from one group to another.
 -spec move(Shard :: pos_integer(), Before :: binary(), Now :: binary(), [{kind(), non_neg_integer()}]) -> ok.
 move(_Shard, Same, Same, _Usage) ->
     ok;
@@ -193,14 +196,14 @@ move(Shard, Before, Now, Usage) ->
     ).
 
 %% @private
-%% @doc A shard begins anew, with nothing.
+%% @doc Resets the counts of a shard that starts.
 -spec clear(Shard :: pos_integer()) -> ok.
 clear(Shard) ->
     maps:foreach(
         fun(_, {Counts, _}) -> [atomics:put(Counts, Shard * ?WORDS + Word, 0) || Word <- lists:seq(1, ?WORDS)] end, now_groups()
     ).
 
-%% @doc What there is in a group, or in all (`total').
+%% @doc Returns how much a group uses, or all channels (`total').
 -spec usage(group()) -> {ok, #{kind() => non_neg_integer()}} | {error, {no_group, group()}}.
 usage(Group) ->
     case now_groups() of
@@ -208,7 +211,8 @@ usage(Group) ->
         #{} -> {error, {no_group, Group}}
     end.
 
-%% Something may be counted less in one shard when it was looked at, and in its place more in another that was not. Then it is looked at again.
+%% Between the reads of two shards, the first may have given back what the second then took, and the sum would be too
+%% large. If anything was added in between, read again.
 used(Counts, Index) ->
     Times = atomics:get(Counts, Index),
     Sum = lists:sum([atomics:get(Counts, counted(Shard, Index)) || Shard <- lists:seq(1, weir_pubsub_shards:count())]),

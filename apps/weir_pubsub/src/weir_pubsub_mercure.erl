@@ -1,16 +1,16 @@
-%% @doc A hub of Mercure, as version 0.x of its protocol has it: the route `/.well-known/mercure' for a listener of `weir_http'.
+%% @doc A hub for version 0.x of the Mercure protocol: the route `/.well-known/mercure' for a listener of `weir_http'.
 %%
 %% ```
 %% ok = weir_pubsub_keys:load(hub, [{secret, "secret"}]),
 %% {ok, _} = weir_http:start_listener(hub, #{port => 3000}, weir_pubsub_mercure:routes(#{keys => hub})).
 %% '''
 %%
-%% GET subscribes to `topic' (several), POST publishes a form with `topic' (several), `data', `private', `type' and `retry'. Tokens have the
-%% claim `mercure' with `publish' and `subscribe'. The updates of a node are in one channel, with one order. Differences to the hub of the
-%% Mercure project are in the guide.
+%% GET subscribes to one or more `topic'. POST publishes a form with one or more `topic', and with `data', `private',
+%% `type' and `retry'. Tokens have the claim `mercure' with `publish' and `subscribe'. The updates of a node are in
+%% one channel, in one order. The guide lists the differences to the hub of the Mercure project.
 %%
-%% With the option `subscriptions' the active subscriptions are told: an update when one begins or ends, and what there is at
-%% `/.well-known/mercure/subscriptions', `.../TOPIC' and `.../TOPIC/SUBSCRIBER'.
+%% With the option `subscriptions' the hub publishes an update when a subscription begins or ends, and reports the
+%% active subscriptions at `/.well-known/mercure/subscriptions', `.../TOPIC' and `.../TOPIC/SUBSCRIBER'.
 -module(weir_pubsub_mercure).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_held).
@@ -36,15 +36,17 @@
     max_body => pos_integer()
 }.
 %% <dl>
-%% <dt>`keys'</dt><dd>what tokens are checked with, of publishers and of subscribers</dd>
-%% <dt>`tokens' (`#{}')</dt><dd>how, see {@link weir_pubsub_token:verify/3}</dd>
+%% <dt>`keys'</dt><dd>the keys that verify the tokens of publishers and subscribers</dd>
+%% <dt>`tokens' (`#{}')</dt><dd>how tokens are verified, see {@link weir_pubsub_token:verify/3}</dd>
 %% <dt>`anonymous' (`true')</dt><dd>whether clients without a token may subscribe; they get no private updates</dd>
-%% <dt>`origins' (`any')</dt><dd>of which sites pages may come. Only with a list may pages publish by a cookie</dd>
+%% <dt>`origins' (`any')</dt><dd>the origins whose pages may send requests. Pages may publish with a cookie only if
+%%   this is a list</dd>
 %% <dt>`cookie' (`<<"mercureAuthorization">>')</dt><dd>the name of the cookie with a token</dd>
-%% <dt>`subscriptions' (`false')</dt><dd>whether active subscriptions are told, to those whose token lets them `subscribe' to the path of what
-%%   is told, such as `/.well-known/mercure/subscriptions{/topic}{/subscriber}'. Each selector of each subscriber is an update when it comes and when
-%%   it goes</dd>
-%% <dt>`max_body' (1000000)</dt><dd>bytes of a request to publish</dd>
+%% <dt>`subscriptions' (`false')</dt><dd>whether active subscriptions are published and reported, to clients whose
+%%   token lets them `subscribe' to the path of the subscription, such as
+%%   `/.well-known/mercure/subscriptions{/topic}{/subscriber}'. Each selector of each subscriber causes an update when
+%%   it begins and when it ends</dd>
+%% <dt>`max_body' (1000000)</dt><dd>the maximum size of a request to publish, in bytes</dd>
 %% </dl>
 
 -define(DEFAULTS, #{
@@ -56,7 +58,7 @@
     max_body => 1000000
 }).
 
-%% Topics of an update, and selectors of a subscriber.
+%% Topics of an update, and selectors of a subscriber, at most; and the bytes of each.
 -define(MOST_TOPICS, 100).
 -define(LONGEST_TOPIC, 2048).
 
@@ -65,7 +67,7 @@
 
 -record(publish, {meta :: weir_pubsub:meta(), data :: binary(), http :: weir_http_request:request(), reference :: reference()}).
 
-%% @doc The route. Fails with `{bad_option, Name, Value, Allowed}' for a wrong option.
+%% @doc Returns the routes. Fails with `{bad_option, Name, Value, Allowed}' for a wrong option.
 -spec routes(options()) -> [weir_http_routes:route()].
 routes(Options) ->
     case weir_checked_options:check(Options, [keys | maps:keys(?DEFAULTS)], fun allowed/2) of
@@ -85,7 +87,7 @@ allowed(subscriptions, IsTold) -> is_boolean(IsTold) orelse "true or false";
 allowed(cookie, Name) -> weir_http_cookie:is_name(Name) orelse "the name of a cookie: letters, digits and !#$%&'*+-.^_`|~";
 allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
 
-%% @doc The channel that has the updates: how many are kept is said by its policy.
+%% @doc Returns the channel that has the updates. Its policy sets how many are kept.
 -spec channel() -> weir_pubsub:channel().
 channel() -> ?HUB_CHANNEL.
 
@@ -126,7 +128,7 @@ asked(_GetOrHead, subscriptions, Request, Options) ->
     case weir_pubsub_mercure_access:claims(Request, Options) of
         {ok, Claims} ->
             case weir_pubsub_mercure_access:may_receive(weir_pubsub_mercure_api:id(Request), Claims) of
-                %% There may be many: no reactor waits for all of them.
+                %% There may be many, and a reactor must not wait.
                 true -> {process, fun tell/1};
                 false -> refused(403, <<"Forbidden">>, Request)
             end;
@@ -141,7 +143,7 @@ tell(Request) ->
         {<<"etag">>, Tag}, {<<"cache-control">>, <<"private, no-cache">>}, {<<"link">>, <<"<" ?HUB_PATH ">; rel=\"mercure\"">>}
         | weir_pubsub_http_fields:origin(Request)
     ],
-    %% The protocol has it without quotes.
+    %% The protocol has the tag without quotes.
     case lists:member(weir_http_request:field(<<"if-none-match">>, Request), [Tag, Latest]) of
         true -> {reply, 304, Fields, <<>>};
         false ->
@@ -192,7 +194,8 @@ is_topic(Topic) ->
     Topic =/= <<>> andalso byte_size(Topic) =< ?LONGEST_TOPIC andalso unicode:characters_to_binary(Topic) =:= Topic andalso
         [] =:= [Byte || <<Byte>> <= Topic, Byte < 32 orelse Byte =:= 127].
 
-%% An id that is none of ours is taken for one that is forgotten, as by other hubs: all that is kept comes.
+%% An id that is not one of ours is treated as one that is forgotten, as by other hubs: all updates that are kept are
+%% sent.
 from(Request, Pairs) ->
     Said =
         case weir_http_request:field(<<"last-event-id">>, Request, <<>>) of
@@ -214,7 +217,7 @@ from(Request, Pairs) ->
 publish(Request, Claims) ->
     case weir_http_request:form(Request) of
         {ok, Pairs} -> checked(topics(Pairs), Pairs, Request, Claims);
-        error -> refused(400, <<"A form is needed: application/x-www-form-urlencoded.">>, Request)
+        error -> refused(400, <<"The body must be a form: application/x-www-form-urlencoded.">>, Request)
     end.
 
 checked({error, Text}, _Pairs, Request, _Claims) ->
@@ -226,7 +229,7 @@ checked({ok, Topics}, Pairs, Request, Claims) ->
     MayPublish = weir_pubsub_mercure_access:may_publish(Topics, Claims),
     case {MayPublish, is_line(Type), Retry} of
         {false, _, _} -> refused(403, <<"Forbidden">>, Request);
-        _ when IsReserved -> refused(403, <<"The hub's own topics are for the hub.">>, Request);
+        _ when IsReserved -> refused(403, <<"Only the hub may publish to its own topics.">>, Request);
         {true, false, _} -> refused(400, <<"Invalid \"type\" parameter.">>, Request);
         {true, true, error} -> refused(400, <<"Invalid \"retry\" parameter.">>, Request);
         {true, true, {ok, Time}} ->
@@ -246,7 +249,7 @@ retry(Text) when byte_size(Text) < 10 ->
     end;
 retry(_Text) -> error.
 
-%% At once, if nobody is at work in the shard.
+%% In the reactor, if the claim on the shard is free.
 published(Data, Meta, Http) ->
     case not weir_http_request:is_tls(Http) andalso weir_pubsub_publication:in_reactor(?HUB_CHANNEL, Data, Meta) of
         NotAtOnce when NotAtOnce =:= busy; NotAtOnce =:= false ->

@@ -1,6 +1,6 @@
 %% @private
-%% @doc Who may publish and subscribe by Mercure: the claim `mercure' of a token, which is in the field `Authorization', in the query or
-%% in a cookie.
+%% @doc What clients of Mercure may do: the claim `mercure' of a token, which is in the field `Authorization', in the
+%% query or in a cookie.
 -module(weir_pubsub_mercure_access).
 
 -export([claims/2]).
@@ -10,15 +10,15 @@
 -export([payload/1]).
 -export([expires_in/2]).
 
-%% Seconds. A later end may be a float, of which there are no milliseconds.
+%% Seconds. A later expiry counts as none: it may be a float that is too large to convert to milliseconds.
 -define(NEVER, 1 bsl 50).
 
 -type options() :: #{
     keys := weir_pubsub_keys:name(), tokens := weir_pubsub_token:options(), cookie := binary(), origins := any | [binary()], _ => _
 }.
 
-%% @doc What the token of a request claims; `none' if there is none. A cookie goes with each request of a browser, whichever page makes
-%% it: it counts for publishing only if the page is of a site that is named.
+%% @doc Returns the claims of a request's token, or `none' if it has no token. A browser sends a cookie with requests
+%% of any page, so a cookie permits publishing only if the page is of a listed origin.
 -spec claims(weir_http_request:request(), options()) -> {ok, weir_pubsub_token:claims()} | none | {error, term()}.
 claims(Request, #{keys := Keys, tokens := Options} = Mercure) ->
     case token(Request, Mercure) of
@@ -51,17 +51,17 @@ cookie({_, Token}, Request, Origins) ->
         _ -> {ok, Token}
     end.
 
-%% @doc Whether each of these topics may be published to.
+%% @doc Whether the claims permit publishing to all of these topics.
 -spec may_publish([binary()], weir_pubsub_token:claims()) -> boolean().
 may_publish(Topics, Claims) ->
     Selectors = selectors(<<"publish">>, Claims),
     lists:all(fun(Topic) -> lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, Selectors) end, Topics).
 
-%% @doc The topics whose private updates may be received.
+%% @doc Returns the selectors of topics whose private updates may be received.
 -spec subscribes(weir_pubsub_token:claims()) -> [weir_pubsub_mercure_topics:selector()].
 subscribes(Claims) -> selectors(<<"subscribe">>, Claims).
 
-%% @doc Whether a private update of this topic may be received.
+%% @doc Whether private updates of this topic may be received.
 -spec may_receive(binary(), weir_pubsub_token:claims()) -> boolean().
 may_receive(Topic, Claims) ->
     lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, subscribes(Claims)).
@@ -74,7 +74,7 @@ selectors(Right, Claims) ->
 
 mercure(Claims) -> maps:get(<<"https://mercure.rocks/">>, Claims, maps:get(<<"mercure">>, Claims, none)).
 
-%% @doc What a token says about its subscriber, for others.
+%% @doc Returns the payload of a token, which other clients see as part of the subscription.
 -spec payload(weir_pubsub_token:claims()) -> weir_pubsub_mercure_subscriptions:payload().
 payload(Claims) ->
     case mercure(Claims) of
@@ -82,7 +82,7 @@ payload(Claims) ->
         _ -> none
     end.
 
-%% @doc Milliseconds until a token is refused.
+%% @doc Returns the milliseconds until a token is refused.
 -spec expires_in(weir_pubsub_token:claims(), weir_pubsub_token:options()) -> timeout().
 expires_in(#{<<"exp">> := End}, Options) when is_number(End), End < ?NEVER ->
     max(0, round(1000 * (End + maps:get(leeway, Options, 0))) - os:system_time(millisecond));

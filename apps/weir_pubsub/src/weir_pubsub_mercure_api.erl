@@ -1,5 +1,6 @@
 %% @private
-%% @doc The web API of Mercure about active subscriptions: a document about all, about those to a selector, or about one of them.
+%% @doc The web API of Mercure about active subscriptions: a document about all, about those to one selector, or about
+%% one of them.
 -module(weir_pubsub_mercure_api).
 
 -include("weir_pubsub_mercure.hrl").
@@ -11,11 +12,11 @@
 
 -define(PATH, ?HUB_PATH "/subscriptions").
 
-%% @doc The paths of it, for routes.
+%% @doc Returns its paths, for routes.
 -spec paths() -> [string(), ...].
 paths() -> [?PATH, ?PATH "/:topic", ?PATH "/:topic/:subscriber"].
 
-%% @doc Which document a request is for: what has to be granted to its client.
+%% @doc Returns the id of the requested document. The client's token has to permit it.
 -spec id(weir_http_request:request()) -> binary().
 id(Request) -> weir_pubsub_mercure_subscriptions:id(names(Request)).
 
@@ -26,7 +27,7 @@ names(Request) ->
         #{} -> []
     end.
 
-%% @doc The id of the latest update. It is to be asked for before a document.
+%% @doc Returns the id of the latest update. Call it before {@link document/2}.
 -spec latest() -> binary().
 latest() ->
     case weir_pubsub_inspection:info(?HUB_CHANNEL) of
@@ -34,7 +35,7 @@ latest() ->
         _ -> <<"earliest">>
     end.
 
-%% @doc The document for a request, as of the update with that id.
+%% @doc Returns the requested document, as of the update with that id.
 -spec document(weir_http_request:request(), Latest :: binary()) -> {ok, iodata()} | none.
 document(Request, Latest) ->
     Asked = names(Request),

@@ -1,8 +1,8 @@
 %% @private
-%% @doc An event stream of Mercure: the updates of the hub that a subscriber has asked for, and may get.
+%% @doc An event stream of Mercure: the updates of the hub that a subscriber has asked for and may get.
 %%
-%% All updates are in one channel, in one order. Subscribers that have asked for the same, with the same rights, are one audience, for which
-%% an update is looked at and framed once.
+%% All updates are in one channel, in one order. Subscribers with the same selectors and the same rights are one
+%% audience, for which an update is matched and framed once.
 -module(weir_pubsub_mercure_stream).
 -behaviour(weir_http_events).
 -behaviour(weir_pubsub_framing).
@@ -24,16 +24,18 @@
     framing :: weir_pubsub_framing:framing(),
     socket :: weir_tcp:socket() | ssl:sslsocket(),
     expires_in :: timeout(),
-    %% What others are told of it when it has begun, and then, as whom.
+    %% What to announce when it begins; then the name under which it was announced.
     tell :: tell() | {told, weir_pubsub_mercure_subscriptions:subscriber()}
 }).
 
 -type tell() :: nothing | {Selectors :: [binary()], weir_pubsub_mercure_subscriptions:payload()}.
 
-%% erlang:send_after/3 takes no longer time.
+%% Longest time of the timer, 49 days. A stream whose token is valid for longer is closed then, and its client
+%% reconnects.
 -define(LONGEST_MS, 16#FFFFFFFF).
 
-%% @doc The result for the listener: a stream of what `Wanted' selects, without private updates that `Granted' does not.
+%% @doc Returns the result for the listener: a stream of the updates that `Wanted' selects, without private ones that
+%% `Granted' does not.
 -spec new({Wanted :: selectors(), Granted :: selectors()}, {weir_pubsub:channel(), weir_pubsub:from()}, Http, Options) ->
     weir_http_direct:result()
 when
@@ -60,14 +62,15 @@ fields(Channel, From, Http) ->
         _ -> [{<<"last-event-id">>, before(Channel, From)} | Fields]
     end.
 
-%% Behind which update those begin that come. A client that gets back what it has said has missed nothing.
+%% The id of the update after which the first that is sent comes. A client that gets its own id back has missed
+%% nothing.
 before(Channel, From) ->
     case weir_pubsub_inspection:history(Channel, From, 1) of
         {ok, #{position := {_, Number} = Position}} when Number > 0 -> id(Position);
         _ -> <<"earliest">>
     end.
 
-%% @doc The id of an update, as clients see it: a reference relative to the hub.
+%% @doc Returns the id of an update as clients see it: a reference relative to the hub.
 -spec id(weir_pubsub_framing:place()) -> binary().
 id(Id) -> <<"#", (weir_pubsub_id:to_text(Id))/binary>>.
 
@@ -105,7 +108,7 @@ closed(Reason, #stream{subscription = Subscription, tell = Tell}) ->
 
 %% Framing -----------------------------------------------------------------------------
 
-%% @doc An event, for those that have asked for it and may get it; nothing for others.
+%% @doc Returns an event if the subscriber has asked for the update and may get it; otherwise no bytes.
 -spec message({Wanted :: selectors(), Granted :: selectors()}, weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
 message({Wanted, Granted}, _Channel, {message, Id, Data, #{mercure := {Topics, IsPrivate, Retry}} = Meta}) ->
     case fits(Topics, Wanted) andalso (not IsPrivate orelse fits(Topics, Granted)) of
@@ -122,6 +125,7 @@ message(_Selectors, _Channel, _Message) ->
 fits(Topics, Selectors) ->
     lists:any(fun(Topic) -> lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, Selectors) end, Topics).
 
-%% @doc A comment: clients of Mercure know no event for it. How many of the updates that are missing it had asked for nobody knows.
+%% @doc Returns a comment: clients of Mercure know no event for a gap. How many of the missing updates it had asked
+%% for is unknown.
 -spec gap(term(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
 gap(_Selectors, _Channel, _Missed, _Position) -> weir_http_events:frame(#{comment => <<"gap">>}).

@@ -1,10 +1,10 @@
 %% @private
-%% @doc The subscriptions to the hub of Mercure that are active in this node: a table of them, and an update about each that begins or ends,
-%% for those who may have it.
+%% @doc The active subscriptions to the Mercure hub of this node: a table of them, and a private update about each
+%% that begins or ends.
 %%
-%% A stream says that it has begun, and that it has ended. It need not: if its reactor is killed, or the process of its TLS, all of that
-%% process have ended. The table changes before the update is published. So who reads the id of the latest update first, and then the table,
-%% misses nothing with the updates behind that id.
+%% A stream announces its begin and its end. If its reactor is killed, or its TLS process, all streams of that process
+%% have ended. The table changes before the update is published. So a reader misses nothing if it reads the id of the
+%% latest update first, then the table, and then follows the updates after that id.
 -module(weir_pubsub_mercure_subscriptions).
 -behaviour(gen_server).
 
@@ -22,23 +22,23 @@
 -export_type([subscriber/0, active/0, payload/0]).
 
 -type subscriber() :: binary().
-%% What others know a stream by: a URN with a UUID.
+%% The name under which others know a stream: a URN with a UUID.
 
 -type active() :: {subscriber(), Selectors :: [binary()], payload()}.
 
 -type payload() :: none | {some, weir_json:value()}.
-%% What the token of a subscriber says about it.
+%% What the token of a subscriber says about it, for others.
 
 -record(subscriptions, {monitors = #{} :: #{pid() => reference()}}).
 
-%% @doc The table, owned by the caller: it outlives the process that writes to it.
+%% @doc Creates the table. The caller owns it, so that it outlives the process that writes to it.
 -spec new() -> ets:tab().
 new() -> ets:new(?MODULE, [named_table, ordered_set, public]).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc The stream of the calling reactor or process has subscribed, to these selectors. Does not wait.
+%% @doc Announces that the stream of the calling reactor or process has subscribed to these selectors. Does not wait.
 -spec begun([binary()], payload()) -> subscriber().
 begun(Selectors, Payload) ->
     Subscriber = uuid(crypto:strong_rand_bytes(16)),
@@ -48,15 +48,15 @@ begun(Selectors, Payload) ->
 uuid(<<A:32, B:16, _:4, C:12, _:2, D:14, E:48>>) ->
     iolist_to_binary(io_lib:format("urn:uuid:~8.16.0b-~4.16.0b-4~3.16.0b-~4.16.0b-~12.16.0b", [A, B, C, 2#10 bsl 14 bor D, E])).
 
-%% @doc It has ended. Does not wait.
+%% @doc Announces that a stream has ended. Does not wait.
 -spec ended(subscriber()) -> ok.
 ended(Subscriber) -> gen_server:cast(?MODULE, {ended, self(), Subscriber}).
 
-%% @doc All that are active. Takes time in proportion to their number.
+%% @doc Returns all active subscriptions. Takes time in proportion to their number.
 -spec all() -> [active()].
 all() -> [{Subscriber, Selectors, Payload} || {{_Pid, Subscriber}, Selectors, Payload} <- ets:tab2list(?MODULE)].
 
-%% @doc What is told about a subscription: to one of the selectors of a subscriber.
+%% @doc Returns the document about the subscription to one of the selectors of a subscriber.
 -spec document(Selector :: binary(), active(), IsActive :: boolean()) -> #{atom() => term()}.
 document(Selector, {Subscriber, _Selectors, Payload}, IsActive) ->
     Document = #{
@@ -67,7 +67,8 @@ document(Selector, {Subscriber, _Selectors, Payload}, IsActive) ->
         {some, Said} -> Document#{payload => Said}
     end.
 
-%% @doc The path of what is told: about all, about a selector, or about a selector and a subscriber. It is the topic of updates, too.
+%% @doc Returns the path of a document: about all, about a selector, or about a selector and a subscriber. It is also
+%% the topic of updates.
 -spec id([binary()]) -> binary().
 id(Names) -> iolist_to_binary([?HUB_PATH, "/subscriptions" | [[$/, weir_http_percent:encode(Name)] || Name <- Names]]).
 
@@ -102,7 +103,7 @@ over({_Pid, Subscriber} = Key) ->
         [] -> ok
     end.
 
-%% While the shard is restarted nobody would hear it: all streams have ended.
+%% If the shard is restarting it does not get the update, but then all streams have ended.
 publish({_, Selectors, _} = Active, IsActive) ->
     lists:foreach(
         fun(Selector) ->

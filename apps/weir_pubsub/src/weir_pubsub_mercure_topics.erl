@@ -1,8 +1,10 @@
 %% @private
-%% @doc Selectors of topics, as Mercure 0.x has them: `*' for all, a topic, or a URI template (RFC 6570, with all operators and modifiers).
+%% @doc Selectors of topics, as in Mercure 0.x: `*' for all, a topic, or a URI template (RFC 6570, with all operators
+%% and modifiers).
 %%
-%% A template fits a topic that it can be expanded to. What is no template is a topic, and fits only itself. So is a template with more than
-%% 16 variables: strangers choose selectors, and each update is compared with all of them.
+%% A template matches a topic that it can be expanded to. Text that is not a template is a topic, and matches only
+%% itself. So does a template with more than 16 variables: clients choose the selectors, and each update is compared
+%% with all of them.
 -module(weir_pubsub_mercure_topics).
 
 -export([new/1]).
@@ -14,10 +16,10 @@
 
 -type part() ::
     {text, binary()}
-    %% Characters of values: so many at most, unreserved, encoded, or one of these bytes.
+    %% Characters of a value: at most `Most', each unreserved, percent-encoded, or one of the bytes `Also'.
     | {value, Also :: binary(), Most :: pos_integer() | infinity}
     | {optional, [part()]}
-    %% Each variable may have no value. In front of the first that has one stands another text than between those.
+    %% Any variable may have no value. `First' is before the first that has one, `Separator' before each later one.
     | {expression, First :: binary(), Separator :: binary(), [variable(), ...]}.
 
 -type variable() :: {once | many, [part()]}.
@@ -26,7 +28,7 @@
 
 -define(RESERVED, <<":/?#[]@!$&'()*+,;=">>).
 
-%% @doc A selector out of its text.
+%% @doc Parses a selector.
 -spec new(binary()) -> selector().
 new(<<"*">>) ->
     all;
@@ -88,29 +90,29 @@ variable(Text, Parts) ->
         nomatch -> error
     end.
 
-%% A list is joined by commas, unless it is exploded: then each of its members is a value, or a name and a value.
+%% A list is joined by commas. If it is exploded, each of its members is a value, or a name and a value.
 value(_Name, many, Most) -> [{value, <<"=">>, Most}];
 value(_Name, once, infinity) -> [{value, <<",">>, infinity}];
 value(_Name, once, Most) -> [{value, <<>>, Most}].
 
 reserved(_Name, _Times, Most) -> [{value, ?RESERVED, Most}].
 
-%% Where nothing is the value, there is no `=' either.
+%% An empty value has no `=' either.
 parameter(_Name, many, Most) -> [{value, <<"=">>, Most}];
 parameter(Name, once, Most) -> [{text, Name}, {optional, [{text, <<"=">>} | value(Name, once, Most)]}].
 
 pair(_Name, many, _Most) -> [{value, <<>>, infinity}, {text, <<"=">>}, {value, <<>>, infinity}];
 pair(Name, once, Most) -> [{text, <<Name/binary, "=">>} | value(Name, once, Most)].
 
-%% @doc Whether a selector fits a topic. Takes time in proportion to the product of their lengths at most.
+%% @doc Whether a selector matches a topic. The time is at most in proportion to the product of their lengths.
 -spec fits(binary(), selector()) -> boolean().
 fits(_Topic, all) -> true;
 fits(Topic, {topic, Text}) -> Topic =:= Text;
 fits(Topic, {template, Whole, _Parts}) when Topic =:= Whole -> true;
 fits(Topic, {template, _Whole, Parts}) -> lists:member(byte_size(Topic), ends(Parts, [0], Topic)).
 
-%% Where the parts can end that begin at one of these offsets, which are in order. No offset is gone on from twice, so a template with many
-%% ways to fit takes no longer.
+%% Offsets where the parts can end if they begin at one of these offsets, which are in order. Each offset is continued
+%% from once, so a template with many ways to match takes no longer.
 ends(_Parts, [], _Topic) -> [];
 ends([Part | Parts], Offsets, Topic) -> ends(Parts, part(Part, Offsets, Topic), Topic);
 ends([], Offsets, _Topic) -> Offsets.
@@ -146,7 +148,8 @@ is_at(Text, Offset, Topic) ->
         _ -> false
     end.
 
-%% Each offset has the number of characters that may follow. Of two ways to one offset that counts which leaves more.
+%% Each offset has the number of characters that may follow. If two ways lead to one offset, the one that leaves more
+%% counts.
 value_ends([{Offset, One}, {Offset, Other} | Offsets], Also, Topic) ->
     value_ends([{Offset, max(One, Other)} | Offsets], Also, Topic);
 value_ends([{Offset, Left} | Offsets], Also, Topic) ->
@@ -163,7 +166,8 @@ less(Left, Count) -> Left - Count.
 insert(Offset, Left, [{Earlier, _} = First | Offsets]) when Earlier < Offset -> [First | insert(Offset, Left, Offsets)];
 insert(Offset, Left, Offsets) -> [{Offset, Left} | Offsets].
 
-%% The bytes of one, and what it counts: a character of several bytes is encoded as several, of which the first counts.
+%% The size of a character, and how much it counts. A character of several bytes is encoded as several triplets, of
+%% which the first counts.
 character(Offset, Also, Topic) ->
     case Topic of
         <<_:Offset/binary, $%, High, Low, _/binary>> ->

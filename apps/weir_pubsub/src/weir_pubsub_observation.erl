@@ -1,21 +1,24 @@
 %% @doc Events of channels, see {@link weir_event}.
 %% <table>
 %% <tr><td>event</td><td>measurements</td><td>metadata</td></tr>
-%% <tr><td>`[weir, channel, publish]': a message was published in this node</td>
+%% <tr><td>`[weir, channel, publish]': a message was published on this node</td>
 %%   <td>`count', `bytes', `subscribers': those of this node</td><td>`channel', `id'</td></tr>
 %% <tr><td>`[weir, channel, refuse]': a message or a subscription was refused</td><td>`count'</td>
 %%   <td>`channel', `reason': `{limit, Kind, Group, Limit}', `{too_large, Most}' or `unavailable'</td></tr>
-%% <tr><td>`[weir, channel, gap]': a subscriber was told of a gap, or all clients of the channel with the same transport</td><td>`count'</td>
+%% <tr><td>`[weir, channel, gap]': a subscriber got a gap, or all clients of the channel with the same transport
+%% did</td><td>`count'</td>
 %%   <td>`channel', `missed': how many messages, or `unknown'</td></tr>
 %% <tr><td>`[weir, channel, slow]': a subscription has ended because the subscriber lagged behind</td><td>`count'</td>
 %%   <td>`channels': those of the subscription</td></tr>
-%% <tr><td>`[weir, shard, restart]': a shard has failed, and its channels begin anew</td>
-%%   <td>`count', `subscribers': those that it had, `requests': those that it had not answered</td><td>`shard': its number</td></tr>
+%% <tr><td>`[weir, shard, restart]': a shard has failed, and its channels are lost</td>
+%%   <td>`count', `subscribers': how many it had, `requests': how many it had not answered</td>
+%%   <td>`shard': its number</td></tr>
 %% <tr><td>`[weir, broker, start]': a shard has a connection to Redis</td><td>`count'</td><td>`shard'</td></tr>
 %% <tr><td>`[weir, broker, stop]': that connection was lost</td><td>`count'</td><td>`shard', `reason'</td></tr>
 %% </table>
-%% They happen in the process that serves the channel just then, a shard or a reactor. All channels of that shard wait for a handler, so
-%% it must not wait, nor call {@link weir_pubsub}: it may send a message to a process that does.
+%% Handlers run in the process that serves the channel at the time, a shard or a reactor. All channels of that shard
+%% wait for a handler, so it must not wait, nor call {@link weir_pubsub}; it may send a message to a process that
+%% does.
 -module(weir_pubsub_observation).
 
 -export([published/4]).
@@ -29,7 +32,8 @@
 -define(PUBLISH, [weir, channel, publish]).
 
 %% @private
-%% There are many of these, so nothing is made for nobody. It is counted before anybody has the message.
+%% There are many of these, so maps are made only for an attached handler. The message is counted earlier, before a
+%% subscriber has it.
 -spec published(weir_pubsub:channel(), weir_pubsub_id:id(), Bytes :: non_neg_integer(), Subscribers :: non_neg_integer()) -> ok.
 published(Channel, Id, Bytes, Subscribers) ->
     case weir_event:is_attached(?PUBLISH) of

@@ -1,5 +1,5 @@
 %% @private
-%% @doc A message as bytes, for brokers.
+%% @doc Converts messages to bytes and back, for brokers.
 -module(weir_pubsub_packed).
 
 -export([pack/2]).

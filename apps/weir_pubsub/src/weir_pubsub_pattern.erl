@@ -1,5 +1,5 @@
 %% @private
-%% @doc Patterns of names, in which `*' stands for any bytes, also none.
+%% @doc Patterns of names, in which `*' stands for any number of bytes, including none.
 -module(weir_pubsub_pattern).
 
 -export([new/1]).
@@ -8,14 +8,14 @@
 -export_type([pattern/0]).
 
 -type pattern() :: [binary(), ...].
-%% What stands between the stars.
+%% The parts between the stars.
 
-%% @doc A pattern out of its text.
+%% @doc Parses a pattern.
 -spec new(binary()) -> pattern().
 new(Text) -> binary:split(Text, <<"*">>, [global]).
 
-%% @doc Whether a name fits. Takes time in proportion to the product of the two lengths at worst: each part is looked for once, the first time
-%% that it comes, which leaves the most for those behind it.
+%% @doc Whether a name matches. The time is at worst in proportion to the product of the two lengths: each part is
+%% searched once, for its first occurrence, which leaves the most for the parts after it.
 -spec fits(binary(), pattern()) -> boolean().
 fits(Name, [Whole]) -> Name =:= Whole;
 fits(Name, [Prefix | Parts]) ->

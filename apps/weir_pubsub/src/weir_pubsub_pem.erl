@@ -4,7 +4,8 @@
 
 -export([entries/1]).
 
-%% @doc The entries of a text. None if any of it is no PEM: a file that is just being written ends in the middle of one.
+%% @doc Returns the entries of a text. Returns none if any of it is not PEM: a file that is still being written ends
+%% inside an entry.
 -spec entries(binary()) -> [public_key:pem_entry()].
 entries(Text) ->
     try

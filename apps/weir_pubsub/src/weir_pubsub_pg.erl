@@ -1,6 +1,6 @@
 %% @private
-%% @doc Publications of the other nodes of an Erlang cluster, at most once: what is published in a node is published in all that it is
-%% connected with just then, and each gives it an id of its own. A node that was away gets nothing of that time.
+%% @doc Publishes on the other nodes of an Erlang cluster, at most once: on all nodes that are connected at the time.
+%% Each gives the message its own id. A node that was disconnected gets nothing of that time.
 -module(weir_pubsub_pg).
 -behaviour(gen_server).
 
@@ -17,15 +17,15 @@
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, none, []).
 
-%% @doc Has the other nodes publish it.
+%% @doc Publishes a message on the other nodes.
 -spec publish(weir_pubsub:channel(), binary(), weir_pubsub:meta()) -> ok.
 publish(Channel, Data, Meta) -> tell({relayed, Channel, {publish, Channel, Data, Meta}}).
 
-%% @doc Has the other nodes delete it.
+%% @doc Deletes a channel on the other nodes.
 -spec delete(weir_pubsub:channel()) -> ok.
 delete(Channel) -> tell({relayed, Channel, {delete, Channel}}).
 
-%% A node that cannot be reached costs no wait, and does not get it.
+%% Sending to a node that cannot be reached does not wait; the node does not get the message.
 tell(Message) ->
     lists:foreach(
         fun(Pid) when node(Pid) =/= node() -> erlang:send(Pid, {'$gen_cast', Message}, [nosuspend, noconnect]); (_) -> ok end,

@@ -1,9 +1,10 @@
-%% @doc What is allowed in which channel: a configuration, checked whole before any of it counts.
+%% @doc The policies of channels: a configuration, checked as a whole before any of it applies.
 %%
 %% A configuration is a map:
 %% <dl>
-%% <dt>`channels' (`[]')</dt><dd>pairs of a pattern and a {@type policy()}. The first pattern that fits a channel counts; a channel that
-%%   none fits has the defaults. In a pattern `*' stands for any bytes, also none</dd>
+%% <dt>`channels' (`[]')</dt><dd>pairs of a pattern and a {@type policy()}. The first pattern that matches a channel
+%%   applies; a channel that matches none has the defaults. In a pattern `*' stands for any number of bytes, including
+%%   none</dd>
 %% <dt>`groups' (`#{}')</dt><dd>limits of groups by their names, see {@link weir_pubsub_limits:limits()}</dd>
 %% <dt>`total' (`#{}')</dt><dd>limits of all channels together</dd>
 %% </dl>
@@ -40,24 +41,27 @@
     group => binary()
 }.
 %% <dl>
-%% <dt>`max_messages' (10), `max_bytes' (1048576), `max_age' (3600000)</dt><dd>what the history keeps: messages, their bytes (data, type, event and topics), and
-%%   how long in milliseconds, or `infinity'. One message is kept whatever its size, unless `max_messages' is 0</dd>
-%% <dt>`max_message' (1000000)</dt><dd>bytes of one message, at most that</dd>
-%% <dt>`max_subscribers' (`infinity')</dt><dd>of one channel</dd>
-%% <dt>`idle_timeout' (5000)</dt><dd>milliseconds that a channel lives without messages and subscribers</dd>
-%% <dt>`slow' (`drop_oldest')</dt><dd>what becomes of a subscriber that lags behind by more than may wait for it. `drop_oldest': it
-%%   misses the oldest messages and is told of the gap. `disconnect': its subscription ends; a socket is closed, and its client comes
-%%   back with the id of the last message that it got. Sockets that are there keep what held when the first of them came</dd>
-%% <dt>`max_queue' (64), `max_queue_bytes' (1048576)</dt><dd>what may wait for one socket beside the history. A process sets a window, see
-%%   {@link weir_pubsub:subscribe/2}</dd>
-%% <dt>`presence' (`false')</dt><dd>whether {@link weir_pubsub:presence/1} tells who subscribes</dd>
-%% <dt>`events' (`none')</dt><dd>a channel that gets a message about each subscription, publication and deletion. That channel itself
-%%   must have none</dd>
-%% <dt>`group' (`<<"">>')</dt><dd>whose limits the channel shares: one of `groups'</dd>
+%% <dt>`max_messages' (10), `max_bytes' (1048576), `max_age' (3600000)</dt><dd>limits of the history: messages, their
+%%   bytes (data, type, event and topics), and their age in milliseconds, or `infinity'. One message is kept whatever
+%%   its size, unless `max_messages' is 0</dd>
+%% <dt>`max_message' (1000000)</dt><dd>the maximum size of a message in bytes</dd>
+%% <dt>`max_subscribers' (`infinity')</dt><dd>the maximum number of subscribers of one channel</dd>
+%% <dt>`idle_timeout' (5000)</dt><dd>milliseconds after which a channel without messages and subscribers is
+%%   removed</dd>
+%% <dt>`slow' (`drop_oldest')</dt><dd>what happens to a subscriber that lags too far behind. `drop_oldest': it misses
+%%   the oldest messages and gets a gap. `disconnect': its subscription ends; a socket is closed, and its client
+%%   reconnects with the id of the last message that it got. Sockets keep the value that held when the first of them
+%%   subscribed</dd>
+%% <dt>`max_queue' (64), `max_queue_bytes' (1048576)</dt><dd>the maximum number of messages, and of their bytes, in
+%%   the queue of one socket. A process sets a window, see {@link weir_pubsub:subscribe/2}</dd>
+%% <dt>`presence' (`false')</dt><dd>whether {@link weir_pubsub:presence/1} returns the subscribers</dd>
+%% <dt>`events' (`none')</dt><dd>a channel that gets a message about each subscription, publication and deletion. The
+%%   policy of that channel must have no `events'</dd>
+%% <dt>`group' (`<<"">>')</dt><dd>the group whose limits the channel shares: one of `groups'</dd>
 %% </dl>
 
 -type known() :: {Version :: pos_integer(), Number :: pos_integer()}.
-%% A version of the configuration, and the number of a policy in it. The one says nothing without the other.
+%% A version of the configuration, and the index of a policy in it, which is valid only in that version.
 
 -define(DEFAULTS, #{
     max_messages => 10,
@@ -74,17 +78,18 @@
     group => <<>>
 }).
 
-%% @doc Takes a configuration, at once or, if anything is wrong with it, not at all. Everything that is asked from then on follows it. Each
-%% channel that exists has the policy that fits its name now:
+%% @doc Applies a configuration, or nothing of it if anything in it is wrong. All later requests follow it. Each
+%% channel that exists gets the policy that matches its name now:
 %% <ul>
-%% <li>messages that are too many or too old by it are not kept any more. The shards let them go in the next moment, for some hundred
-%%   channels at a time</li>
-%% <li>subscribers stay, also where they are more than a limit allows; subscriptions and messages are refused until there is room</li>
-%% <li>a channel whose group is another one counts there, within the same moment</li>
+%% <li>messages beyond the new count or age are dropped. The shards do that in the background, 100 channels at a
+%%   time</li>
+%% <li>subscribers stay, even if there are more than a limit allows; subscriptions and messages are refused until
+%%   there is room</li>
+%% <li>a channel whose group is another one is counted there, by the same background work</li>
 %% </ul>
-%% The error names the place as a list of keys: `{bad_option, [channels, <<"chat/*">>, max_age], 0, Allowed}'. `{not_started,
-%% weir_pubsub}': the application is not running. `unavailable': the process that takes configurations was killed just then; it may be tried
-%% again.
+%% The error names the place as a list of keys: `{bad_option, [channels, <<"chat/*">>, max_age], 0, Allowed}'.
+%% `{not_started, weir_pubsub}': the application is not running. `unavailable': the process that changes the
+%% configuration was killed during the call; it is safe to try again.
 -spec configure(configuration()) ->
     ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()} | weir_pubsub:unavailable()}.
 configure(Configuration) ->
@@ -94,7 +99,7 @@ configure(Configuration) ->
     end.
 
 %% @private
-%% @doc The same for the first configuration, before the application has its processes.
+%% @doc Same as {@link configure/1} for the first configuration, before the processes of the application run.
 -spec begin_with(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
 begin_with(Configuration) -> changed(Configuration, fun weir_pubsub_configuration:set/1).
 
@@ -115,7 +120,7 @@ next({Channels, Groups, Total}, #configuration{version = Version, groups = Befor
         groups = weir_pubsub_limits:groups(Total, Groups, [Group || #policy{group = Group} <- Policies], Before)
     }.
 
-%% @doc Whether {@link configure/1} would take it.
+%% @doc Whether {@link configure/1} would accept it.
 -spec check(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
 check(Configuration) ->
     case checked(Configuration) of
@@ -123,7 +128,7 @@ check(Configuration) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc The names of what a policy sets.
+%% @doc Returns the names of the options of a policy.
 -spec names() -> [atom()].
 names() -> maps:keys(?DEFAULTS).
 
@@ -141,8 +146,8 @@ checked(Configuration) ->
     end.
 
 %% @private
-%% @doc The policy that a channel has now. `Known' is what was returned for it before: in the same configuration that saves a look at the
-%% patterns, and in a later one it counts no more.
+%% @doc Returns the current policy of a channel. `Known' is what an earlier call returned for the channel. If the
+%% configuration is still the same, it saves matching the patterns; otherwise it is ignored.
 -spec find(weir_pubsub:channel(), known() | none) -> {known(), #policy{}}.
 find(Name, Known) ->
     #configuration{version = Version, rules = Rules, policies = Policies} = weir_pubsub_configuration:current(),
@@ -172,7 +177,7 @@ channel({Pattern, Policy}) when is_binary(Pattern), Pattern =/= <<>> ->
     maps:foreach(fun(Key, Value) -> checked([channels, Pattern, Key], Value, allowed(Key, Value)) end, Policy),
     {Pattern, weir_pubsub_pattern:new(Pattern), new(Policy)};
 channel(Entry) ->
-    bad([channels], Entry, "a pair of a pattern, a binary that is not empty, and a map").
+    bad([channels], Entry, "{Pattern, Policy}: a binary that is not empty, and a map").
 
 new(Policy) ->
     #{
@@ -206,7 +211,7 @@ allowed(events, Value) ->
 allowed(group, Value) ->
     is_binary(Value) orelse "a binary".
 
-%% In a group that is misspelled there would be no limit.
+%% A misspelled group would have no limit.
 groups_are_there(Channels, Groups) ->
     lists:foreach(
         fun({Pattern, _, #policy{group = Group}}) ->
@@ -215,10 +220,10 @@ groups_are_there(Channels, Groups) ->
         Channels
     ).
 
-group_allowed([]) -> "the name of a group; groups has none";
+group_allowed([]) -> "the name of a group, but groups is empty";
 group_allowed(Names) -> "the name of a group: " ++ binary_to_list(iolist_to_binary(lists:join(", ", lists:sort(Names)))).
 
-%% A message about a message would be about itself.
+%% Otherwise each event would cause another event.
 no_events_of_events(Channels, [_ | Policies]) ->
     lists:foreach(
         fun

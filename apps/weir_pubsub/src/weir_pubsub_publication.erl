@@ -1,6 +1,6 @@
 %% @private
-%% @doc A message is published: kept, numbered and given to the subscribers. By the shard of its channel, or by a reactor that has
-%% the claim on it.
+%% @doc Publishes a message: numbers it, keeps it and gives it to the subscribers. Runs in the shard of the channel,
+%% or in a reactor that has the claim on the shard.
 -module(weir_pubsub_publication).
 
 -include_lib("weir/include/weir_step.hrl").
@@ -14,16 +14,16 @@
 -export_type([news/0]).
 
 -type news() :: due | behind | {lagging, weir_pubsub_subscribers:subscriber()}.
-%% What the shard has to do about it later.
+%% What the shard has to do afterwards.
 
 -type published() :: #{id := weir_pubsub_id:id(), subscribers := non_neg_integer(), messages := non_neg_integer()}.
 
 -type event() :: fun((#policy{}, #channel{}) -> ok).
 
-%% A reactor that tells more processes than these would have its connections wait.
+%% A reactor sends to at most this many processes, because its connections wait until it has done so.
 -define(FEW, 64).
 
-%% @doc Publishes in the tables of a shard, whose claim the caller has.
+%% @doc Publishes in the tables of a shard. The caller has the claim.
 -spec publish(weir_pubsub:channel(), binary(), weir_pubsub:meta(), event(), #shard{}) ->
     {ok, published(), [news()]} | {error, {too_large, pos_integer()} | weir_pubsub:limit()}.
 publish(Name, Data, Meta, Event, Shard) -> opened(weir_pubsub_registry:open(Name, Shard), Name, {Data, Meta}, Event, Shard).
@@ -50,8 +50,8 @@ refused(Name, Reason) ->
     ok = weir_pubsub_observation:refused(Name, Reason),
     {error, Reason}.
 
-%% @doc Gives the latest message of a channel to its subscribers. Readers beside the shard find it before anybody has it or is told of it:
-%% who goes on from the id of a message may ask for the history at once.
+%% @doc Gives the latest message of a channel to its subscribers. It is in the history before any subscriber gets it:
+%% a subscriber may read the history from that id at once.
 -spec give(#channel{}, #policy{}, {binary(), weir_pubsub:meta()}, event(), #shard{}) -> {ok, published(), [news()]}.
 give(#channel{epoch = Epoch, first = First, last = Last, due = Due} = Channel, Policy, {Data, Meta}, Event, Shard) ->
     #channel{processes = Processes, sockets = Sockets} = Channel,
@@ -62,7 +62,7 @@ give(#channel{epoch = Epoch, first = First, last = Last, due = Due} = Channel, P
     {#channel{audiences = Audiences} = Delivered, Lagging} =
         weir_pubsub_delivery:deliver(Saved, Policy, {Crowds, {message, {Epoch, Last}, Data, Meta}}, Shard),
     ?STEP,
-    %% Mostly nothing has changed by that.
+    %% Delivery mostly changes nothing.
     Delivered =:= Saved orelse weir_pubsub_registry:save(Delivered, Policy, Shard),
     News =
         [due || Saved#channel.due =/= Due] ++
@@ -70,7 +70,8 @@ give(#channel{epoch = Epoch, first = First, last = Last, due = Due} = Channel, P
             [{lagging, Subscriber} || Subscriber <- Lagging],
     {ok, #{id => {Epoch, Last}, subscribers => Processes + Sockets, messages => Last - First + 1}, News}.
 
-%% @doc Publishes at once, if nobody else has the claim on the shard and there are few processes to tell. Only for reactors.
+%% @doc Publishes at once in the calling reactor. Returns `busy' if the claim is taken, if there are too many
+%% processes to send to, or if the broker is not `memory'.
 -spec in_reactor(weir_pubsub:channel(), binary(), weir_pubsub:meta()) ->
     {ok, published()} | {error, {too_large, pos_integer()} | weir_pubsub:limit() | weir_pubsub:unavailable()} | busy.
 in_reactor(Name, Data, Meta) ->
@@ -94,6 +95,5 @@ in_reactor(Name, Data, Meta) ->
             BusyOrError
     end.
 
-%% A channel that is new has nobody.
 is_large({ok, #channel{processes = Processes, crowds = Crowds}, _Policy}) -> Processes - weir_pubsub_crowd:waiting(Crowds) > ?FEW;
 is_large({error, _}) -> false.

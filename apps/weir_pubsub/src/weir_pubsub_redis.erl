@@ -1,8 +1,10 @@
 %% @private
-%% @doc A shard's connection to Redis or Valkey: commands and messages over one, so everything comes in the order in which it
-%% happened there. A snapshot of a channel that was asked for after its subscription leaves no room for a gap or a repetition.
+%% @doc A shard's connection to Redis or Valkey. Commands and messages share one connection, so everything arrives in
+%% the order in which it happened on the server. A snapshot that is requested after the subscription therefore leaves
+%% no gap and repeats nothing.
 %%
-%% When the connection is lost the shard is told, and again when there is another one. What was asked meanwhile is not kept here.
+%% The shard is notified when the connection is lost, and when there is a new one. Requests made in between are not
+%% kept here.
 -module(weir_pubsub_redis).
 -behaviour(gen_server).
 -behaviour(weir_pubsub_broker).
@@ -14,35 +16,36 @@
 -export([handle_info/2]).
 -export([terminate/2]).
 
-%% A server that says nothing for so long, though it is asked every second, is away. Milliseconds.
+%% A server that is asked every second and has not answered for SILENT_MS is lost. Milliseconds.
 -define(CONNECT_MS, 1000).
 -define(ASK_MS, 1000).
 -define(SILENT_MS, 3000).
 
-%% Between two attempts to connect, at first and at last; a part of it is random. Milliseconds.
+%% The first and the longest delay between two attempts to connect; a random part is added. Milliseconds.
 -define(FIRST_MS, 50).
 -define(LAST_MS, 2000).
 
-%% Answers that may be missing. What is asked beyond is refused.
+%% Replies that may be missing. Requests beyond that are refused.
 -define(MOST_ASKED, 20000).
 
 -record(redis, {
     shard :: pos_integer(),
-    %% Without the password: a state is in the log when its process fails.
+    %% Without the password: the state of a process that fails is logged.
     options :: weir_pubsub_broker:options(),
     socket = none :: gen_tcp:socket() | none,
-    %% What answers are expected for, in order.
+    %% What the next replies are for, in order.
     expected = queue:new() :: queue:queue(term()),
     count = 0 :: non_neg_integer(),
-    %% What has come and is no whole value yet, the last part first, and how many bytes it must have to be one.
+    %% Received bytes that are not a whole value yet, the last part first; their size; and the size that a value needs
+    %% at least.
     bytes = [] :: [binary()],
     size = 0 :: non_neg_integer(),
     wanted = 1 :: pos_integer(),
-    %% The identity of the run of the server, when everything is ready.
+    %% The run id of the server, after everything is ready.
     run = none :: binary() | none,
     heard = 0 :: integer(),
     delay = ?FIRST_MS :: pos_integer(),
-    %% What is said only once.
+    %% Whether the loss is logged already.
     is_told = false :: boolean()
 }).
 
@@ -52,7 +55,7 @@ start_link(Shard) ->
 
 -spec init(pos_integer()) -> {ok, #redis{}}.
 init(Shard) ->
-    %% The socket is closed, and not lost, when the supervisor ends this.
+    %% Exits are trapped so that terminate/2 closes the socket when the supervisor ends this process.
     _ = process_flag(trap_exit, true),
     ok = weir_pubsub_broker:set_connected(Shard, false),
     ok = weir_pubsub_broker:report(Shard, connecting),
@@ -78,7 +81,7 @@ handle_cast(hello, #redis{run = none, shard = Shard, is_told = IsTold} = State) 
 handle_cast(_Request, #redis{run = none} = State) ->
     {noreply, State};
 handle_cast(hello, State) ->
-    %% What an earlier shard had subscribed to ends with the connection.
+    %% The subscriptions of an earlier shard end with the connection.
     {noreply, lost(new_shard, State)};
 handle_cast({open, Channel, Known}, #redis{run = Run} = State) ->
     {KnownEpoch, Next} = case Known of none -> {0, 0}; {Epoch, Number} -> {Epoch, Number + 1} end,
@@ -110,7 +113,7 @@ key(Channel, Part, #redis{options = #{prefix := Prefix}}) -> [Prefix, ":{", Chan
 
 keys(Channel, State) -> [key(Channel, "life", State), key(Channel, "history", State)].
 
-%% Topics are not of a database, unlike keys.
+%% Unlike keys, topics do not belong to a database.
 topic(Channel, #redis{options = #{prefix := Prefix, database := Database}}) ->
     [Prefix, $:, integer_to_binary(Database), $:, Channel].
 
@@ -182,7 +185,7 @@ lost(Reason, #redis{socket = Socket, shard = Shard, run = Run, delay = Delay, is
 
 tell_lost(Reason, Shard, #{host := Host, port := Port}) ->
     weir_reports:log(warning, #{
-        what => "no connection to Redis: subscribers stay, publishing is refused, and it is tried again",
+        what => "no connection to Redis: subscribers stay, publishing is refused until it is back",
         host => Host,
         port => Port,
         shard => Shard,
@@ -190,7 +193,7 @@ tell_lost(Reason, Shard, #{host := Host, port := Port}) ->
     }).
 
 ready(Run, #redis{shard = Shard, is_told = IsTold, options = #{host := Host, port := Port}} = State) ->
-    %% Who sees that it is there finds a shard that knows it.
+    %% The shard first: a caller who sees the broker connected must find a shard that knows it.
     ok = weir_pubsub_broker:report(Shard, connected),
     ok = weir_pubsub_observation:broker_there(Shard),
     ok = weir_pubsub_broker:set_connected(Shard, true),
@@ -222,7 +225,7 @@ values(Bytes, State) ->
 value({push, [<<"message">>, Topic, Text]}, #redis{shard = Shard} = State) ->
     case message(channel(Topic, State), Text) of
         {ok, News} -> ok = weir_pubsub_broker:report(Shard, News);
-        error -> weir_reports:say(fun() -> weir_reports:log(warning, #{what => "what is no message came from Redis", topic => Topic}) end)
+        error -> weir_reports:say(fun() -> weir_reports:log(warning, #{what => "an invalid message came from Redis", topic => Topic}) end)
     end,
     State;
 value({push, [<<"subscribe">> | _]}, State) ->
@@ -246,7 +249,7 @@ next(#redis{expected = Expected, count = Count} = State) ->
 reply({answer, Reference}, {error, <<"OOM", _/binary>>}, State) ->
     refuse(Reference, State);
 reply(_For, {error, Text}, State) ->
-    %% The server is another than it was (a replica, without the scripts), or does not let us in.
+    %% The server has changed (it is a replica, or has not the scripts), or does not let us in.
     lost(Text, State);
 reply({answer, Reference}, [Epoch, Number, Kept], #redis{shard = Shard} = State) ->
     Id = {binary_to_integer(Epoch), binary_to_integer(Number)},
@@ -271,8 +274,8 @@ reply(info, Info, State) when is_binary(Info) ->
 reply(_GreetingOrPing, _Reply, State) ->
     State.
 
-%% Other programs may write to the same Redis. Messages of a channel have consecutive numbers: what is before an entry that is none of ours
-%% is left out, and subscribers are told of the gap.
+%% Other programs may write to the same Redis. Messages of a channel have consecutive numbers, so those before an
+%% entry that is not ours are left out, and subscribers get a gap.
 behind_strange(Entries) ->
     lists:reverse(lists:takewhile(fun(Entry) -> Entry =/= error end, lists:reverse(Entries))).
 

@@ -1,10 +1,10 @@
 %% @private
-%% @doc What is done in Redis in one step, as scripts.
+%% @doc Scripts for Redis: what has to be done in one step.
 %%
-%% A channel is a hash, `PREFIX:{NAME}:life', and a stream, `PREFIX:{NAME}:history', whose entries have the numbers of the messages as
-%% ids. The hash has the epoch (`e'), the number of the latest message (`n'), and the run of Redis in which that life began (`r'). A
-%% Redis that was restarted, or that took over from another, may have lost messages whose numbers it would give again: so a life ends
-%% with the run. Subscribers are told of the gap.
+%% A channel is a hash, `PREFIX:{NAME}:life', and a stream, `PREFIX:{NAME}:history', whose entries have the numbers of
+%% the messages as ids. The hash has the epoch (`e'), the number of the latest message (`n'), and the run of Redis in
+%% which that life began (`r'). A Redis that was restarted, or that replaced another one, may have lost messages and
+%% would use their numbers again, so a life ends with the run. Subscribers get a gap.
 -module(weir_pubsub_redis_scripts).
 
 -export([all/0]).
@@ -12,10 +12,10 @@
 
 -type name() :: publish | position | delete.
 
-%% Milliseconds for which the life of a channel outlasts its last use: a week.
+%% How long the life of a channel is kept after its last use: a week, in milliseconds.
 -define(LIFE_MS, "604800000").
 
-%% The life of now, or a new one with that epoch.
+%% The current life, or a new one with the epoch ARGV[2].
 -define(LIFE, "
 local life = redis.call('HMGET', KEYS[1], 'r', 'e', 'n')
 local epoch, last = life[2], tonumber(life[3] or 0)
@@ -45,14 +45,14 @@ redis.call('PUBLISH', ARGV[3], 'm' .. epoch .. ' ' .. number .. ' ' .. ARGV[4])
 return {epoch, number, kept}
 ".
 
-%% ARGV: run, epoch, and the id from which on messages are asked for.
+%% ARGV: run, epoch of a new life, and the id from which messages are wanted: epoch and number.
 position() -> ?LIFE "
 local from = '-'
 if epoch == ARGV[3] then from = ARGV[4] .. '-0' end
 return {epoch, string.format('%d', last), now, redis.call('XRANGE', KEYS[2], from, '+')}
 ".
 
-%% ARGV: run, none, topic.
+%% ARGV: run, not used, topic.
 delete() -> "
 local life = redis.call('HMGET', KEYS[1], 'r', 'e', 'n')
 local kept = redis.call('XLEN', KEYS[2])
@@ -62,7 +62,7 @@ redis.call('PUBLISH', ARGV[3], 'd' .. life[2])
 return {life[2], life[3], kept}
 ".
 
-%% @doc The commands that load them.
+%% @doc Returns the commands that load the scripts.
 -spec all() -> [iodata()].
 all() -> [weir_pubsub_resp:command(["SCRIPT", "LOAD", text(Name)]) || Name <- [publish, position, delete]].
 
@@ -70,7 +70,7 @@ text(publish) -> publish();
 text(position) -> position();
 text(delete) -> delete().
 
-%% @doc The command that runs one.
+%% @doc Returns the command that runs a script.
 -spec command(name(), Keys :: [iodata()], [iodata() | integer()]) -> iodata().
 command(Name, Keys, Arguments) ->
     weir_pubsub_resp:command(["EVALSHA", hash(Name), length(Keys) | Keys ++ Arguments]).

@@ -1,5 +1,6 @@
 %% @private
-%% @doc The channels of a shard: how one comes to be, what its policy is, and when it is to be looked at again.
+%% @doc The channels of a shard: creates and removes them, keeps their policies current, and schedules when the sweep
+%% visits them.
 -module(weir_pubsub_registry).
 
 -include("weir_pubsub.hrl").
@@ -16,10 +17,10 @@
 -export([due/3]).
 -export([next_due/1]).
 
-%% Channels that get another policy before others are let in.
+%% Channels whose policy is renewed before other requests are handled.
 -define(RENEWED, 100).
 
-%% @doc A channel as it is now, with the policy of now and without messages that are too old.
+%% @doc Returns a channel with its current policy, and without messages that are too old.
 -spec find(weir_pubsub:channel(), #shard{}) -> {ok, #channel{}, #policy{}} | none.
 find(Name, #shard{index = Index, channels = Channels, messages = Messages} = Shard) ->
     case ets:lookup(Channels, Name) of
@@ -39,18 +40,18 @@ find(Name, #shard{index = Index, channels = Channels, messages = Messages} = Sha
             none
     end.
 
-%% It counts in the group of its new policy, and is looked at when that says so.
+%% It is counted in the group of its new policy, and its next visit is computed again.
 renewed(#channel{name = Name, group = Before, due = Due} = Channel, Known, #policy{group = Group}, Shard) ->
     #shard{index = Index, due = Table} = Shard,
     ok = weir_pubsub_limits:move(Index, Before, Group, usage(Channel)),
     true = ets:delete(Table, {Due, Name}),
     Channel#channel{policy = Known, group = Group, due = infinity}.
 
-%% @doc The names of all.
+%% @doc Returns the names of all channels.
 -spec names(#shard{}) -> [weir_pubsub:channel()].
 names(#shard{channels = Channels}) -> ets:select(Channels, [{#channel{name = '$1', _ = '_'}, [], ['$1']}]).
 
-%% @doc Gives some channels the policies of now. Returns those whose turn is later.
+%% @doc Renews the policies of some channels. Returns the names of those that are left.
 -spec renew([weir_pubsub:channel()], #shard{}) -> [weir_pubsub:channel()].
 renew(Names, Shard) -> renew(Names, ?RENEWED, Shard).
 
@@ -63,7 +64,8 @@ renew(Names, _Left, _Shard) ->
 usage(#channel{first = First, last = Last, bytes = Bytes, processes = Processes, sockets = Sockets}) ->
     [{channels, 1}, {subscribers, Processes + Sockets}, {messages, Last - First + 1}, {bytes, Bytes}].
 
-%% @doc The same; a channel that is not there yet is made, as far as limits allow. It is to be saved or abandoned.
+%% @doc Same as {@link find/2}, but creates the channel if it does not exist and limits allow it. The caller has to
+%% save or abandon it.
 -spec open(weir_pubsub:channel(), #shard{}) -> {ok, #channel{}, #policy{}} | {error, weir_pubsub:limit()}.
 open(Name, #shard{index = Index} = Shard) ->
     case find(Name, Shard) of
@@ -79,7 +81,7 @@ open(Name, #shard{index = Index} = Shard) ->
             Found
     end.
 
-%% @doc A channel that is in no table.
+%% @doc Returns a new channel that is in no table.
 -spec new(weir_pubsub:channel()) -> {#channel{}, #policy{}}.
 new(Name) ->
     Now = erlang:monotonic_time(millisecond),
@@ -94,7 +96,7 @@ new(Name) ->
     },
     {New, Policy}.
 
-%% @doc Puts it into the table, and sees to it that it is looked at in time.
+%% @doc Stores a channel, and schedules its next visit.
 -spec save(#channel{}, #policy{}, #shard{}) -> #channel{}.
 save(#channel{name = Name, due = Due} = Channel, Policy, #shard{channels = Channels, due = Table} = Shard) ->
     Saved =
@@ -109,23 +111,24 @@ save(#channel{name = Name, due = Due} = Channel, Policy, #shard{channels = Chann
     true = ets:insert(Channels, Saved),
     Saved.
 
-%% @doc When something may have to be done about it: its oldest message is too old, or nobody has used it for long.
+%% @doc Returns the time of its next visit: when its oldest message is too old, or when it has been unused for its
+%% idle timeout.
 -spec due(#channel{}, #policy{}, #shard{}) -> integer() | infinity.
 due(#channel{processes = 0, sockets = 0, used = Used}, #policy{idle_timeout = Idle}, #shard{broker = redis}) ->
-    %% Its messages are the broker's.
+    %% The broker has its messages.
     Used + Idle;
 due(#channel{first = First, last = Last, used = Used} = Channel, Policy, #shard{messages = Messages}) ->
     #policy{max_age = Age, idle_timeout = Idle} = Policy,
     case Channel of
         #channel{} when First =< Last, Age =:= infinity -> infinity;
-        %% It is looked at anyway: when the messages before these had become too old.
+        %% It has a visit, scheduled for messages before these.
         #channel{due = Due} when First =< Last, is_integer(Due) -> Due;
         #channel{} when First =< Last -> weir_pubsub_history:oldest_at(Messages, Channel) + Age;
         #channel{processes = 0, sockets = 0} -> Used + Idle;
         #channel{} -> infinity
     end.
 
-%% @doc Gives up a channel that was opened. Nothing happens if it had been saved before.
+%% @doc Gives up a channel that was opened. Does nothing if it was saved before.
 -spec abandon(#channel{}, #shard{}) -> ok.
 abandon(#channel{name = Name, group = Group}, #shard{index = Index, channels = Channels}) ->
     case ets:member(Channels, Name) of
@@ -144,7 +147,7 @@ remove(#channel{name = Name, group = Group, due = Due} = Channel, Shard) ->
     true = ets:delete(Channels, Name),
     ok.
 
-%% @doc The first channel that is to be looked at, and when.
+%% @doc Returns the channel with the earliest visit, and the time of it.
 -spec next_due(#shard{}) -> {integer(), weir_pubsub:channel()} | none.
 next_due(#shard{due = Table}) ->
     case ets:first(Table) of

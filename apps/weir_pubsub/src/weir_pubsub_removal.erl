@@ -1,5 +1,5 @@
 %% @private
-%% @doc How channels go: by a call, or because nobody uses them.
+%% @doc Removes channels: on request, or when they are unused.
 -module(weir_pubsub_removal).
 
 -include("weir_pubsub.hrl").
@@ -11,16 +11,17 @@
 -export([sweep/2]).
 -export([arm/1]).
 
-%% Channels that a sweep looks at before it lets others in, and milliseconds to the next at least.
+%% Channels that a sweep visits before other requests are handled, and the minimum time between sweeps in
+%% milliseconds.
 -define(SWEEP, 100).
 -define(SWEEP_MS, 50).
 
-%% @doc Deletes a channel. Its subscribers are told; sockets first get what was published before.
+%% @doc Deletes a channel. Its subscribers are notified; sockets first get what was published before.
 -spec delete(weir_pubsub:channel(), #shard{}) -> {{ok, weir_pubsub:info()} | {error, no_channel}, #shard{}}.
 delete(Name, #shard{channels = Channels} = Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, Channel, Policy} ->
-            %% Who is told of the end does not find it any more.
+            %% A subscriber that is notified of the end must not find the channel.
             true = ets:delete(Channels, Name),
             Info = weir_pubsub_inspection:describe(Channel, erlang:monotonic_time(millisecond)),
             {Sockets, Told} = weir_pubsub_subscription:end_all(Channel, deleted, Shard),
@@ -48,7 +49,7 @@ finished(Audience, Members) ->
     ok = weir_pubsub_audience:delete(Audience),
     lists:foreach(fun(Member) -> weir_pubsub_delivery:tell(Member, {closed, deleted}) end, Members).
 
-%% @doc An audience has got everything.
+%% @doc Handles the end of an audience whose messages are all written.
 -spec ended(reference(), #shard{}) -> #shard{}.
 ended(Reference, #shard{ending = Ending} = Shard) ->
     case maps:take(Reference, Ending) of
@@ -59,7 +60,8 @@ ended(Reference, #shard{ending = Ending} = Shard) ->
             Shard
     end.
 
-%% @doc Looks at channels whose time has come: messages that are too old go, and channels that nobody uses.
+%% @doc Visits the channels whose time has come: drops messages that are too old, and removes channels that are
+%% unused.
 -spec sweep(Now :: integer(), #shard{}) -> #shard{}.
 sweep(Now, Shard) ->
     ok = sweep(?SWEEP, Now, Shard),
@@ -74,7 +76,7 @@ sweep(Left, Now, #shard{due = Table, channels = Channels, opening = Opening} = S
             true = ets:update_element(Channels, Name, {#channel.due, infinity}),
             {ok, Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
             case weir_pubsub_registry:due(Channel, Policy, Shard) of
-                %% What is on its way to a channel has to find it.
+                %% Requests that wait for the snapshot of a channel must find it.
                 Over when Over =< Now, not is_map_key(Name, Opening) ->
                     ok = remove(Channel, Shard),
                     ok = weir_pubsub_counters:add(reaped, 1);
@@ -87,7 +89,7 @@ sweep(Left, Now, #shard{due = Table, channels = Channels, opening = Opening} = S
             ok
     end.
 
-%% @doc Sets the timer of the next sweep, if one is needed, and none is set or one that would be too late.
+%% @doc Sets the timer of the next sweep, if one is needed and the timer is not set or would fire too late.
 -spec arm(#shard{}) -> #shard{}.
 arm(#shard{timer = Timer} = Shard) ->
     case {weir_pubsub_registry:next_due(Shard), Timer} of

@@ -1,8 +1,10 @@
 %% @private
-%% @doc What connections have asked a shard that it has not answered yet, in a table that outlives the shard. What waits in the mailbox of
-%% a shard that is killed is lost with it: the next one answers that `unavailable'. So each request has one answer.
+%% @doc Requests of connections that a shard has not answered yet, in a table that outlives the shard. Requests in the
+%% mailbox of a shard that is killed are lost with it, and the next one answers them with `unavailable'. So each
+%% request has exactly one answer.
 %%
-%% A request is known by a number. Numbers grow, so a shard knows which requests may have been sent to an earlier one.
+%% A request is identified by a number. Numbers grow, so a shard knows which requests may have been sent to an earlier
+%% one.
 -module(weir_pubsub_requests).
 
 -export([new/1]).
@@ -18,13 +20,13 @@
 -type key() :: integer().
 
 -type request() :: {key(), {pid(), Tag :: term(), weir_pubsub:channel()}}.
-%% Who gets the answer, and what it begins with.
+%% The process that gets the answer, the first element of it, and the channel.
 
-%% @doc The table of a shard, owned by the caller.
+%% @doc Creates the table of a shard. The caller owns it.
 -spec new(atom()) -> ets:tab().
 new(Name) -> ets:new(Name, [named_table, public, {write_concurrency, auto}]).
 
-%% @doc The number of a request that would be made now.
+%% @doc Returns the number that a request would have now.
 -spec next() -> key().
 next() -> erlang:unique_integer([monotonic]).
 
@@ -35,15 +37,16 @@ add(Table, Channel, Tag) ->
     true = ets:insert(Table, {Key, {self(), Tag, Channel}}),
     Key.
 
-%% @doc It could not be sent. False if a shard that has begun meanwhile has answered it.
+%% @doc Removes a request that could not be sent. Returns false if a shard that has started since then has answered
+%% it.
 -spec withdraw(ets:tab(), key()) -> boolean().
 withdraw(Table, Key) -> ets:take(Table, Key) =/= [].
 
-%% @doc Whether nobody has answered it.
+%% @doc Whether it is not answered yet.
 -spec is_open(ets:tab(), key()) -> boolean().
 is_open(Table, Key) -> ets:member(Table, Key).
 
-%% @doc Answers it. `ask_unless_ok': who has asked is told only of errors. `tell': of nothing.
+%% @doc Answers a request. `ask_unless_ok': only an error is sent. `tell': nothing is sent.
 -spec answer(ets:tab(), {ask | ask_unless_ok | tell, key()}, term()) -> ok.
 answer(Table, {How, Key}, Answer) ->
     [{Key, {Pid, Tag, Channel}}] = ets:take(Table, Key),
@@ -55,6 +58,6 @@ answer(Table, {How, Key}, Answer) ->
         end,
     ok.
 
-%% @doc Those with an earlier number.
+%% @doc Returns the requests with an earlier number.
 -spec before(ets:tab(), key()) -> [request()].
 before(Table, Key) -> ets:select(Table, [{{'$1', '_'}, [{'<', '$1', Key}], ['$_']}]).

@@ -1,5 +1,5 @@
 %% @private
-%% @doc The protocol of Redis and Valkey, RESP 3: commands out, replies and pushes in.
+%% @doc RESP 3, the protocol of Redis and Valkey: encodes commands, decodes replies and pushes.
 -module(weir_pubsub_resp).
 
 -export([command/1]).
@@ -8,14 +8,14 @@
 -export_type([value/0]).
 
 -type value() :: binary() | integer() | null | boolean() | [value()] | {error, binary()} | {push, [value()]}.
-%% Maps are lists of keys and values in turn, doubles are text.
+%% Maps are lists in which keys and values alternate; doubles are text.
 
-%% Longer values, and deeper ones, are none of ours.
+%% Limits of what is decoded: longer or deeper values are errors.
 -define(MOST_BYTES, 512 * 1024 * 1024).
 -define(MOST_ELEMENTS, 1 bsl 24).
 -define(DEEPEST, 8).
 
-%% @doc The bytes of a command.
+%% @doc Encodes a command.
 -spec command([iodata() | integer(), ...]) -> iodata().
 command(Words) ->
     [$*, integer_to_binary(length(Words)), "\r\n" | [bulk(Word) || Word <- Words]].
@@ -23,13 +23,14 @@ command(Words) ->
 bulk(Word) when is_integer(Word) -> bulk(integer_to_binary(Word));
 bulk(Word) -> [$$, integer_to_binary(iolist_size(Word)), "\r\n", Word, "\r\n"].
 
-%% @doc The first value in some bytes, and the bytes behind it. `{more, Size}': it ends behind them; they must be at least so many.
+%% @doc Decodes the first value, and returns the bytes after it. `{more, Size}': the value is incomplete, and needs at
+%% least `Size' bytes.
 -spec decode(binary()) -> {ok, value(), Rest :: binary()} | {more, Size :: pos_integer()} | {error, bad_reply}.
 decode(Bytes) ->
     try value(Bytes, ?DEEPEST) of
         {Value, Rest} -> {ok, Value, Rest}
     catch
-        %% So many more than there are behind the place where they are missing.
+        %% Missing is what has to come after all these bytes.
         throw:{more, Missing} -> {more, byte_size(Bytes) + Missing};
         throw:bad_reply -> {error, bad_reply}
     end.

@@ -1,9 +1,10 @@
-%% @doc Who may do what in which channels: rules by pattern, the first that fits counts.
+%% @doc Who may do what in which channels: rules by pattern. The first that matches applies.
 %%
-%% For each right of {@link weir_pubsub_access:right()} a rule says who has it: `any'; `local', this machine and no page of a browser;
-%% `token', whose token grants it, see {@link weir_pubsub_access}; `ask', for whom a server says so, see {@link weir_pubsub_asker};
-%% `nobody'. What a rule does not say is as in the rule for all channels, and what that does not say is: `any' subscribe and read the
-%% history, `local' publish and see who is there.
+%% For each right of {@link weir_pubsub_access:right()} a rule says who has it: `any'; `local': clients on this
+%% machine, but no web page; `token': clients whose token grants it, see {@link weir_pubsub_access}; `ask': clients
+%% for which a server says so, see {@link weir_pubsub_asker}; `nobody'. A right that a rule does not name is as in the
+%% rule for all channels. The defaults of that: `any' may subscribe and read the history, `local' may publish and see
+%% the subscribers.
 -module(weir_pubsub_rules).
 
 -export([new/2]).
@@ -24,13 +25,14 @@
 
 -define(DEFAULTS, #{publish => local, subscribe => any, history => any, presence => local}).
 
-%% @doc Rules: one for all channels, and one for each pattern.
+%% @doc Makes rules: one for all channels, and one for each pattern.
 -spec new(may(), [{Pattern :: binary(), may()}]) -> rules().
 new(May, Rules) ->
     All = maps:merge(?DEFAULTS, May),
     #rules{rules = [{weir_pubsub_pattern:new(Pattern), maps:merge(All, Own)} || {Pattern, Own} <- Rules], all = All}.
 
-%% @doc Whether a request has a right in a channel, or a fun that waits for the answer. `ByToken' decides where a token is asked for.
+%% @doc Whether a request has a right in a channel, or a fun that waits for the answer. `ByToken' decides if a token
+%% is needed.
 -spec allows(weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel(), rules(), ByToken) ->
     weir_pubsub_access:verdict()
 when

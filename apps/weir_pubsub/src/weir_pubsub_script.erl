@@ -6,7 +6,7 @@
 -export([routes/0]).
 -export([handle/2]).
 
-%% @doc The routes. Pages of other sites may load it.
+%% @doc Returns the routes. Pages of all origins may load the module.
 -spec routes() -> [weir_http_routes:route()].
 routes() ->
     Options = #{methods => [<<"GET">>], cors => #{origins => any}},

@@ -1,4 +1,4 @@
-%% @doc A push server out of settings, which can be changed while it runs.
+%% @doc A push server, started from settings that can be changed while it runs.
 %%
 %% There is one in a node, because policies and limits are for all channels of the node.
 -module(weir_pubsub_server).
@@ -20,20 +20,20 @@
     | {fixed, broker}
     | {access_log, inet:ip_address(), inet:port_number(), term()}
     | {bad_key, weir_pubsub_keys:source(), weir_pubsub_keys:reason()}.
-%% `listen': no listener can be started there. `fixed': a listener that runs cannot have that changed, and the application has the broker
-%% that it was started with. `access_log': its file cannot be opened again.
+%% `listen': a listener cannot be started there. `fixed': it cannot be changed while the listener runs; the broker
+%% cannot be changed after the application has started. `access_log': the file cannot be reopened.
 
 -type drain() :: {Timeout :: pos_integer(), Spread :: non_neg_integer()}.
 
 -define(KEYS, ?MODULE).
 
-%% @doc Starts the listeners, when everything else is set.
+%% @doc Starts the listeners, and applies the settings.
 -spec start(weir_pubsub_file:settings()) -> {ok, server()} | {error, reason()}.
 start(Settings) -> apply_settings(#server{listeners = [], drain = drain(Settings)}, Settings).
 
-%% @doc Takes other settings. Connections stay, but for those of a listener that is gone: it is drained. What is asked from now on is
-%% answered by the new settings. Access logs are opened again by their names: what a rotation has moved away is not written any more. After
-%% an error everything is as it was.
+%% @doc Applies other settings. Connections stay, except those of a listener that is gone, which is drained. Later
+%% requests are answered by the new settings. Access logs are reopened by name, so that a file which was rotated away
+%% is no longer written. After an error the settings are those of before.
 -spec change(weir_pubsub_file:settings(), server()) -> {ok, server()} | {error, reason()}.
 change(Settings, Server) -> apply_settings(Server, Settings).
 
@@ -72,7 +72,7 @@ reopened([#{ip := Ip, port := Port} = Listener | Listeners]) ->
 reopened([]) ->
     ok.
 
-%% What can fail comes first.
+%% First what can fail.
 added(Added, Kept, Gone, #{keys := Keys} = Settings) ->
     Routes = routes(Settings),
     case listen(Added, Routes, []) of
@@ -89,7 +89,7 @@ settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept
     Drain = drain(Settings),
     ok = weir_pubsub_asker:configure(maps:get(ask, Settings)),
     ok = weir_pubsub:configure(with_updates(Settings, Channels)),
-    %% What comes from now on gets the certificates that are in the files now.
+    %% New connections get the certificates that are in the files now.
     _ = [ssl:clear_pem_cache() || #{tls := #{}} <- Kept],
     lists:foreach(
         fun(#{max_connections := Most} = Listener) ->
@@ -101,7 +101,7 @@ settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept
     _ = [spawn(fun() -> end_listener(Listener, Drain) end) || Listener <- Gone],
     {ok, #server{listeners = Listeners, drain = Drain}}.
 
-%% Its policy comes first: no pattern of the file is meant for it.
+%% Its policy comes first, so that no pattern of the file applies to it.
 with_updates(#{mercure := none}, Channels) ->
     Channels;
 with_updates(#{mercure := #{policy := Policy}}, #{channels := Patterns} = Channels) ->
@@ -129,7 +129,7 @@ options(#{tls := #{cert := Certificate, key := Key}} = Listener) -> Listener#{tl
 
 close(Listeners) -> lists:foreach(fun(Listener) -> ok = weir_http:stop_listener(name(Listener)) end, Listeners).
 
-%% @doc Drains all listeners, and ends them.
+%% @doc Drains all listeners, and stops them.
 -spec stop(server()) -> ok.
 stop(#server{listeners = Listeners, drain = Drain}) ->
     Monitors = [spawn_monitor(fun() -> end_listener(Listener, Drain) end) || Listener <- Listeners],
@@ -141,7 +141,7 @@ end_listener(Listener, {Timeout, Spread}) ->
     _ = weir_http:drain_listener(name(Listener), Timeout, #{spread => Spread}),
     weir_http:stop_listener(name(Listener)).
 
-%% @doc The ports that it listens on, in the order of the settings.
+%% @doc Returns the ports of its listeners, in the order of the settings.
 -spec ports(server()) -> [inet:port_number()].
 ports(#server{listeners = Listeners}) -> [weir:get_port(name(Listener)) || Listener <- Listeners].
 
@@ -152,7 +152,7 @@ routes(#{transports := Transports, origins := Origins} = Settings) ->
     Nchan = weir_pubsub_http:routes((maps:with([origins, plain, poll_answer, poll_timeout, stream_timeout, deflate, max_body], Settings))#{
         publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
         subscribers => fun(Request, Channel) ->
-            %% The transport is found out again when the request is served.
+            %% The transport is determined again when the request is served.
             (IsAny orelse lists:member(weir_pubsub_http:transport(Request), Transports)) andalso may_subscribe(Request, Channel, Settings)
         end
     }),
@@ -171,7 +171,7 @@ is_told(_Request, any) -> true;
 is_told(Request, local) -> weir_pubsub_access:is_local(Request);
 is_told(_Request, nobody) -> false.
 
-%% Who subscribes by these URLs gets what is kept, too.
+%% Subscribers with these URLs also get messages that are kept.
 may_subscribe(Request, Channel, Settings) ->
     weir_pubsub_access:all([fun() -> may(Right, Request, Channel, Settings) end || Right <- [subscribe, history]]).
 

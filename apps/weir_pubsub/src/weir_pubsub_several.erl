@@ -1,12 +1,13 @@
 %% @private
-%% @doc One reader of several channels: its own position in each, and what it gets with the positions of all. Of one channel, its ids are
-%% those of the messages.
+%% @doc One reader of several channels. It has a position in each channel, and each of its messages has all of them.
+%% With a single channel, ids are those of the messages.
 %%
-%% Epochs of channels differ, so each message has an id that only this reader has: it is framed for this reader, and not once for all.
-%% A reader takes so many messages of each channel at a time. The others wait in the histories, and where these have moved on there is a gap,
-%% or the end if the policy of the channel is `disconnect'.
+%% Epochs of channels differ, so each message has an id that only this reader has: it is framed for this reader, not
+%% once for all. A reader has a window of messages for each channel. Further messages wait in the histories. If a
+%% history drops them first, there is a gap, or the end if the policy of the channel is `disconnect'.
 %%
-%% Messages are held back until the position in every channel is known. Otherwise an id would not say where to go on in the others.
+%% Messages are held back until the position in every channel is known, because an id says where to continue in all of
+%% them.
 -module(weir_pubsub_several).
 
 -export([new/4]).
@@ -35,13 +36,14 @@
     unknown :: non_neg_integer(),
     %% The latest first.
     held = [] :: [{pos_integer(), tuple()}],
-    %% Messages that were handed on since they were last told to be taken, by the number of the channel.
+    %% Messages that were handed on since the last `taken/1', by the number of the channel.
     given = #{} :: #{pos_integer() => pos_integer()}
 }).
 
 -opaque several() :: #several{}.
 
-%% @doc A reader that is a connection of the calling reactor, or process of TLS, and takes so many messages of each channel at a time.
+%% @doc Makes a reader for a connection of the calling reactor, or TLS process, with a window of `Window' messages for
+%% each channel.
 -spec new([weir_pubsub:channel()], [weir_pubsub:from()], Window :: pos_integer(), Socket) -> several() when
     Socket :: weir_tcp:socket() | ssl:sslsocket().
 new(Channels, Froms, Window, Socket) ->
@@ -59,7 +61,7 @@ new(Channels, Froms, Window, Socket) ->
 position({Epoch, Number}) when is_integer(Epoch) -> {Epoch, Number};
 position(_From) -> none.
 
-%% @doc Subscribes in all channels. Does not wait.
+%% @doc Subscribes to all channels. Does not wait.
 -spec subscribe(several()) -> ok | {error, weir_pubsub:unavailable()}.
 subscribe(#several{channels = Channels, froms = Froms, window = Window} = Several) ->
     Asked = [
@@ -73,7 +75,8 @@ subscribe(#several{channels = Channels, froms = Froms, window = Window} = Severa
 
 tag(Number, #several{socket = Socket, reference = Reference}) -> {weir_reactor, Socket, {Reference, Number}}.
 
-%% @doc What a message of a shard means. `over': the subscription has ended in one channel, and should in all.
+%% @doc Handles a message of a shard. `over': the subscription to one channel has ended, and the caller has to end
+%% those to the others.
 -spec heard(term(), several()) -> {ok, [item()], several()} | {over, Reason :: term()}.
 heard({_, {Reference, Number}, _Channel, What}, #several{reference = Reference} = Several) -> heard(Number, What, Several);
 heard(_Earlier, Several) -> {ok, [], Several}.
@@ -84,7 +87,7 @@ heard(Number, {answer, {ok, Position}}, Several) -> released(known(Number, Posit
 heard(Number, {message, {Epoch, Count}, _, _} = Message, Several) -> hold(Number, Message, known(Number, {Epoch, Count - 1}, Several));
 heard(Number, {gap, _, Position} = Gap, Several) -> hold(Number, Gap, known(Number, Position, Several)).
 
-%% The first that is said of a channel tells where it begins.
+%% The first message about a channel tells where it begins.
 known(Number, Position, #several{positions = Positions, unknown = Unknown} = Several) ->
     case element(Number, Positions) of
         none -> Several#several{positions = setelement(Number, Positions, Position), unknown = Unknown - 1};
@@ -112,7 +115,7 @@ move(Number, Position, #several{positions = Positions} = Several) ->
 id(1, #several{positions = {Position}}) -> Position;
 id(Number, #several{positions = Positions}) -> {several, Number, tuple_to_list(Positions)}.
 
-%% @doc The client has taken what was handed on: the channels give more.
+%% @doc Confirms the messages that were handed on: the channels send more.
 -spec taken(several()) -> several().
 taken(#several{channels = Channels, given = Given} = Several) ->
     maps:foreach(
@@ -124,7 +127,7 @@ taken(#several{channels = Channels, given = Given} = Several) ->
     ),
     Several#several{given = #{}}.
 
-%% @doc Ends it in all channels. Does not wait.
+%% @doc Unsubscribes from all channels. Does not wait.
 -spec unsubscribe(several()) -> ok.
 unsubscribe(#several{channels = Channels} = Several) ->
     lists:foreach(

@@ -1,12 +1,14 @@
 %% @private
-%% @doc A shard: the process that serves some of the channels. What happens in a channel happens here, one thing after another; so all
-%% its subscribers see the same order, and one that joins misses nothing and gets nothing twice.
+%% @doc A shard: the process that serves some of the channels. It handles the events of a channel one after another,
+%% so all subscribers see the same order, and one that joins misses nothing and gets nothing twice.
 %%
-%% State is in tables, which the garbage collector does not walk through: {@link weir_pubsub_history} has the messages,
-%% {@link weir_pubsub_subscribers} the subscribers. Who reads (a history, a list of channels) reads the tables and does not wait here.
+%% State is in ETS tables, which the garbage collector does not scan: {@link weir_pubsub_history} has the messages,
+%% {@link weir_pubsub_subscribers} the subscribers. Readers of a history or of a list of channels read the tables and
+%% do not wait here.
 %%
-%% A shard that is killed loses its channels. Its subscribers outlive it: the next one makes their channels anew, with other epochs, and
-%% tells processes of the gap. Sockets are told by their process, which closes them: their clients come back with an id.
+%% A shard that is killed loses its channels. Its subscribers outlive it: the next shard creates their channels again,
+%% with new epochs, and sends processes a gap. The processes of sockets are notified of the end and close them; their
+%% clients reconnect with an id.
 -module(weir_pubsub_shard).
 -behaviour(gen_server).
 
@@ -20,7 +22,7 @@
 -export([handle_cast/2]).
 -export([handle_info/2]).
 
-%% When an audience that is behind is tried again, in milliseconds.
+%% Delay before an audience that is behind is tried again, in milliseconds.
 -define(BEHIND_MS, 5).
 
 -spec start_link(pos_integer()) -> {ok, pid()} | {error, term()}.
@@ -31,14 +33,15 @@ start_link(Index) ->
 
 -spec init(pos_integer()) -> {ok, #shard{}}.
 init(Index) ->
-    %% What is asked from here on comes to this shard.
+    %% Requests from this key on are for this shard.
     Begun = weir_pubsub_requests:next(),
     #shard{claim = Claim, channels = Channels, messages = Messages, subscribers = Subscribers, due = Due} =
         Shard = weir_pubsub_shards:shard(Index),
-    %% A reactor that is in the midst of a publication finds no tables, and gives up.
+    %% A reactor that is in the middle of a publication finds the tables gone, and gives up.
     _ = weir_pubsub_claim:take(Claim),
     ok = weir_pubsub_limits:clear(Index),
-    %% One process writes at a time, and it reads between: a table for concurrent writes, or for readers, makes each of these dearer.
+    %% One process writes at a time, and it also reads: write_concurrency or read_concurrency would make each
+    %% operation slower.
     Options = [named_table, public],
     Channels = ets:new(Channels, [{keypos, #channel.name} | Options]),
     Messages = ets:new(Messages, Options),
@@ -71,7 +74,7 @@ handle_info(Message, Shard) ->
     ok = claim(Shard),
     {noreply, done(heard(Message, Shard))}.
 
-%% Nobody knows what a reactor that was killed has left half done: the shard begins anew.
+%% After `of_dead' the shard crashes and starts over, because the killed reactor may have left its changes incomplete.
 claim(#shard{claim = Claim}) ->
     ok = weir_pubsub_claim:take(Claim).
 
@@ -120,7 +123,7 @@ told({news, Name, News}, Shard) ->
 told({How, Request, Key}, #shard{requests = Requests} = Shard) when How =:= ask; How =:= ask_unless_ok; How =:= tell ->
     case weir_pubsub_requests:is_open(Requests, Key) of
         true -> answered(asked(Request, {How, Key}, Shard), {How, Key});
-        %% It was answered when this shard began.
+        %% It was answered when this shard started.
         false -> Shard
     end;
 told(Request, Shard) ->
@@ -152,7 +155,7 @@ asked({subscribe, Name, Kind, Subscriber, Begin}, Shard) ->
     weir_pubsub_subscription:subscribe(Name, Kind, Subscriber, Begin, Shard);
 asked({unsubscribe, Name, Who}, Shard) ->
     weir_pubsub_subscription:unsubscribe(Name, Who, Shard);
-%% Whether there is such a channel, now that what others have of it is here.
+%% Whether the channel exists, after its snapshot has come from the broker.
 asked({open, Name}, #shard{channels = Channels} = Shard) ->
     {ets:member(Channels, Name), Shard};
 asked({delete, Name}, Shard) ->
@@ -175,7 +178,7 @@ publish(Name, Data, Meta, Event, Shard) ->
         {error, _} = Error -> {Error, Shard}
     end.
 
-%% An audience that is behind is tried again, also if nothing more is published.
+%% An audience that is behind is tried again even if nothing more is published.
 take_note(Name, News, Shard) ->
     lists:foldl(
         fun
@@ -187,11 +190,11 @@ take_note(Name, News, Shard) ->
         News
     ).
 
-%% It may have gone meanwhile.
+%% It may have unsubscribed already.
 disconnect(#subscriber{name = Name, pid = Pid, tag = Tag, framing = Framing} = Subscriber, Shard) ->
     case weir_pubsub_subscription:unsubscribe(Name, {Pid, Tag}, Shard) of
         {ok, Next} ->
-            %% A long poll is over, and not slow.
+            %% A long poll is over, not slow.
             Framing =:= none andalso weir_pubsub_observation:slow([Name]),
             ok = weir_pubsub_delivery:tell(Subscriber, {closed, slow}),
             Next;

@@ -1,9 +1,9 @@
 %% @private
-%% @doc Which process serves a channel: one of the shards, chosen by the channel's name.
+%% @doc The processes that serve channels: one of the shards, chosen by a hash of the channel's name.
 %%
-%% There is a shard for each scheduler that was online when the application started. Their number does not follow when schedulers
-%% come and go, because then most channels, with their messages and subscribers, would belong to another shard. The VM runs the
-%% shards, which are bound to no scheduler, where there is room.
+%% There is a shard for each scheduler that was online when the application started. The number stays the same when
+%% schedulers go on or off line, because otherwise most channels, with their messages and subscribers, would belong to
+%% another shard. Shards are not bound to schedulers.
 -module(weir_pubsub_shards).
 
 -include("weir_pubsub_shard.hrl").
@@ -30,14 +30,14 @@
 
 -type tables() :: {Channels :: atom(), Messages :: atom(), weir_pubsub_subscribers:subscribers()}.
 
-%% What a channel may be called, as in Nchan.
+%% Bytes in the name of a channel at most, as in Nchan.
 -define(LONGEST_NAME, 1024).
 
-%% How long a caller waits for a shard, and for one that is being restarted, in milliseconds.
+%% Timeout of a call to a shard, and the pause between tries while the shard restarts, in milliseconds.
 -define(CALL_MS, 5000).
 -define(RESTART_MS, 10).
 
-%% @doc Sets how many there are, and where messages of other nodes come from.
+%% @doc Sets the number of shards, and the source of other nodes' messages.
 -spec make(pos_integer(), weir_pubsub_broker:kind()) -> ok.
 make(Count, Broker) ->
     persistent_term:put(?MODULE, list_to_tuple([numbered(Index, Broker) || Index <- lists:seq(1, Count)])).
@@ -59,17 +59,17 @@ numbered(Index, Broker) ->
         starts = atomics:new(1, [])
     }}.
 
-%% @doc There are none any more.
+%% @doc Removes all shards.
 -spec clear() -> ok.
 clear() ->
     _ = persistent_term:erase(?MODULE),
     ok.
 
-%% @doc How many there are.
+%% @doc Returns the number of shards, 0 if there are none.
 -spec count() -> non_neg_integer().
 count() -> tuple_size(persistent_term:get(?MODULE, {})).
 
-%% @doc Whether it can be the name of a channel. Those that begin with a zero byte are not for clients.
+%% @doc Whether it can be the name of a channel. Names that begin with a zero byte are not for clients.
 -spec is_channel(term()) -> boolean().
 is_channel(<<First, _/binary>> = Name) -> First =/= 0 andalso byte_size(Name) =< ?LONGEST_NAME;
 is_channel(_Name) -> false.
@@ -78,11 +78,11 @@ is_channel(_Name) -> false.
 -spec name(Index :: pos_integer()) -> atom().
 name(Index) -> element(1, element(Index, persistent_term:get(?MODULE))).
 
-%% @doc What a shard begins with: the names of its tables, and the claim on them.
+%% @doc Returns the initial state of a shard: the names of its tables, and the claim on them.
 -spec shard(Index :: pos_integer()) -> #shard{}.
 shard(Index) -> element(2, element(Index, persistent_term:get(?MODULE))).
 
-%% @doc The same for the shard of a channel.
+%% @doc Returns the initial state of the shard that serves a channel.
 -spec of_channel(weir_pubsub:channel()) -> {ok, #shard{}} | {error, weir_pubsub:unavailable()}.
 of_channel(Channel) ->
     case find(Channel) of
@@ -90,13 +90,13 @@ of_channel(Channel) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc The names of its tables.
+%% @doc Returns the names of a shard's tables.
 -spec tables(Index :: pos_integer()) -> tables().
 tables(Index) -> of_shard(shard(Index)).
 
 of_shard(#shard{channels = Channels, messages = Messages, subscribers = Subscribers}) -> {Channels, Messages, Subscribers}.
 
-%% @doc The tables in which a channel is, if it is.
+%% @doc Returns the tables of the shard that serves a channel.
 -spec tables_of(weir_pubsub:channel()) -> {ok, tables()} | {error, weir_pubsub:unavailable()}.
 tables_of(Channel) ->
     case of_channel(Channel) of
@@ -104,7 +104,7 @@ tables_of(Channel) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc The tables of all shards.
+%% @doc Returns the tables of all shards.
 -spec all() -> [tables()].
 all() -> [of_shard(Shard) || {_, Shard} <- tuple_to_list(persistent_term:get(?MODULE, {}))].
 
@@ -114,8 +114,9 @@ find(Channel) ->
         Shards -> element(erlang:phash2(Channel, tuple_size(Shards)) + 1, Shards)
     end.
 
-%% @doc Does something in the tables of a shard, if nobody else has the claim on them just now. Only for reactors. A fun that fails costs
-%% the shard its channels: nobody knows what is half done.
+%% @doc Calls a function with the tables of a shard if the claim on them is free; returns `busy' if it is not. Only
+%% for reactors. If the function fails, the shard is killed and loses its channels, because their tables may be
+%% inconsistent.
 -spec claimed(weir_pubsub:channel(), fun((#shard{}) -> Result)) -> Result | busy | {error, weir_pubsub:unavailable()}.
 claimed(Channel, Fun) ->
     case find(Channel) of
@@ -136,7 +137,8 @@ claimed(Channel, Fun) ->
             Error
     end.
 
-%% The shard has died and its tables go, or the next one has not made them yet; or they are not as they should be, and it begins anew.
+%% Either the shard has died and its tables with it, or the next one has not made them yet; or the tables are
+%% inconsistent, and the shard has to start over.
 failed({Class, Reason, Stack}, Name, #shard{channels = Channels}) ->
     Pid = whereis(Name),
     case ets:info(Channels, owner) of
@@ -147,9 +149,9 @@ failed({Class, Reason, Stack}, Name, #shard{channels = Channels}) ->
             {error, unavailable}
     end.
 
-%% @doc Asks the shard of a channel. `again' is what a request may be that does no harm when it is made twice: it waits for a
-%% shard that is restarted. A shard that comes to a request when its caller has given up leaves it out: who is told `unavailable' and tries
-%% again does not add to what a shard is behind by.
+%% @doc Calls the shard of a channel. With `again', for requests that may be made twice, it tries again while the
+%% shard restarts. A shard drops a request whose caller has given up, so that callers who try again do not add to its
+%% backlog.
 -spec call(weir_pubsub:channel(), {once | again, Request :: term()}) -> term() | {error, weir_pubsub:unavailable()}.
 call(Channel, Request) ->
     call(Channel, Request, ?CALL_MS, erlang:monotonic_time(millisecond) + ?CALL_MS).
@@ -175,19 +177,20 @@ call(Channel, {Mode, Request}, Left, Until) ->
             Error
     end.
 
-%% @doc Asks, and has the answer sent to the caller, who does not wait: a message as its subscriptions get, with `{answer, Answer}'. If the
-%% shard dies before, Answer is `{error, unavailable}', and nobody knows whether the request has had an effect.
+%% @doc Sends a request without waiting. The answer comes to the caller as a message like those of its subscriptions,
+%% with `{answer, Answer}'. If the shard dies first, Answer is `{error, unavailable}', and it is unknown whether the
+%% request took effect.
 -spec send(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 send(Channel, Request, Tag) ->
     ask(ask, Channel, Request, Tag).
 
-%% @doc The same for a caller who need not know that it is done: only an error is sent to it.
+%% @doc Same as {@link send/3}, but only an error is sent to the caller.
 -spec send_unless_ok(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 send_unless_ok(Channel, Request, Tag) ->
     ask(ask_unless_ok, Channel, Request, Tag).
 
-%% @doc Tells the end of the subscription with that tag, without an answer. If the shard dies before it hears that, or there is none just
-%% now, the next one does not take the subscription over.
+%% @doc Announces the end of the subscription with that tag, without an answer. If the shard dies first, or there is
+%% none at the moment, the next one does not take the subscription over.
 -spec tell(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 tell(Channel, Request, Tag) ->
     ask(tell, Channel, Request, Tag).
@@ -200,7 +203,7 @@ ask(How, Channel, Request, Tag) ->
                 Sent = to(Shard, {'$gen_cast', {How, Request, Key}}),
                 case Sent =:= ok orelse How =:= tell orelse weir_pubsub_requests:withdraw(Requests, Key) of
                     true -> Sent;
-                    %% A shard that has begun meanwhile has answered it.
+                    %% A shard that has started since then has answered it.
                     false -> ok
                 end
             catch
@@ -211,7 +214,7 @@ ask(How, Channel, Request, Tag) ->
             Error
     end.
 
-%% @doc Tells, without an answer.
+%% @doc Sends a request that has no answer.
 -spec cast(weir_pubsub:channel(), Request :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 cast(Channel, Request) ->
     case find(Channel) of
@@ -219,7 +222,7 @@ cast(Channel, Request) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Tells all shards. One that is being restarted does not hear it.
+%% @doc Sends a request to all shards. A shard that is restarting does not get it.
 -spec cast_all(Request :: term()) -> ok.
 cast_all(Request) ->
     lists:foreach(fun({Shard, _}) -> to(Shard, {'$gen_cast', Request}) end, tuple_to_list(persistent_term:get(?MODULE, {}))).

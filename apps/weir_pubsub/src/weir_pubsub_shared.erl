@@ -1,9 +1,9 @@
 %% @private
-%% @doc Channels of a shard that other nodes have too: what is asked of the broker, and what it tells.
+%% @doc Channels that other nodes have, too: the requests of a shard to the broker, and the news from it.
 %%
-%% The tables are a copy of what the broker's server has. Its news are applied in order, each message once: what does not fit behind the
-%% last one of the copy is left out, and a snapshot is asked for. Where the snapshot leaves a hole, or is of another life of the
-%% channel, subscribers are told of the gap.
+%% The tables are a copy of what the server of the broker has. News are applied in order, each message once. A message
+%% that does not follow the last one of the copy is dropped, and a snapshot is requested. If the snapshot leaves a
+%% hole, or is of another life of the channel, subscribers get a gap.
 -module(weir_pubsub_shared).
 
 -include("weir_pubsub.hrl").
@@ -20,9 +20,9 @@
 %% Who gets the answer; some only if it is an error.
 
 -type work() :: {News :: [{weir_pubsub:channel(), [weir_pubsub_publication:news()]}], [{Request :: term(), asker()}], #shard{}}.
-%% What the shard has to do about channels, and requests for which the tables are enough now.
+%% News for the shard about channels, and requests that it can handle now with its tables.
 
-%% @doc A shard begins: with the channels that it took over, or without any.
+%% @doc Announces the start of a shard to the broker. The shard may have taken over channels.
 -spec start(#shard{}) -> #shard{}.
 start(#shard{index = Index, broker = redis} = Shard) ->
     ok = weir_pubsub_broker:ask(Index, hello),
@@ -30,7 +30,7 @@ start(#shard{index = Index, broker = redis} = Shard) ->
 start(Shard) ->
     Shard.
 
-%% @doc Deals with a request, as far as that needs the broker. `local': for the rest of it the tables are enough.
+%% @doc Handles the part of a request that needs the broker. `local': the tables are enough for the rest.
 -spec asked(Request, asker(), #shard{}) -> {local, Request} | {answer, term(), #shard{}} | {later, #shard{}} when Request :: term().
 asked(Request, _Asker, #shard{broker = Broker}) when Broker =/= redis ->
     {local, Request};
@@ -59,7 +59,8 @@ ask(Request, What, Asker, #shard{index = Index, asked = Asked} = Shard) ->
     ok = weir_pubsub_broker:ask(Index, Request(Reference)),
     {later, Shard#shard{asked = Asked#{Reference => {What, Asker}}}}.
 
-%% Requests about a channel wait for its snapshot, in order. An id of a life that is not the copy's may be newer than the copy.
+%% Requests about a channel wait for its snapshot, in order. An id with another epoch than the copy may be newer than
+%% the copy.
 opened(Name, Request, Asker, #shard{opening = Opening} = Shard) when is_map_key(Name, Opening) ->
     #{Name := Waiting} = Opening,
     {later, Shard#shard{opening = Opening#{Name := [{Request, Asker} | Waiting]}}};
@@ -68,7 +69,7 @@ opened(Name, Request, Asker, #shard{channels = Channels, connection = Connection
         {[#channel{epoch = Epoch, last = Last}], {subscribe, _, Kind, Subscriber, {{Other, _}, Head}}, away} when
             is_integer(Other), Other =/= Epoch
         ->
-            %% What the copy has may be what the client had before: behind what there is, nobody knows how far.
+            %% The client may have had the messages of the copy already. Begin after them, with a gap of unknown size.
             {local, {subscribe, Name, Kind, Subscriber, {{Epoch, Last + 1}, Head}}};
         {[#channel{epoch = Epoch}], {subscribe, _, _, _, {{Other, _}, _}}, _} when is_integer(Other), Other =/= Epoch ->
             {later, held(Name, [{Request, Asker}], Shard)};
@@ -78,7 +79,7 @@ opened(Name, Request, Asker, #shard{channels = Channels, connection = Connection
             {local, Request}
     end.
 
-%% The connection is there, or it is soon known that it is not.
+%% The connection is there, or it is soon known that there is none.
 held(Name, Waiting, #shard{connection = connected} = Shard) -> open(Name, Waiting, Shard);
 held(Name, Waiting, #shard{connection = connecting, opening = Opening} = Shard) -> Shard#shard{opening = Opening#{Name => Waiting}}.
 
@@ -91,7 +92,7 @@ open(Name, Waiting, #shard{index = Index, channels = Channels, opening = Opening
     ok = weir_pubsub_broker:ask(Index, {open, Name, Known}),
     Shard#shard{opening = Opening#{Name => Waiting}}.
 
-%% @doc The broker tells something.
+%% @doc Handles news from the broker.
 -spec told(weir_pubsub_broker:news(), #shard{}) -> work().
 told(connected, #shard{opening = Opening} = Shard) ->
     Names = weir_pubsub_registry:names(Shard),
@@ -127,7 +128,7 @@ told({deleted, Name, Epoch}, #shard{channels = Channels, opening = Opening} = Sh
             {_, Next} = weir_pubsub_removal:delete(Name, Shard),
             {[], [], Next};
         _ ->
-            %% The snapshot that is on its way tells of another life.
+            %% The snapshot that is on its way is of another life.
             {[], [], Shard}
     end;
 told({opened, Name, Snapshot}, #shard{opening = Opening} = Shard) ->
@@ -142,7 +143,7 @@ unanswered(#shard{asked = Asked} = Shard) ->
     maps:foreach(fun(_, {_, Asker}) -> answer(Asker, {error, unavailable}, Shard) end, Asked),
     Shard#shard{asked = #{}}.
 
-%% @doc Answers who has asked.
+%% @doc Sends the answer to a request.
 -spec answer(asker(), term(), #shard{}) -> ok.
 answer(nobody, _Answer, _Shard) ->
     ok;
@@ -179,7 +180,7 @@ arrived(#channel{name = Name}, Message, Shard) ->
     {ok, _, News} = weir_pubsub_publication:give(Longer, Policy, {Data, Meta}, fun(_, _) -> ok end, Shard),
     News.
 
-%% What a limit of this node refuses is not kept here: who has not got it at once is told of a gap.
+%% A message that a limit of this node refuses is not kept here. A subscriber that does not get it at once gets a gap.
 kept(#channel{last = Last} = Channel, Policy, Message, #shard{index = Index, messages = Messages}) ->
     case weir_pubsub_history:append(Index, Messages, Channel, Policy, Message) of
         {ok, Longer} ->
@@ -201,14 +202,14 @@ taken_over(Name, #{epoch := Epoch, last := Last, messages := Messages} = Snapsho
         {[#channel{origin = broker} = Channel], _} ->
             begin_again(Channel, Snapshot, {first(Last, Messages) - 1, unknown}, Shard);
         {[#channel{origin = node} = Channel], _} ->
-            %% Made without the broker, for subscribers who may have had these messages before.
+            %% Created without the broker, for subscribers who may have had these messages before.
             begin_again(Channel, Snapshot, {Last, unknown}, Shard);
         {[], _} ->
             case weir_pubsub_registry:open(Name, Shard) of
                 {ok, Channel, Policy} ->
                     _ = weir_pubsub_registry:save(filled(Channel, Snapshot, Policy, Shard), Policy, Shard),
                     [];
-                %% Those who wait for it are told that by themselves.
+                %% Requests that wait for it fail with that error themselves.
                 {error, _} ->
                     ok = weir_pubsub_broker:ask(Shard#shard.index, {leave, Name}),
                     []
@@ -220,13 +221,13 @@ first(_Last, [{Number, _, _, _} | _]) -> Number.
 
 dated({_Number, Age, Data, Meta}) -> {erlang:monotonic_time(millisecond) - Age, Data, Meta}.
 
-%% A channel that has these messages and no others.
+%% Returns the channel with these messages and no others.
 filled(Channel, #{epoch := Epoch, last := Last, messages := Messages}, Policy, Shard) ->
     First = first(Last, Messages),
     Empty = Channel#channel{epoch = Epoch, origin = broker, first = First, last = First - 1, bytes = 0},
     lists:foldl(fun(Message, Before) -> kept(Before, Policy, dated(Message), Shard) end, Empty, Messages).
 
-%% Between what the copy has and what there is something is missing: subscribers are told, and get what is behind that number.
+%% Messages between the copy and the snapshot are missing. Subscribers get a gap, and the messages after that number.
 begin_again(#channel{name = Name}, #{epoch := Epoch} = Snapshot, {From, Missed}, #shard{index = Index, messages = Table} = Shard) ->
     {ok, #channel{epoch = Before} = Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
     Dropped = weir_pubsub_history:drop(Index, Table, Channel),

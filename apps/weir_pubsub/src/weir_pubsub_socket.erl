@@ -1,8 +1,9 @@
-%% @doc Sockets that subscribe: messages are framed once for all sockets of a channel with the same framing, and written natively.
+%% @doc Sockets that subscribe: a message is framed once for all sockets of a channel with the same framing, and
+%% written natively.
 %%
-%% This is what transports stand on. A socket that is slower than its channel allows is closed where the policy is `disconnect': its client
-%% comes back with the id of the last message that it got. Otherwise it leaves for a while, see {@link rejoin/3}. Sockets must be
-%% Weir's, and not under TLS.
+%% Transports are built on this. A socket that is slower than its channel allows is closed if the policy is
+%% `disconnect', and its client reconnects with the id of the last message that it got. Otherwise it leaves for a
+%% while, see {@link rejoin/3}. Sockets must be Weir's, without TLS.
 -module(weir_pubsub_socket).
 
 -include("weir_pubsub.hrl").
@@ -23,9 +24,10 @@
 -export([ended/3]).
 
 -type options() :: #{from => weir_pubsub:from(), tag => term(), head => iodata(), info => term()}.
-%% `from' (`new') and `info' (`undefined') as of {@link weir_pubsub:subscribe/2}. `head' (`<<>>') is written before all messages. `tag'
-%% is what the messages about the subscription begin with: {@type tag()} unless given. With `{weir_reactor, Socket, Reference}' they are
-%% `{{weir_reactor, Socket}, Reference, Channel, What}', and for that connection of the calling reactor.
+%% `from' (`new') and `info' (`undefined') are those of {@link weir_pubsub:subscribe/2}. `head' (`<<>>') is written
+%% before all messages. `tag' is the first element of messages about the subscription, by default {@type tag()}. With
+%% `{weir_reactor, Socket, Reference}' they are `{{weir_reactor, Socket}, Reference, Channel, What}', and are
+%% delivered to that connection of the calling reactor.
 
 -type tag() :: {weir_pubsub, weir_tcp:socket()}.
 
@@ -34,19 +36,21 @@
 -record(waiting, {shard :: pid(), row :: weir_pubsub_subscribers:subscriber()}).
 
 -opaque waiting() :: #waiting{}.
-%% A poll that waits with others.
+%% A poll that waits in a crowd.
 
 -export_type([options/0, tag/0, left/0, waiting/0]).
 
-%% @doc Subscribes a socket, from the process that serves it: when that ends the subscription does. Does not wait. The caller gets
+%% @doc Subscribes a socket. The caller is the process that serves it, and the subscription ends with that. Does not
+%% wait. The caller gets
 %% <ul>
-%% <li>`{Tag, Channel, {answer, {ok, Position}}}': the socket is a member, and its messages are behind that position. `{Tag, Channel,
-%%   {answer, {error, Reason}}}': it is not. Reasons are those of {@link weir_pubsub:subscribe/2}; `closed' and `enotconn' for the
-%%   socket; `full' if messages of an earlier subscription to the channel still wait for it; `no_native_part'</li>
-%% <li>`{Tag, Channel, {closed, deleted}}' when the channel was deleted and everything before is written or waits for the socket;
-%%   `{closed, unavailable}' when its shard was killed. The socket stays open</li>
+%% <li>`{Tag, Channel, {answer, {ok, Position}}}': the socket is a member, and its messages begin after that position.
+%%   `{Tag, Channel, {answer, {error, Reason}}}': it is not. Reasons are those of {@link weir_pubsub:subscribe/2};
+%%   `closed' and `enotconn' for the socket; `full' if messages of an earlier subscription to the channel are still in
+%%   its queue; `no_native_part'</li>
+%% <li>`{Tag, Channel, {closed, deleted}}' when the channel was deleted and everything before is written or in the
+%%   queue of the socket; `{closed, unavailable}' when its shard was killed. The socket stays open</li>
 %% </ul>
-%% If the shard is killed before, the answer is `{error, unavailable}'.
+%% If the shard is killed first, the answer is `{error, unavailable}'.
 -spec subscribe(weir_pubsub:channel(), weir_tcp:socket(), weir_pubsub_framing:framing(), options()) ->
     ok | {error, weir_pubsub:unavailable()}.
 subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) ->
@@ -63,19 +67,20 @@ subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) 
     },
     weir_pubsub_shards:send(Channel, {subscribe, Channel, socket, Subscriber, {From, Head}}, Tag).
 
-%% @doc Has the calling process sent the next message behind a position, and no more until it ends the subscription: what a long poll
-%% waits for. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the answer, which comes only if it is an
-%% error, as of {@link subscribe/4}. With a framing, those who come later can wait together (`wait/5').
+%% @doc Sends the calling process the next message after a position, and no more until it ends the subscription: for
+%% long polls. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}. An answer comes only if it is
+%% an error, as of {@link subscribe/4}. With a framing, later polls can wait together (`wait/5').
 -spec next(weir_pubsub:channel(), weir_pubsub:from(), weir_pubsub_framing:framing() | none, Tag :: term()) ->
     ok | {error, weir_pubsub:unavailable()}.
 next(Channel, From, Framing, Tag) ->
     weir_pubsub_shards:send_unless_ok(Channel, paced(Channel, Tag, Framing, #{from => From, window => 1}), Tag).
 
 %% @private
-%% @doc Has the next message behind a position written to a connection with others that wait for it, as that framing has it. `Join' makes
-%% it a member for one message of a group. `none': {@link next/4} is for it, because it would wait alone, or begins elsewhere,
-%% or somebody is at work in the shard. When its request is over, {@link stop_waiting/2} is to be called. What else it is told are messages
-%% as of {@link next/4}, and a message among them is the answer to its request. Only for reactors.
+%% @doc Adds a connection to those that wait for the next message after a position. The message is written in that
+%% framing. `Join' makes the connection a member of a group for one message. `none': the poll has to call
+%% {@link next/4}, because it would wait alone, begins at another position, or the claim on the shard is taken. When
+%% its request is over, it has to call {@link stop_waiting/2}. It may also get messages as of {@link next/4}; one with
+%% a message of the channel answers its request. Only for reactors.
 -spec wait(weir_pubsub:channel(), weir_pubsub:from(), weir_pubsub_framing:framing(), Tag :: term(), Join) ->
     {ok, waiting()} | none | {error, weir_pubsub:unavailable()}
 when
@@ -98,7 +103,7 @@ wait(Name, From, Framing, Tag, Join) ->
         Result -> Result
     end.
 
-%% The shard takes out what a reactor that is killed leaves behind.
+%% The shard removes the polls of a reactor that is killed.
 watched(Pid, Name, #shard{index = Index}) ->
     case get({?MODULE, Index}) of
         Pid ->
@@ -110,7 +115,7 @@ watched(Pid, Name, #shard{index = Index}) ->
     end.
 
 %% @private
-%% @doc The request is over. `answered': by the message that it has waited for, or because its channel is gone.
+%% @doc Ends the wait of a poll whose request is over. `answered': it has had its message, or its channel is gone.
 -spec stop_waiting(answered | unanswered, waiting()) -> ok.
 stop_waiting(How, #waiting{shard = Pid, row = #subscriber{name = Name, tag = Tag} = Row}) ->
     case weir_pubsub_shards:of_channel(Name) of
@@ -121,7 +126,7 @@ stop_waiting(How, #waiting{shard = Pid, row = #subscriber{name = Name, tag = Tag
                 %% The application has stopped.
                 error:badarg -> ok
             end,
-            %% The next shard has taken over what it has found: as a subscription.
+            %% Otherwise another shard has taken the poll over, as a subscription.
             case whereis(weir_pubsub_shards:name(Index)) of
                 Pid when How =:= answered -> ok;
                 Pid -> not_answered(Row);
@@ -137,9 +142,9 @@ not_answered(#subscriber{name = Name} = Row) ->
         _ -> ok
     end.
 
-%% @doc Has the calling process sent the messages behind a position, so many at a time: what a connection does that writes by itself. More
-%% come when it says that it has {@link taken/3} them. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the
-%% answer as of {@link subscribe/4}.
+%% @doc Sends the calling process the messages after a position, a window at a time: for connections that write them
+%% themselves. More come after {@link taken/3}. Does not wait. The messages are those of
+%% {@link weir_pubsub:subscribe/2}, and the answer is that of {@link subscribe/4}.
 -spec pace(weir_pubsub:channel(), Tag :: term(), Options) -> ok | {error, weir_pubsub:unavailable()} when
     Options :: #{from := weir_pubsub:from(), window := pos_integer(), info => term()}.
 pace(Channel, Tag, Options) -> weir_pubsub_shards:send(Channel, paced(Channel, Tag, none, Options), Tag).
@@ -158,14 +163,15 @@ subscriber(Channel, Tag, Framing, Window) ->
         since = erlang:monotonic_time(millisecond)
     }.
 
-%% @doc So many messages have been dealt with. Does not wait.
+%% @doc Confirms `Count' messages. Does not wait.
 -spec taken(weir_pubsub:channel(), Tag :: term(), pos_integer()) -> ok | {error, weir_pubsub:unavailable()}.
 taken(Channel, Tag, Count) -> weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), Tag}, Count}).
 
 %% @private
-%% @doc The next messages behind a position, at most so many and so many bytes, if there is one already and nobody is at work in the shard
-%% of the channel; then nobody subscribes. One may have any size. Where subscriptions are told to another channel, it is a subscription
-%% nevertheless. `others_wait': there is none, and maybe it can {@link wait/5}. Only for reactors.
+%% @doc Returns the next messages after a position, limited in number and bytes, if there are any and the claim on the
+%% shard of the channel is free. Then no subscription is needed. A single message may have any size. `none': the poll
+%% has to subscribe, also if the policy of the channel has `events'. `others_wait': there is no message, and maybe the
+%% poll can {@link wait/5}. Only for reactors.
 -spec next_at_once(weir_pubsub:channel(), weir_pubsub:from(), {Count :: pos_integer(), Bytes :: pos_integer()}) ->
     {ok, [weir_pubsub:message(), ...], none | weir_pubsub:missed()} | others_wait | none | {error, weir_pubsub:unavailable()}.
 next_at_once(Name, From, Most) ->
@@ -176,12 +182,12 @@ next_at_once(Name, From, Most) ->
         end
     end,
     case weir_pubsub_shards:claimed(Name, Next) of
-        %% A moment later that is over.
+        %% A moment later the claim is free.
         busy -> others_wait;
         Result -> Result
     end.
 
-%% The broker knows whether that is an earlier life of the channel or a later one.
+%% Only the broker knows whether that is an earlier life of the channel or a later one.
 read_next({{Other, _}, _Most}, #channel{epoch = Epoch}, _Policy, #shard{broker = redis}) when is_integer(Other), Other =/= Epoch ->
     none;
 read_next({From, {Count, Bytes}}, Channel, Policy, #shard{messages = Messages} = Shard) ->
@@ -206,8 +212,8 @@ read_next({From, {Count, Bytes}}, Channel, Policy, #shard{messages = Messages} =
     end.
 
 %% @private
-%% @doc Whether there was nothing behind a position a moment ago: a look without the claim, which costs a fraction of the one with it. Who
-%% goes by it asks again with the claim, by {@link wait/5} or {@link next/4}.
+%% @doc Whether there was no message after a position a moment ago. Reads without the claim, at a fraction of the
+%% cost. The caller checks again with the claim, by {@link wait/5} or {@link next/4}.
 -spec seems_latest(weir_pubsub:channel(), weir_pubsub:from()) -> boolean().
 seems_latest(Name, {Epoch, Number}) when is_integer(Epoch) ->
     case weir_pubsub_shards:of_channel(Name) of
@@ -225,7 +231,7 @@ seems_latest(_Name, _From) ->
     false.
 
 %% @private
-%% @doc Whether that was the last message of the channel a moment ago, not of an earlier life of it. Also without the claim.
+%% @doc Whether that was the last message of the current life of the channel a moment ago. Reads without the claim.
 -spec is_latest(weir_pubsub:channel(), weir_pubsub_id:id()) -> boolean().
 is_latest(Name, {Epoch, _} = Id) ->
     seems_latest(Name, Id) andalso
@@ -240,10 +246,11 @@ is_latest(Name, {Epoch, _} = Id) ->
                 false
         end.
 
-%% @doc Has a slow socket go on. Its process got `{weir_group, left, Socket, Group, Mark}', or as the callback of a reactor
-%% `{{weir_reactor, Socket}, left, Group, Mark}': as much waits for the socket as may. When that is written, see {@link
-%% weir:notify_writable/1}, this has it sent what has come since, and a gap in place of what is not kept any more. Does not wait. If it is
-%% not all written yet, the process gets that message again.
+%% @doc Lets a slow socket continue. Its process has got `{weir_group, left, Socket, Group, Mark}', or as the callback
+%% of a reactor `{{weir_reactor, Socket}, left, Group, Mark}': the queue of the socket was full. When the queue is
+%% written, see {@link weir:notify_writable/1}, this call sends the socket what was published since, and a gap for
+%% messages that are no longer kept. Does not wait. If the queue is not all written yet, the process gets that message
+%% again.
 -spec rejoin(weir_pubsub:channel(), Tag :: term(), left()) -> ok | {error, weir_pubsub:unavailable()}.
 rejoin(Channel, Tag, Left) ->
     weir_pubsub_shards:cast(Channel, {rejoin, Channel, {self(), Tag}, Left}).
@@ -254,7 +261,8 @@ unsubscribe(Channel, Tag) ->
     weir_pubsub_shards:cast(Channel, {unsubscribe, Channel, {self(), Tag}}).
 
 %% @private
-%% @doc The same for a connection that has ended; counts it if that was because it lagged behind.
+%% @doc Same as {@link unsubscribe/2}, for a connection that has ended. Counts it if it ended because it lagged
+%% behind.
 -spec ended(Reason :: term(), weir_pubsub:channel(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 ended(slow, Channel, Tag) ->
     ok = weir_pubsub_observation:slow([Channel]),

@@ -1,4 +1,5 @@
-%% @doc What a push server does, seen from outside: `/status' (a page for browsers, otherwise JSON), `/metrics' (for Prometheus) and
+%% @doc The state of a push server over HTTP: `/status' (a page for browsers, otherwise JSON), `/metrics' (for
+%% Prometheus) and
 %% `/nchan_stub_status' (Nchan's lines).
 -module(weir_pubsub_status).
 -behaviour(weir_http_direct).
@@ -9,7 +10,8 @@
 
 -type kind() :: status | metrics | stub.
 
-%% @doc Routes that tell of the channels of the node and of these listeners. `May' says who is told.
+%% @doc Returns routes that report on the channels of the node and on these listeners. `May' decides who may read
+%% them.
 -spec routes([weir_listener:name()], fun((weir_http_request:request()) -> boolean())) -> [weir_http_routes:route()].
 routes(Listeners, May) ->
     [
@@ -38,7 +40,7 @@ told(stub, _Request, _Listeners) ->
 
 text(Type, Body) -> {reply, 200, [{<<"content-type">>, Type}, {<<"cache-control">>, <<"no-store">>}], Body}.
 
-%% @doc The whole, as `/status' has it: what there is now, what was counted since the start, and the listeners.
+%% @doc Returns what `/status' has: the usage now, what was counted since the start, and the listeners.
 -spec status([weir_listener:name()]) -> #{atom() => term()}.
 status(Listeners) ->
     {Uptime, _} = erlang:statistics(wall_clock),
@@ -54,7 +56,7 @@ now_there() ->
     {ok, Usage} = weir_pubsub:usage(total),
     Usage.
 
-%% One may be on its way to its end.
+%% A listener may be stopping.
 infos(Listeners) -> lists:append([info(Name) || Name <- Listeners]).
 
 info(Name) ->
@@ -64,7 +66,7 @@ info(Name) ->
         error:_ -> []
     end.
 
-%% Several may have one port, each at another address.
+%% Several listeners may have the same port, at different addresses.
 ip(#{ip := Ip}) when tuple_size(Ip) =:= 4; tuple_size(Ip) =:= 8 -> list_to_binary(inet:ntoa(Ip));
 ip(#{ip := Ip}) when Ip =:= any; Ip =:= loopback -> atom_to_binary(Ip);
 ip(#{}) -> null.
@@ -97,13 +99,13 @@ ip_label(Info) -> case ip(Info) of null -> ""; Ip -> Ip end.
 
 gauges() ->
     [
-        {channels, "channels that there are"},
-        {subscribers, "subscriptions that there are"},
+        {channels, "channels that exist"},
+        {subscribers, "current subscriptions"},
         {messages, "messages that are kept"},
         {bytes, "bytes of the messages that are kept"}
     ].
 
-%% Nothing is said of what no listener has.
+%% A metric that no listener has is left out.
 metric(_Subject, _Name, _Kind, _Help, []) ->
     [];
 metric(Subject, Name, Kind, Help, Values) ->
@@ -117,7 +119,7 @@ metric(Subject, Name, Kind, Help, Values) ->
 number(Value) when is_integer(Value) -> integer_to_binary(Value);
 number(Value) -> float_to_binary(Value, [short]).
 
-%% The lines of Nchan 1.3.6. What is about its Redis and its processes is 0; the memory is that of messages.
+%% The lines of Nchan 1.3.6. Values about its Redis and its processes are 0; the memory is that of messages.
 stub() ->
     #{channels := Channels, subscribers := Subscribers, messages := Messages, bytes := Bytes} = now_there(),
     #{published := Published} = weir_pubsub:counters(),
@@ -154,7 +156,7 @@ page() ->
         "    (broker.kind === 'memory' ? '' : row('broker', broker.kind + (broker.away ? ', away' : ''))) +\n"
         "    listeners.map(({ ip, port, connections }) => row(`connections, ${ip} port ${port}`, connections)).join('') +\n"
         "    Object.entries(now).map(([name, count]) => row(name, count)).join('');\n"
-        "  document.querySelector('#counters').innerHTML = row('', 'in all', 'in this second') + Object.entries(counters)\n"
+        "  document.querySelector('#counters').innerHTML = row('', 'total', 'last second') + Object.entries(counters)\n"
         "    .map(([name, count]) => row(name, count, before ? count - before[name] : '')).join('');\n"
         "  before = counters;\n"
         "}\n"

@@ -3,17 +3,18 @@
     key :: {pos_integer() | '_', weir_pubsub_subscribers:kind() | '_', pid() | '_', term()} | undefined | '_',
     name :: weir_pubsub:channel() | '_',
     pid :: pid() | '_',
-    %% What its messages begin with; of sockets, what the messages about them begin with.
+    %% The first element of its messages; of a socket, of the messages about it.
     tag :: term(),
-    %% Of a paced one and of a poll: the number of the last message that it got. Of a paced one: how many more it takes now.
+    %% Of a paced subscriber and a poll: the number of the last message that it got. Of a paced one: how many more it
+    %% may get now.
     position = 0 :: non_neg_integer() | '_',
     credit = 0 :: non_neg_integer() | '_',
     window = infinity :: pos_integer() | infinity | '_',
     socket = none :: weir_tcp:socket() | none | in_key | '_',
-    %% What messages are framed with; of a socket that is a member of an audience, the group of that.
+    %% The framing of its messages; a socket that is a member of an audience has the group of that instead.
     framing = none :: weir_pubsub_framing:framing() | none | '_',
     group = none :: weir_group:group() | none | '_',
-    %% What presence tells of it, and since when it is there.
+    %% What presence returns for it, and since when it subscribes.
     info = undefined :: term(),
     since = 0 :: integer() | '_'
 }).

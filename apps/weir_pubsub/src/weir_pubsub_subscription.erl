@@ -1,5 +1,5 @@
 %% @private
-%% @doc How subscriptions begin and end.
+%% @doc The begin and the end of subscriptions.
 -module(weir_pubsub_subscription).
 
 -include("weir_pubsub.hrl").
@@ -18,7 +18,8 @@
 -export([end_all/3]).
 -export([take_over/2]).
 
-%% @doc Adds a subscriber, which gets at once what it has missed. One that subscribes already begins anew.
+%% @doc Adds a subscriber, and gives it the messages that it has missed. If it subscribes already, the subscription
+%% starts over.
 -spec subscribe(weir_pubsub:channel(), weir_pubsub_subscribers:kind(), weir_pubsub_subscribers:subscriber(), Begin, #shard{}) ->
     {{ok, weir_pubsub_id:id()} | {error, term()}, #shard{}}
 when
@@ -61,7 +62,8 @@ room(_Channel, _Policy) ->
 admits(#channel{group = Group} = Channel, Policy, #shard{index = Index}) ->
     room(Channel, Policy) =:= ok andalso weir_pubsub_limits:admits(Index, Group, subscribers).
 
-%% @doc Has a poll wait with others for the next message, in its reactor, which has the claim. `none': it has to subscribe.
+%% @doc Adds a poll to a crowd, where it waits for the next message. Runs in its reactor, which has the claim. `none':
+%% the poll has to subscribe instead.
 -spec wait(weir_pubsub_subscribers:subscriber(), weir_pubsub:from(), Join, {#channel{}, #policy{}}, #shard{}) -> {ok, Row} | none when
     Join :: fun((weir_group:group()) -> ok | {error, term()}), Row :: weir_pubsub_subscribers:subscriber().
 wait(#subscriber{framing = Framing} = Subscriber, From, Join, {Channel, Policy}, #shard{index = Index, subscribers = Subscribers} = Shard) ->
@@ -73,7 +75,8 @@ wait(#subscriber{framing = Framing} = Subscriber, From, Join, {Channel, Policy},
                     Now = erlang:monotonic_time(millisecond),
                     _ = weir_pubsub_registry:save(Joined#channel{used = Now, requested = Now}, Policy, Shard),
                     ok = weir_pubsub_counters:add(subscribed, 1),
-                    %% The last thing: if the shard is dead, and its tables with it, there is no row for the next one.
+                    %% Insert the row last: if the shard is dead, its tables are gone, and nothing is left for the
+                    %% next shard.
                     {ok, weir_pubsub_subscribers:wait(Subscribers, Epoch, Subscriber#subscriber{name = Name, position = Last})};
                 none ->
                     ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
@@ -83,7 +86,8 @@ wait(#subscriber{framing = Framing} = Subscriber, From, Join, {Channel, Policy},
             none
     end.
 
-%% @doc A poll is over that waited with others, and its row is gone. If it has not had its message, it is counted.
+%% @doc Handles the end of a poll that waited in a crowd; its row is already deleted. If it has not had its message,
+%% it is no longer counted.
 -spec stop_waiting(weir_pubsub_subscribers:subscriber(), #shard{}) -> ok.
 stop_waiting(#subscriber{key = Key, name = Name, framing = Framing, position = Position}, #shard{index = Index} = Shard) ->
     Epoch = element(1, Key),
@@ -138,7 +142,7 @@ enter(Kind, Subscriber, {Position, _Missed, _Head}, {Channel, Policy}, #shard{su
     ok = weir_pubsub_subscribers:add(Subscribers, Epoch, Kind, Added),
     {ok, Position, gather(Subscriber, Policy, Channel#channel{processes = Processes + 1}, Shard)}.
 
-%% A socket got that when it joined.
+%% A socket got them when it joined its audience.
 give_missed(socket, _Subscriber, _Missed, _Channel, _Shard) ->
     ok;
 give_missed(Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber, {Position, Missed}, {Channel, Policy}, Shard) ->
@@ -156,7 +160,7 @@ give_missed(Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber, {Position, Mis
             lists:foreach(fun(Message) -> weir_pubsub_delivery:tell(Subscriber, Message) end, Behind)
     end.
 
-%% Who comes after these can wait with others.
+%% Later polls with the same framing can wait in a crowd.
 gather(#subscriber{framing = Framing}, #policy{events = none}, Channel, #shard{broker = memory}) when Framing =/= none ->
     weir_pubsub_crowd:gather(Framing, Channel);
 gather(_Subscriber, _Policy, Channel, _Shard) ->
@@ -203,7 +207,8 @@ unwatch(#subscriber{pid = Pid, tag = Tag}, #shard{monitors = Monitors} = Shard) 
             Shard
     end.
 
-%% @doc Watches a reactor until it dies: there are few, and each is mostly back soon.
+%% @doc Monitors a reactor until it dies, also while it has no subscriptions: there are few reactors, and most have
+%% one again soon.
 -spec watch_reactor(pid(), #shard{}) -> #shard{}.
 watch_reactor(Reactor, #shard{reactors = Reactors} = Shard) when is_map_key(Reactor, Reactors) -> Shard;
 watch_reactor(Reactor, #shard{reactors = Reactors} = Shard) -> Shard#shard{reactors = Reactors#{Reactor => monitor(process, Reactor)}}.
@@ -239,7 +244,7 @@ left_by(socket, #channel{sockets = Sockets, audiences = Audiences} = Channel, {G
 left_by(_Process, #channel{processes = Processes} = Channel, _Member) ->
     Channel#channel{processes = Processes - 1}.
 
-%% @doc A paced subscriber has dealt with so many messages.
+%% @doc Adds to the credit of a paced subscriber, which has confirmed `Count' messages.
 -spec taken(weir_pubsub:channel(), {pid(), Tag :: term()}, pos_integer(), #shard{}) -> #shard{}.
 taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of
@@ -247,7 +252,7 @@ taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
             Saved = weir_pubsub_registry:save(Channel, Policy, Shard),
             case weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag) of
                 {paced, #subscriber{credit = Credit, window = Window, position = Position} = Subscriber} ->
-                    %% What it got from a shard that was killed it may say of this one.
+                    %% It may confirm messages that it got from a shard that was killed.
                     More = min(Window, Credit + Count),
                     ok = weir_pubsub_subscribers:update(Subscribers, Subscriber, Position, More),
                     _ = weir_pubsub_delivery:advance(Subscriber#subscriber{credit = More}, Saved, Policy, Shard),
@@ -259,8 +264,8 @@ taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
             Shard
     end.
 
-%% @doc A socket has left its audience because it was slow, and has taken what waited for it. It goes on behind that number, in that group: if
-%% its channel is another by now, nothing happens.
+%% @doc Brings a socket back into the audience that it left because it was slow; its queue is written by now. It
+%% continues after the message of that mark. Nothing happens if its channel has been replaced by another one.
 -spec rejoin(weir_pubsub:channel(), {pid(), Tag :: term()}, {weir_group:group(), Mark :: non_neg_integer()}, #shard{}) -> #shard{}.
 rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messages = Messages} = Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of
@@ -273,7 +278,7 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
                     case weir_pubsub_audience:come_back(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}) of
                         {ok, _} -> ok = weir_pubsub_counters:add(lagged, 1);
                         {error, full} -> ok = weir_pubsub_delivery:left_again(Pid, Tag, Socket, {Group, Mark});
-                        %% A socket that is closed meanwhile has its process told.
+                        %% If the socket has closed, the engine notifies its process.
                         {error, _} -> ok
                     end,
                     Shard;
@@ -284,7 +289,7 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
             Shard
     end.
 
-%% @doc A process is dead.
+%% @doc Ends the subscriptions of a process that died.
 -spec left(pid(), #shard{}) -> #shard{}.
 left(Pid, #shard{subscribers = Subscribers, monitors = Monitors, reactors = Reactors} = Shard) ->
     OfConnections =
@@ -308,8 +313,8 @@ polls_left(Reactor, #shard{subscribers = Subscribers} = Shard) ->
         weir_pubsub_subscribers:polls_of(Subscribers, Reactor)
     ).
 
-%% @doc Ends subscriptions of a channel that is about to be removed, without a change to it. Their processes are told, those of sockets
-%% and of crowds later.
+%% @doc Ends the subscriptions of a channel that is about to be removed. The channel itself is not changed.
+%% Subscribing processes are notified. Returns the sockets, which are notified later, as crowds are.
 -spec end_all(#channel{}, Reason :: atom(), #shard{}) -> {Sockets :: [weir_pubsub_subscribers:subscriber()], #shard{}}.
 end_all(#channel{epoch = Epoch, group = Group, crowds = Crowds}, Reason, #shard{index = Index, subscribers = Subscribers} = Shard) ->
     All = [
@@ -330,20 +335,22 @@ end_all(#channel{epoch = Epoch, group = Group, crowds = Crowds}, Reason, #shard{
     ),
     {[Subscriber || {socket, Subscriber} <- All], Next}.
 
-%% @doc Takes over the subscribers of a shard that was killed. Nobody knows what they had got. Requests that were made before `Begun' may have
-%% been lost with it: they are answered, and who has asked for a subscription has none.
+%% @doc Takes over the subscribers of a shard that was killed. It is unknown which messages they got. Requests made
+%% before `Begun' may have been lost with the shard: they are answered with `{error, unavailable}', and subscriptions
+%% among them are not taken over.
 -spec take_over(Begun :: weir_pubsub_requests:key(), #shard{}) -> #shard{}.
 take_over(Begun, #shard{index = Index, subscribers = Subscribers, requests = Requests, starts = Starts} = Shard) ->
     Left = weir_pubsub_subscribers:all(Subscribers),
     Lost = weir_pubsub_requests:before(Requests, Begun),
     Refused = maps:from_list([{{Pid, Tag}, []} || {_, {Pid, Tag, _}} <- Lost]),
     atomics:add_get(Starts, 1, 1) =:= 1 orelse weir_pubsub_observation:restarted(Index, length(Left), length(Lost)),
-    %% Those that go on are counted once more below. Polls mostly have had their message, and are counted no more.
+    %% Subscribers that are taken over are counted as subscribed once more below. Most polls have had their message
+    %% and were counted then.
     ok = weir_pubsub_counters:add(unsubscribed, length([Kind || {Kind, _} <- Left, Kind =/= poll])),
     Taken = lists:foldl(
         fun({Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber}, Before) ->
             Next = case Refused of #{{Pid, Tag} := _} -> Before; #{} -> take_over(Kind, Subscriber, Before) end,
-            %% Not before: if this shard is killed too the next one finds it, or both.
+            %% Not before: if this shard is killed too, the next one must find the old row, the new one, or both.
             ok = weir_pubsub_subscribers:forget(Subscribers, Subscriber),
             Next
         end,
@@ -359,7 +366,7 @@ take_over(socket, Subscriber, Shard) ->
 take_over(poll, Subscriber, Shard) ->
     take_over(paced, Subscriber, Shard);
 take_over(Kind, #subscriber{name = Name} = Subscriber, Shard) ->
-    %% No channel of today has that epoch.
+    %% No current channel has that epoch, so the subscriber gets a gap.
     case subscribe(Name, Kind, Subscriber, {{1, 0}, []}, Shard) of
         {{ok, _}, Next} ->
             Next;

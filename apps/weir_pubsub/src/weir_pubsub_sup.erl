@@ -1,6 +1,6 @@
 %% @private
-%% @doc Supervises the shards, who changes the configuration, the asker and who knows the subscriptions of Mercure. Owns what outlives each of
-%% them: the tables of subscribers and requests.
+%% @doc Supervises the shards, the process that changes the configuration, the asker, and the process of Mercure's
+%% subscriptions. Owns the tables that outlive each of them.
 -module(weir_pubsub_sup).
 -behaviour(supervisor).
 
@@ -13,7 +13,7 @@
 start_link(Shards) ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, Shards).
 
-%% A shard that is restarted loses its channels, and its subscribers are told. Shards do not depend on each other.
+%% A shard that is restarted loses its channels, and its subscribers are notified. Shards do not depend on each other.
 -spec init(pos_integer()) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(Shards) ->
     ok = weir_pubsub_shards:make(Shards, weir_pubsub_broker:kind()),

@@ -1,7 +1,7 @@
 %% @doc JSON Web Tokens (RFC 7519), signed with HS256, RS256, ES256 or EdDSA (Ed25519).
 %%
-%% Only these algorithms are known, and `none' is not. Which key a token is checked with follows from its algorithm and the `kid' in its
-%% header; a public key is never a secret.
+%% No other algorithm is accepted, nor is `none'. The key that verifies a token follows from its algorithm and the
+%% `kid' in its header; a public key is never used as a secret.
 -module(weir_pubsub_token).
 
 -include_lib("public_key/include/public_key.hrl").
@@ -16,19 +16,21 @@
     audience => binary(), issuer => binary(), leeway => non_neg_integer(), require_exp => boolean(), now => integer()
 }.
 %% <dl>
-%% <dt>`audience', `issuer'</dt><dd>what `aud' must have, and `iss' must be. A token with an `aud' is refused where there is no audience</dd>
-%% <dt>`leeway' (0)</dt><dd>seconds that clocks may differ by</dd>
-%% <dt>`require_exp' (`true')</dt><dd>whether a token must say when it ends</dd>
-%% <dt>`now'</dt><dd>seconds since 1970; the clock of the system unless given</dd>
+%% <dt>`audience', `issuer'</dt><dd>what `aud' must contain, and `iss' must be. If no audience is set, a token with
+%%   `aud' is refused</dd>
+%% <dt>`leeway' (0)</dt><dd>the seconds by which clocks may differ</dd>
+%% <dt>`require_exp' (`true')</dt><dd>whether a token must have `exp'</dd>
+%% <dt>`now'</dt><dd>the time in seconds since 1970, by default that of the system clock</dd>
 %% </dl>
 
 -type reason() :: malformed | too_long | algorithm | critical | no_key | signature | expired | {claim, exp | nbf | aud | iss}.
-%% `algorithm': one that is not known. `critical': the header asks for what is not known. `no_key': there is none for the algorithm and
-%% the `kid'. `claim': it is missing, has another type, or says that the token is not for now or not for us.
+%% `algorithm': it is not supported. `critical': the header has `crit', which is not supported. `no_key': there is
+%% none for the algorithm and the `kid'. `claim': it is missing, has another type, or says that the token is not valid
+%% yet, or not for us.
 
 -define(MOST_BYTES, 8192).
 
-%% @doc Checks a token with keys that {@link weir_pubsub_keys:load/2} has loaded, and returns what it claims.
+%% @doc Verifies a token with keys that {@link weir_pubsub_keys:load/2} has loaded, and returns its claims.
 -spec verify(binary(), weir_pubsub_keys:name(), options()) -> {ok, claims()} | {error, reason()}.
 verify(Token, _Keys, _Options) when byte_size(Token) > ?MOST_BYTES ->
     {error, too_long};
@@ -76,7 +78,7 @@ signed(_Signed, _Signature, _Header, _Keys) ->
 known(undefined) -> throw(algorithm);
 known(Algorithm) -> Algorithm.
 
-%% The time of a comparison must not tell how much of a forged code is right.
+%% Compares in constant time, which does not reveal how much of a forged code is right.
 fits(hs256, Signed, Signature, Secret) ->
     byte_size(Signature) =:= 32 andalso crypto:hash_equals(crypto:mac(hmac, sha256, Secret, Signed), Signature);
 fits(rs256, Signed, Signature, Key) ->

@@ -1,5 +1,5 @@
-%% @doc A WebSocket for many channels, with subscriptions that change while it is open: the route `/ws'. The guide describes the
-%% protocol, in the page on the push protocol.
+%% @doc A WebSocket for many channels, whose subscriptions can change while it is open: the route `/ws'. The guide
+%% describes the protocol, in the page on the push protocol.
 %%
 %% ```
 %% {ok, _} = weir_http:start_listener(push, #{port => 8080}, [weir_pubsub_ws:route(#{})]).
@@ -26,41 +26,42 @@
     max_message => pos_integer()
 }.
 %% <dl>
-%% <dt>`may'</dt><dd>Whether a client has a right in a channel, by the request that it has connected with. It runs in the reactor, and must not
-%%   wait, but may return `{wait, Fun}'. Unless given: all subscribe and read the history, local clients also publish and see who is there</dd>
-%% <dt>`origins' (`any')</dt><dd>of which sites pages may connect, as of {@link weir_http_websocket:options()}</dd>
-%% <dt>`max_channels' (1000)</dt><dd>that one client may subscribe to</dd>
-%% <dt>`max_message' (1048576)</dt><dd>bytes of a frame of a client</dd>
+%% <dt>`may'</dt><dd>whether the client that has connected with a request has a right in a channel. The fun runs in
+%%   the reactor and must not wait, but may return `{wait, Fun}'. By default all clients may subscribe and read the
+%%   history, and local clients may also publish and see the subscribers</dd>
+%% <dt>`origins' (`any')</dt><dd>the origins whose pages may connect, see {@link weir_http_websocket:options()}</dd>
+%% <dt>`max_channels' (1000)</dt><dd>the maximum number of channels that one client subscribes to</dd>
+%% <dt>`max_message' (1048576)</dt><dd>the maximum size of a frame of a client in bytes</dd>
 %% </dl>
 
 -record(ws, {
     request :: weir_http_request:request(),
     socket :: weir_http_websocket:websocket() | undefined,
     options :: options(),
-    %% By channel. A subscription that ends is forgotten when the shard has said so.
+    %% By channel, until the client unsubscribes or the shard says that the subscription has ended.
     subscriptions = #{} :: #{weir_pubsub:channel() => reference()},
-    %% What shards were asked, and have not answered.
+    %% Requests to shards that are not answered yet.
     asked = #{} :: #{reference() => {publish | unsubscribe, weir_pubsub_ws_frames:ref(), weir_pubsub:channel()}},
-    %% Requests that wait for who says whether they are allowed.
+    %% Requests that wait for the decision whether they are allowed.
     verdicts = weir_pubsub_ws_verdicts:new() :: weir_pubsub_ws_verdicts:verdicts(),
-    %% The names of requests to subscribe, which are answered by what they bring or by an error.
+    %% The refs of requests to subscribe. They are answered by the head of the subscription, or by an error.
     subscribing = #{} :: #{reference() => weir_pubsub_ws_frames:ref()},
-    %% Where subscriptions go on when the client has taken what waits for it.
+    %% Where subscriptions continue when the queue of the client is written.
     left = [] :: [weir_pubsub_socket:left()]
 }).
 
 -define(FRAMING, {weir_pubsub_ws_frames, []}).
 
-%% Messages of a channel that are on their way to a connection of TLS.
+%% Messages of a channel in flight to a TLS connection.
 -define(WINDOW, 16).
 
-%% How many answers of shards a client may wait for.
+%% Answers of shards that a client may wait for.
 -define(MOST_ASKED, 1000).
 
-%% Bytes that may wait for a client when the next of its decided requests is answered.
+%% A decided request is answered only if fewer bytes than that wait for the client.
 -define(MOST_PENDING, 65536).
 
-%% Of the messages in an answer, which is one frame.
+%% Bytes of the messages in an answer, which is one frame.
 -define(HISTORY_BYTES, 1048576).
 
 -define(DEFAULTS, #{may => fun may/3, origins => any, max_channels => 1000, max_message => 1048576}).
@@ -94,7 +95,7 @@ open(Socket, State) ->
 %% @private
 -spec message(weir_http_websocket:message(), #ws{}) -> weir_http_websocket:result().
 message({binary, _}, State) ->
-    {close, 1003, <<"text is needed">>, State};
+    {close, 1003, <<"only text frames are accepted">>, State};
 message({text, Text}, State) ->
     case weir_pubsub_ws_frames:request(Text) of
         {ok, Ref, ping} -> answer(Ref, #{type => pong}, State);
@@ -112,15 +113,15 @@ allowed(Request, Ref, #ws{request = Http, options = #{may := May}} = State) ->
 decided(true, Request, Ref, State) -> act(Request, Ref, State);
 decided(false, _Request, Ref, State) -> fail(Ref, forbidden, <<"not allowed in this channel">>, State).
 
-%% Requests that come meanwhile are not held up.
+%% Later requests are not held up.
 wait(Verdict, Request, Ref, #ws{socket = Socket, verdicts = Verdicts} = State) ->
     case weir_pubsub_ws_verdicts:wait(Verdict, {Ref, Request}, Socket, Verdicts) of
         {ok, Waiting} -> {ok, State#ws{verdicts = Waiting}};
         too_many -> fail(Ref, too_many, <<"waits for as many answers as it may">>, State)
     end.
 
-%% An answer may be long: the next one is made when the kernel has taken what waits for the client, and not before, since nobody knows
-%% how much is sent already by callbacks of the same batch.
+%% An answer may be long, so the next one is made after the kernel has taken what waits for the client. Not before,
+%% because it is unknown how much callbacks of the same batch have sent.
 next_decided(#ws{socket = Socket, verdicts = Verdicts} = State) ->
     case weir_http_socket:pending(Socket) < ?MOST_PENDING andalso weir_pubsub_ws_verdicts:next_decided(Verdicts) of
         {IsAllowed, {Ref, Request}, Left} ->
@@ -144,11 +145,11 @@ rights({unsubscribe, _}) -> [];
 rights(Request) -> [element(1, Request)].
 
 act({subscribe, Channel, _, _}, Ref, #ws{subscriptions = Subscriptions} = State) when is_map_key(Channel, Subscriptions) ->
-    fail(Ref, subscribed, <<"subscribes to this channel already">>, State);
+    fail(Ref, subscribed, <<"already subscribed to this channel">>, State);
 act({subscribe, _, _, _}, Ref, #ws{subscriptions = Subscriptions, options = #{max_channels := Most}} = State) when
     map_size(Subscriptions) >= Most
 ->
-    fail(Ref, too_many, <<"subscribes to as many channels as it may">>, State);
+    fail(Ref, too_many, <<"subscribed to the maximum number of channels">>, State);
 act({subscribe, Channel, From, Info}, Ref, State) ->
     #ws{subscriptions = Subscriptions, subscribing = Subscribing} = State,
     Reference = make_ref(),
@@ -161,13 +162,14 @@ act({subscribe, Channel, From, Info}, Ref, State) ->
 act({unsubscribe, Channel}, Ref, #ws{subscriptions = Subscriptions} = State) ->
     case Subscriptions of
         #{Channel := Reference} ->
-            %% Asked by the name of the subscription: if the shard is killed before it has read this, the next one does not take that over.
+            %% With the reference of the subscription: if the shard is killed before it reads this, the next one does
+            %% not take the subscription over.
             case ask({unsubscribe, Channel, {self(), tag(Reference, State)}}, Ref, Reference, State) of
                 {ok, Asked} -> {ok, Asked#ws{subscriptions = maps:remove(Channel, Subscriptions)}};
                 NotAsked -> NotAsked
             end;
         #{} ->
-            fail(Ref, not_subscribed, <<"does not subscribe to this channel">>, State)
+            fail(Ref, not_subscribed, <<"not subscribed to this channel">>, State)
     end;
 act({publish, _, _, _} = Request, Ref, State) ->
     ask(Request, Ref, make_ref(), State);
@@ -193,7 +195,7 @@ act({presence, Channel}, Ref, State) ->
             refused(Ref, Reason, State)
     end.
 
-%% Native groups do not write through TLS: there the messages come to this connection, and are sent by it.
+%% Native groups do not write through TLS: the messages go to this connection, which sends them.
 subscribe(Channel, {From, Info, Head}, Tag, #ws{socket = Socket, request = Http}) ->
     case weir_http_request:is_tls(Http) of
         false ->
@@ -228,7 +230,7 @@ info({_, Reference, may, IsAllowed}, #ws{socket = Socket, verdicts = Verdicts} =
     Next = State#ws{verdicts = weir_pubsub_ws_verdicts:said(Reference, IsAllowed, Socket, Verdicts)},
     ok = notify_if_waiting(Next),
     {ok, Next};
-%% This comes before the answer to an `unsubscribe', which has the same reference.
+%% Comes before the answer to an `unsubscribe' with the same reference.
 info({_, Reference, Channel, {answer, Answer}}, #ws{subscribing = Subscribing} = State) when is_map_key(Reference, Subscribing) ->
     {Ref, Left} = maps:take(Reference, Subscribing),
     case Answer of
@@ -256,7 +258,7 @@ info({_, Reference, Channel, What}, #ws{subscriptions = Subscriptions} = State) 
 info(_Earlier, State) ->
     {ok, State}.
 
-%% What is sent through TLS is written before the next message is looked at.
+%% With TLS, what is sent is written before the next message is handled.
 paced({message, _, _, _} = Message, Channel, Tag) ->
     _ = weir_pubsub_socket:taken(Channel, Tag, 1),
     weir_pubsub_ws_frames:message([], Channel, Message);
@@ -273,7 +275,7 @@ answered({publish, Ref, Channel}, {ok, #{id := Id, subscribers := Count}}, State
     answer(Ref, #{type => published, channel => Channel, id => weir_pubsub_id:to_text(Id), subscribers => Count}, State);
 answered({publish, Ref, _Channel}, {error, Reason}, State) ->
     refused(Ref, Reason, State);
-%% It has ended, by either side.
+%% The client has ended it, or the shard.
 answered({unsubscribe, Ref, Channel}, _Answer, State) ->
     answer(Ref, #{type => unsubscribed, channel => Channel}, State).
 
@@ -282,9 +284,9 @@ refused(Ref, {limit, Kind, _Group, Most}, State) ->
 refused(Ref, {too_large, Most}, State) ->
     fail(Ref, too_large, ["a message has at most ", integer_to_binary(Most), " bytes"], State);
 refused(Ref, no_channel, State) ->
-    fail(Ref, no_channel, <<"there is no such channel">>, State);
+    fail(Ref, no_channel, <<"no such channel">>, State);
 refused(Ref, no_presence, State) ->
-    fail(Ref, no_presence, <<"who is there is not told of this channel">>, State);
+    fail(Ref, no_presence, <<"presence is off in this channel">>, State);
 refused(Ref, _Unavailable, State) ->
     fail(Ref, unavailable, <<"try again">>, State).
 
@@ -293,13 +295,14 @@ answer(Ref, Answer, State) -> {send, weir_pubsub_ws_frames:answer(Ref, Answer), 
 fail(Ref, Code, Text, State) -> {send, weir_pubsub_ws_frames:failed(Ref, Code, Text), State}.
 
 %% @private
-%% It was slow, and has taken what waited. One that is slow is mostly so in all its channels: each is asked once, and no other for it.
+%% The client was slow, and its queue is written. A slow client has mostly left the groups of all its channels: for
+%% each group only its own channel is asked.
 -spec written(weir_http_websocket:websocket(), #ws{}) -> weir_http_websocket:result().
 written(_Socket, #ws{left = Left, subscriptions = Subscriptions} = State) ->
     ByGroup = weir_pubsub_inspection:groups(maps:keys(Subscriptions), ?FRAMING),
     lists:foreach(
         fun({Group, _Mark} = One) ->
-            %% A channel that is made just now may not be in its table yet.
+            %% A channel that was just created may not be in its table yet.
             Asked = case ByGroup of #{Group := Channel} -> [Channel]; #{} -> maps:keys(Subscriptions) -- maps:values(ByGroup) end,
             [weir_pubsub_socket:rejoin(Channel, tag(map_get(Channel, Subscriptions), State), One) || Channel <- Asked]
         end,

@@ -1,6 +1,6 @@
 %% @private
-%% @doc The frames of the protocol at `/ws': JSON to requests, and messages, gaps and answers to JSON. The guide has the whole of it, in
-%% the page on the push protocol.
+%% @doc The frames of the protocol at `/ws': decodes requests from JSON, and encodes messages, gaps and answers. The
+%% guide describes them, in the page on the push protocol.
 -module(weir_pubsub_ws_frames).
 -behaviour(weir_pubsub_framing).
 
@@ -20,7 +20,7 @@
 -export_type([request/0, ref/0]).
 
 -type ref() :: binary() | number() | null.
-%% What a client calls a request; it stands in the answer.
+%% The client's name of a request, which is repeated in the answer.
 
 -type request() ::
     {subscribe, weir_pubsub:channel(), weir_pubsub:from(), Info :: term()}
@@ -30,14 +30,14 @@
     | {presence, weir_pubsub:channel()}
     | ping.
 
-%% What a client may say about itself, in bytes of JSON.
+%% What a client may say about itself at most, in bytes of JSON.
 -define(INFO_BYTES, 1024).
 -define(MOST_HISTORY, 1000).
 
-%% Data is not copied unless its frame is so many times larger.
+%% Data is copied only if its frame is more than this many times larger.
 -define(SPARE, 2).
 
-%% @doc A request out of the text of a frame.
+%% @doc Decodes a request from the text of a frame.
 -spec request(binary()) -> {ok, ref(), request()} | {error, ref(), Text :: binary()}.
 request(Text) ->
     case weir_json:decode(Text) of
@@ -51,12 +51,12 @@ request(Text) ->
         {ok, #{} = Frame} ->
             {error, ref(Frame), <<"type is missing">>};
         {ok, _} ->
-            {error, null, <<"a frame is an object">>};
+            {error, null, <<"a frame must be a JSON object">>};
         {error, {not_json, _}} ->
             {error, null, <<"not JSON">>}
     end.
 
-%% What is kept of a frame is copied: it would keep the whole frame.
+%% What is kept of a frame is copied, because it would keep the whole frame.
 ref(#{<<"ref">> := Ref}) when is_number(Ref) -> Ref;
 ref(#{<<"ref">> := Ref}) when is_binary(Ref), byte_size(Ref) =< 64 -> binary:copy(Ref);
 ref(#{}) -> null.
@@ -117,7 +117,7 @@ data(#{<<"base64">> := Text}) when is_binary(Text) ->
 data(_Frame) ->
     wrong(<<"data is a string, or base64 bytes">>).
 
-%% Both stand in heads and lines of other transports.
+%% Other transports send both in header fields and lines.
 meta(Frame) ->
     maps:from_list([
         {Key, line(Name, Value)}
@@ -130,28 +130,29 @@ line(Name, Value) ->
         false -> wrong(<<Name/binary, " is a string of at most 256 bytes in one line">>)
     end.
 
-%% @doc The answer to a request.
+%% @doc Returns the answer to a request.
 -spec answer(ref(), #{atom() => term()}) -> weir_http_websocket:frame().
 answer(Ref, Answer) -> {text, weir_json:compact(Answer#{ref => Ref})}.
 
-%% @doc The answer that a request has failed.
+%% @doc Returns the answer to a request that has failed.
 -spec failed(ref(), Code :: atom(), Text :: iodata()) -> weir_http_websocket:frame().
 failed(Ref, Code, Text) -> answer(Ref, #{type => error, code => Code, text => iolist_to_binary(Text)}).
 
-%% @doc The frame before the first message of a subscription.
+%% @doc Returns the frame before the first message of a subscription.
 -spec subscribed(ref(), weir_pubsub:channel()) -> binary().
 subscribed(Ref, Channel) -> weir_http_websocket:frame(answer(Ref, #{type => subscribed, channel => Channel})).
 
-%% @doc Behind which message a subscription has begun: where a client that has got none comes back. May come behind messages.
+%% @doc Returns the position after which a subscription has begun. A client that has got no message comes back with
+%% it. It may be sent after messages.
 -spec position(weir_pubsub:channel(), weir_pubsub_id:id()) -> weir_http_websocket:frame().
 position(Channel, Id) ->
     {text, weir_json:compact(#{type => position, channel => Channel, id => weir_pubsub_id:to_text(Id)})}.
 
-%% @doc A subscription has ended, and the client has not asked for it.
+%% @doc Returns the frame about a subscription that has ended without a request of the client.
 -spec closed(weir_pubsub:channel(), Reason :: atom()) -> weir_http_websocket:frame().
 closed(Channel, Reason) -> {text, weir_json:compact(#{type => closed, channel => Channel, reason => Reason})}.
 
-%% @doc Messages of a history.
+%% @doc Returns the messages of a history, for JSON.
 -spec messages([weir_pubsub:message()]) -> [#{atom() => term()}].
 messages(Messages) -> [described(Message) || Message <- Messages].
 
@@ -170,20 +171,21 @@ content(Data, Message) ->
         _ -> Message#{base64 => base64:encode(Data)}
     end.
 
-%% Fields of a request may have any bytes.
+%% Fields of an HTTP request may have any bytes.
 text(Bytes) ->
     case unicode:characters_to_binary(Bytes) of
         Bytes -> Bytes;
         _ -> unicode:characters_to_binary(Bytes, latin1)
     end.
 
-%% @doc How many messages are missing, for JSON.
+%% @doc Returns how many messages are missing, for JSON.
 -spec missed(weir_pubsub:missed() | none) -> non_neg_integer() | null.
 missed(unknown) -> null;
 missed(none) -> 0;
 missed(Missed) -> Missed.
 
-%% @doc What a subscriber says about itself, for JSON: `null' if it says nothing, or if it is a process and says what is no JSON.
+%% @doc Returns the `info' of a subscriber for JSON: `null' if it has none, or if it is a process whose `info' is not
+%% JSON.
 -spec info(term()) -> weir_json:value() | atom() | #{atom() => term()}.
 info(undefined) -> null;
 info(Info) ->
@@ -201,12 +203,12 @@ is_json(Value) -> is_atom(Value) orelse is_number(Value) orelse Value =:= [].
 
 %% Framing -----------------------------------------------------------------------------
 
-%% @doc A message of a channel.
+%% @doc Returns the frame with a message of a channel.
 -spec message(term(), weir_pubsub:channel(), weir_pubsub:message()) -> binary().
 message(_Argument, Channel, Message) ->
     weir_http_websocket:frame({text, weir_json:compact((described(Message))#{type => message, channel => Channel})}).
 
-%% @doc A gap in a channel: what comes next is behind that position.
+%% @doc Returns the frame with a gap in a channel. The next message is the one after that position.
 -spec gap(term(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_id:id()) -> binary().
 gap(_Argument, Channel, Missed, Position) ->
     Gap = #{type => gap, channel => Channel, missed => missed(Missed), id => weir_pubsub_id:to_text(Position)},

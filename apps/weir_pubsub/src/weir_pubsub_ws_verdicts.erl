@@ -1,6 +1,7 @@
 %% @private
-%% @doc Requests of one client of which somebody else has to say whether they are allowed. A few processes wait for that at a time; the
-%% other requests stand in line, and only so many of them. What is decided waits here too until the client has taken earlier answers.
+%% @doc Requests of one client for which it is decided elsewhere whether they are allowed. A few processes wait for
+%% decisions; further requests wait in line, up to a limit. Decided requests also wait here, until the client has
+%% taken earlier answers.
 -module(weir_pubsub_ws_verdicts).
 
 -export([new/0]).
@@ -23,18 +24,18 @@
 
 -opaque verdicts() :: #verdicts{}.
 
-%% Processes for one client, which may be anybody.
+%% Processes for one client at most.
 -define(AT_A_TIME, 16).
 
-%% All that wait, and the bytes that they would publish. One alone may have any size.
+%% All requests that wait, and the bytes that they would publish, at most. A single one may have any size.
 -define(MOST, 1000).
 -define(MOST_BYTES, 4194304).
 
 -spec new() -> verdicts().
 new() -> #verdicts{}.
 
-%% @doc Has a process wait for a verdict, or lets the request stand in line for that. The connection gets `{{weir_reactor, Socket}, Reference, may,
-%% IsAllowed}', which is for {@link said/3}.
+%% @doc Starts a process that waits for a verdict, or puts the request in line for one. The connection gets
+%% `{{weir_reactor, Socket}, Reference, may, IsAllowed}', which is for {@link said/4}.
 -spec wait(weir_pubsub_access:verdict(), request(), weir_http_websocket:websocket(), verdicts()) -> {ok, verdicts()} | too_many.
 wait(Verdict, Request, Socket, #verdicts{line = Line, count = Count, bytes = Before} = Verdicts) ->
     case Before + bytes(Request) of
@@ -44,7 +45,7 @@ wait(Verdict, Request, Socket, #verdicts{line = Line, count = Count, bytes = Bef
             too_many
     end.
 
-%% @doc Keeps a verdict for {@link next_decided/1}. The next request in line has its turn.
+%% @doc Keeps a verdict for {@link next_decided/1}, and starts a process for the next request in line.
 -spec said(reference(), IsAllowed :: boolean(), weir_http_websocket:websocket(), verdicts()) -> verdicts().
 said(Reference, IsAllowed, Socket, #verdicts{running = Running, decided = Decided} = Verdicts) ->
     case maps:take(Reference, Running) of
@@ -52,7 +53,7 @@ said(Reference, IsAllowed, Socket, #verdicts{running = Running, decided = Decide
         error -> Verdicts
     end.
 
-%% @doc The request whose verdict was said first, which waits no longer.
+%% @doc Returns the request that was decided first, and removes it.
 -spec next_decided(verdicts()) -> {IsAllowed :: boolean(), request(), verdicts()} | none.
 next_decided(#verdicts{decided = Decided, count = Count, bytes = Bytes} = Verdicts) ->
     case queue:out(Decided) of

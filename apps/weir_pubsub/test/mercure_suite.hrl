@@ -1,4 +1,4 @@
-%% What the suites of Mercure do around their cases: each has a hub.
+%% Set-up and clean-up of the suites of Mercure: each has a hub.
 
 init_per_suite(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "secret"),

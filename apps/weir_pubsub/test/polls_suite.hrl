@@ -1,4 +1,4 @@
-%% What the suites of long polls do around their cases.
+%% Set-up and clean-up of the suites of long polls.
 
 init_per_testcase(_Case, Config) -> weir_pubsub_polls_test:init_case(Config).
 

@@ -1,5 +1,5 @@
-%% Each subscriber sees of each channel a sequence without a repetition and in order, and every hole in it is told; at the end everybody has
-%% got everything that there is. Also while shards are killed.
+%% Each subscriber sees the messages of each channel in order and without repetition, and every gap is announced; at
+%% the end each program has all messages. Also while shards are killed.
 -module(prop_pubsub).
 
 -include_lib("proper/include/proper.hrl").
@@ -8,14 +8,15 @@
 -export([run/1]).
 
 -define(CHANNELS, [<<"one">>, <<"two">>, <<"three">>]).
-%% Their supervisor allows twenty in a second, which it counts as the last two, because it counts whole seconds.
+%% The supervisor of the shards allows twenty restarts in a second. It counts whole seconds, so that can be the last
+%% two.
 -define(KILLS_MS, 130).
 
 prop_sequences() ->
     ?FORALL({Policy, Programs}, {policy(), vector(4, list(step()))}, begin
         ok = weir_pubsub:configure(#{channels => [{<<"*">>, Policy}]}),
         ok = kill_soon(lists:member(kill, lists:append(Programs))),
-        %% All at once: whatever the order of what they do, the law holds.
+        %% All programs run at once: the law holds for any order of their steps.
         Actors = [spawn_monitor(fun() -> exit({shutdown, run(Program)}) end) || Program <- Programs],
         Logs = [
             receive
@@ -66,7 +67,7 @@ kill_soon(true) ->
 
 %% A program -----------------------------------------------------------------------
 
-%% What a program knows: of each channel its subscription, and the last id that it has seen in any.
+%% What a program knows: its subscription to each channel, and the last id that it has seen in any.
 run(Program) ->
     try
         {done, maps:get(log, finish(lists:foldl(fun(Step, State) -> do(Step, listen(State)) end, #{log => []}, Program)))}
@@ -104,7 +105,7 @@ do({delete, Channel}, State) ->
 do({history, Channel}, State) ->
     {Life, _} = From = from(back, Channel, State),
     case weir_pubsub:history(Channel, #{from => From}) of
-        %% What this program has seen of the same life of the channel is known there.
+        %% The id is of the same life of the channel, so the number of missed messages must be known.
         {ok, #{position := {Life, _}, missed := unknown} = History} ->
             error({not_there, From, History});
         {ok, #{position := {Epoch, Begin}, messages := Messages}} ->
@@ -138,7 +139,7 @@ unsubscribe(Channel, State) ->
         #{Channel := #{tag := Tag}} ->
             case weir_pubsub:unsubscribe(Channel, Tag) of
                 ok -> ok;
-                %% A channel that was deleted: that is among the messages.
+                %% The channel was deleted: that is among the messages.
                 {error, not_subscribed} -> ok
             end,
             maps:remove(Channel, listen(State));
@@ -146,12 +147,12 @@ unsubscribe(Channel, State) ->
             State
     end.
 
-%% Its messages come to one program only while it is in none of the calls above.
+%% A program takes messages only between the calls above.
 take(Channel, State) ->
     case State of
         #{Channel := #{window := Window, untaken := Count} = Subscription} when is_integer(Window), Count > 0 ->
             #{tag := Tag} = Subscription,
-            %% A shard that is dead forgets what it had sent.
+            %% A shard that was killed forgets what it had sent.
             _ = weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), Tag}, Count}),
             State#{Channel := Subscription#{untaken := 0}};
         #{} ->
@@ -188,7 +189,7 @@ heard(What, Channel, Subscription, _Position, _State) ->
 
 log(Entry, #{log := Log} = State) -> State#{log := [Entry | Log]}.
 
-%% Takes everything until all subscriptions are at the end of their channel, as far as others let it be.
+%% Takes messages until all subscriptions are at the end of their channels.
 finish(State) -> finish(State, erlang:monotonic_time(millisecond) + weir_test_wait:patience()).
 
 finish(State, Until) ->
@@ -208,7 +209,7 @@ is_at_end(_Position, _Info) -> false.
 
 %% All of them -----------------------------------------------------------------------
 
-%% An id means one message, for everybody.
+%% An id means one message, for all programs.
 verdict(Logs) ->
     case [Log || Log <- Logs, not is_done(Log)] of
         [] ->

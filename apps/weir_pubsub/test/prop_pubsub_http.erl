@@ -1,6 +1,7 @@
-%% Over HTTP, by each transport that has ids, in one channel or in several: a client sees of each channel a sequence without a repetition and in
-%% order, and every hole in it is told; its id says of each channel what it has seen; at the end it has everything that there is. Clients drop
-%% their connections, come back with any id, and stop reading for a while; channels are deleted.
+%% Over HTTP, by each transport that has ids, in one channel or in several: a client sees the messages of each channel
+%% in order and without repetition, and every gap is announced; its id says what it has seen of each channel; at the
+%% end it has all messages. Clients drop their connections, come back with any id, and stop reading for a while;
+%% channels are deleted.
 -module(prop_pubsub_http).
 
 -include_lib("proper/include/proper.hrl").
@@ -16,7 +17,7 @@
     channels = [] :: [binary()],
     socket = none,
     is_read = true :: boolean(),
-    %% All that came on this connection, and how many of its events were looked at.
+    %% The bytes of this connection, and how many of its events were checked.
     bytes = <<>> :: binary(),
     looked_at = 0 :: non_neg_integer(),
     positions = #{} :: #{binary() => {pos_integer(), non_neg_integer()}},
@@ -250,7 +251,8 @@ contents(Fields, Body) ->
             [Body]
     end.
 
-%% Several messages of one channel follow each other. Of several channels an answer does not say which each is of: they are counted.
+%% Several messages of one channel are consecutive. With several channels the response does not say which channel each
+%% is of: they are only counted.
 taken(Id, Missed, [Data], Client) ->
     seen({message, Id, Data}, told(Missed, Id, Client));
 taken(Id, Missed, Several, #client{channels = [_]} = Client) ->
@@ -269,7 +271,7 @@ taken(Id, Missed, Several, #client{channels = Channels, positions = Before, ids 
     end,
     Client#client{positions = maps:merge(Before, Now), ids = Ids#{Channels => Id}}.
 
-%% Which of the channels has the gap, a long poll does not say: what it says is at least as much as is missing there.
+%% A long poll does not say which of the channels has the gap. It reports at least as much as is missing there.
 told(none, _Id, Client) ->
     Client;
 told(unknown, _Id, Client) ->
@@ -303,7 +305,7 @@ seen({message, Id, Data}, #client{channels = Channels, positions = Before, log =
     end,
     moved(Id, Channel, Client#client{log = [{Channel, Place, Data} | Log]}).
 
-%% In the other channels nothing has happened.
+%% Nothing has happened in the other channels.
 moved(Id, Channel, #client{channels = Channels, positions = Before, ids = Ids} = Client) ->
     Now = positions(Id, Channels),
     Others = maps:remove(Channel, Before),
@@ -318,7 +320,7 @@ latest(Id, Channels) ->
     Which = length(binary:matches(Front, <<",">>)) + 1,
     {lists:nth(Which, Channels), lists:nth(Which, places(Id, Channels))}.
 
-%% Reads until it is at the end of all its channels, or is told that they are over.
+%% Reads until it is at the end of all its channels, or is told that they have ended.
 finish(Client) -> finish(do({read, true}, Client), erlang:monotonic_time(millisecond) + weir_test_wait:patience()).
 
 finish(#client{socket = none} = Client, _Until) ->
@@ -337,8 +339,8 @@ finish(Client, Until) ->
         _ -> timer:sleep(5), finish(Now, Until)
     end.
 
-%% A long poll waits for the next message where those that it has missed are gone, and tells of them with that. Who has begun with the
-%% oldest message has not missed those that are gone.
+%% A long poll whose missed messages are gone waits for the next message, and reports the gap with that. A client that
+%% began with the oldest message has not missed those that are gone.
 has_more(Transport, Channel, Position) when Transport =:= poll; Transport =:= polls; Position =:= none ->
     case weir_pubsub:history(Channel, #{from => case Position of none -> oldest; _ -> Position end}) of
         {ok, #{messages := Messages}} -> Messages =/= [];
@@ -347,13 +349,13 @@ has_more(Transport, Channel, Position) when Transport =:= poll; Transport =:= po
 has_more(_Transport, _Channel, _Position) ->
     true.
 
-%% Its ends.
+%% The begin and the end.
 shown(Bytes) when byte_size(Bytes) > 1000 -> {binary:part(Bytes, 0, 500), binary:part(Bytes, byte_size(Bytes), -500)};
 shown(Bytes) -> Bytes.
 
 %% All of them -----------------------------------------------------------------------
 
-%% An id of a channel is one message, for everybody.
+%% An id of a channel means one message, for all clients.
 verdict(Logs) ->
     case [Log || Log <- Logs, not is_done(Log)] of
         [] -> agree(lists:append([Log || {shutdown, {done, Log}} <- Logs]), #{});

@@ -1,4 +1,5 @@
-%% What the suites of channels over HTTP do around their cases: each has a listener, and those of the group `nchan' an Nchan.
+%% Set-up and clean-up of the suites of channels over HTTP: each has a listener, and those with the group
+%% `nchan' have an Nchan.
 
 init_per_group(Group, Config) -> weir_pubsub_nchan:init_group(Group, Config).
 
@@ -20,7 +21,7 @@ start(Options) -> start(Options, #{}).
 start(Options, Listener) ->
     {ok, _} = weir_http:start_listener(?MODULE, Listener#{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(Options)).
 
-%% The kernel holds little of what clients do not read.
+%% The kernel buffers little for clients that do not read.
 start_with_small_buffers() ->
     ok = weir_http:stop_listener(?MODULE),
     start(#{publishers => any}, #{socket_opts => [{sndbuf, 16#10000}]}).

@@ -1,4 +1,4 @@
-%% What the suites of the push server do around their cases: each has a directory for its configuration file.
+%% Set-up and clean-up of the suites of the push server: each has a directory for its configuration file.
 
 init_per_testcase(Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),

@@ -1,4 +1,4 @@
-%% What the suites of channels do around their cases.
+%% Set-up and clean-up of the suites of channels.
 
 init_per_testcase(_Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),

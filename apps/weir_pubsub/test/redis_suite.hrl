@@ -1,4 +1,4 @@
-%% What the suites of brokers do around their cases: two nodes and a Redis.
+%% Set-up and clean-up of the suites of brokers: two nodes and a Redis.
 
 init_per_suite(Config) ->
     case weir_pubsub_test_redis:is_there() of

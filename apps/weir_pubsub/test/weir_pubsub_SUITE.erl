@@ -1,4 +1,4 @@
-%% Channels: who gets what, and what is kept.
+%% Channels: what subscribers get, and what is kept.
 -module(weir_pubsub_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -73,7 +73,7 @@ kept_by_bytes(_Config) ->
     %% One is kept, whatever its size.
     publish(<<"a">>, <<"more than ten bytes">>),
     ?assertEqual([<<"more than ten bytes">>], kept(<<"a">>)),
-    %% What is said beside the data counts.
+    %% Metadata counts.
     [{ok, _} = weir_pubsub:publish(<<"b">>, <<"1">>, #{type => <<"a/b">>, event => <<"e">>}) || _ <- lists:seq(1, 4)],
     ?assertMatch({ok, #{messages := 2, bytes := 10}}, weir_pubsub:info(<<"b">>)).
 
@@ -81,13 +81,13 @@ kept_by_age(_Config) ->
     policy(#{max_age => 100, idle_timeout => 3600000}),
     Id = publish(<<"a">>, "old"),
     ?waitEqual([], kept(<<"a">>)),
-    %% The sweep forgets it, and the channel is the same.
+    %% The sweep drops it, and the channel stays the same.
     ?waitEqual(0, used(<<>>, messages)),
     {ok, #{messages := 0, bytes := 0, last_id := Id}} = weir_pubsub:info(<<"a">>),
     {Epoch, 1} = Id,
     ?assertEqual({Epoch, 2}, publish(<<"a">>, "new")).
 
-%% The timer of a shard is for the channel that is due first, also if another was before.
+%% The timer of a shard is for the channel that is due first, even if it was set for another one.
 kept_by_age_beside_others(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"long">>, #{max_age => 3600000}}, {<<"short/*">>, #{max_age => 100}}]}),
     Shard = fun(Channel) -> element(1, element(2, weir_pubsub_shards:tables_of(Channel))) end,
@@ -134,7 +134,7 @@ another_life_is_a_gap(_Config) ->
     {Later, 0} = subscribe(<<"a">>, #{from => Id}),
     ?assert(Later > Epoch),
     ?assertEqual([{gap, unknown, {Later, 0}}], got(<<"a">>)),
-    %% An id that nobody can have.
+    %% An id that no message has.
     ?assertEqual({Later, 0}, subscribe(<<"a">>, #{from => {Later, 9}})),
     ?assertEqual([{gap, unknown, {Later, 0}}], got(<<"a">>)).
 
@@ -205,11 +205,11 @@ events(_Config) ->
     _ = publish(<<"a">>, "x"),
     ok = weir_pubsub:unsubscribe(<<"a">>),
     {ok, _} = weir_pubsub:delete(<<"a">>),
-    %% Those of another shard come when they come.
+    %% Events that go through another shard come later.
     Events = [receive {weir_pubsub, <<"meta">>, {message, _, Text, _}} -> Text after weir_test_wait:patience() -> none end || _ <- lists:seq(1, 4)],
     ?assertEqual([<<"subscriber_enqueue a">>, <<"channel_publish a">>, <<"subscriber_dequeue a">>, <<"channel_delete a">>], Events).
 
-%% It may jump: nothing but the ends of tokens depends on it.
+%% The wall clock may jump: only the expiry of tokens depends on it.
 no_wall_clock(_Config) ->
     {ok, Modules} = application:get_key(weir_pubsub, modules),
     Clock = [

@@ -16,7 +16,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [asked, asked_about_any_bytes, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, what_is_asked_is_in_no_report].
 
-%% A server that is asked who may: its answers count for a while, and for the same question only.
+%% The answers of the server that decides hold for a while, and only for the same question.
 asked(Config) ->
     Port = port(start(Config, asking(3600000))),
     Good = [{"Authorization", "Bearer good"}],
@@ -33,7 +33,7 @@ asked(Config) ->
     ?assertEqual({<<"publish">>, <<"b%2Fc">>, <<"Bearer good">>}, question()),
     receive {question, More} -> ct:fail({asked_again, More}) after 0 -> ok end.
 
-%% A path and a query may have bytes that are no text: they are asked as they came.
+%% A path and a query may have bytes that are not text: the question has them as they came.
 asked_about_any_bytes(Config) ->
     Port = port(start(Config, asking(0))),
     ?assertEqual(202, publish(Port, "a%FFb%2F~", [{"Authorization", "Bearer good"}])),
@@ -41,7 +41,7 @@ asked_about_any_bytes(Config) ->
     ?assertEqual(403, get(Port, "/sub/a?access_token=%FF.%C3%A9%0D%0A", [])),
     ?assertEqual({<<"subscribe">>, <<"a">>, <<"Bearer %FF.%C3%A9%0D%0A">>}, question()).
 
-%% The server that is asked has to show a certificate for its name, of somebody who is trusted.
+%% The server that decides needs a certificate for its name, signed by a trusted authority.
 asked_through_tls(Config) ->
     Here = {127, 0, 0, 1},
     #{server_config := Server} = certificates([{dNSName, "localhost"}, {iPAddress, <<127, 0, 0, 1>>}]),
@@ -64,11 +64,11 @@ asked_through_tls(Config) ->
     _ = Changed(Asking("localhost", "ca.pem")),
     ?assertEqual(202, publish(Port, "a", Good)),
     ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
-    %% Another has signed it; what it says does not count.
+    %% Its certificate is signed by another authority, so its answer is not used.
     #{ask_failures := Failures} = weir_pubsub:counters(),
     _ = Changed(Asking("localhost", "other.pem")),
     ?assertEqual(403, publish(Port, "a", Good)),
-    %% It is for another name.
+    %% Its certificate is for another name.
     #{server_config := OfAnother} = certificates([{dNSName, "other.example"}]),
     ok = file:write_file(file(Config, "ca.pem"), pem(cacerts, OfAnother)),
     ok = weir_http:stop_listener(?MODULE),
@@ -84,7 +84,7 @@ asked_through_tls(Config) ->
     ?assertEqual(3, FailuresNow - Failures),
     receive {question, More} -> ct:fail({asked, More}) after 0 -> ok end.
 
-%% For a server with these names, signed by an authority of its own.
+%% Certificates for a server with these names, signed by their own authority.
 certificates(Names) ->
     Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],
     Extension = #'Extension'{extnID = ?'id-ce-subjectAltName', extnValue = Names, critical = false},
@@ -124,7 +124,7 @@ handle(Request, Test) ->
         _ -> {reply, 401, [], <<>>}
     end.
 
-%% What a server says counts for those who have asked it, and not when another has been set.
+%% An answer holds for the clients that asked for it, and is not kept if another server has been set.
 an_answer_of_an_earlier_server(Config) ->
     _ = start(Config, asking(3600000)),
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
@@ -138,14 +138,14 @@ an_answer_of_an_earlier_server(Config) ->
     Ask = fun() -> spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(Question)} end) end,
     _ = Ask(),
     {ok, Connection} = gen_tcp:accept(Slow, weir_test_wait:patience()),
-    %% This one says no to who has no token.
+    %% This server refuses clients without a token.
     ok = weir_pubsub_asker:configure(Asked#{port := weir:get_port(?MODULE)}),
     ok = gen_tcp:send(Connection, "HTTP/1.1 204 No Content\r\n\r\n"),
     receive {allowed, true} -> ok after weir_test_wait:patience() -> ct:fail(no_answer) end,
     _ = Ask(),
     ?assertEqual(false, receive {allowed, Allowed} -> Allowed after weir_test_wait:patience() -> no_answer end).
 
-%% No answer is a no, which is counted, and does not count later.
+%% Without an answer clients are refused. This is counted, and not kept.
 nobody_answers(Config) ->
     Port = port(start(Config, asking(0))),
     Good = [{"Authorization", "Bearer good"}],
@@ -157,7 +157,7 @@ nobody_answers(Config) ->
     #{asked := AskedNow, ask_failures := FailuresNow} = weir_pubsub:counters(),
     ?assertEqual({4, 3}, {AskedNow - Asked, FailuresNow - Failures}).
 
-%% What is asked has the tokens of clients. Reports of a process that fails have its state, and its last message.
+%% Questions have the tokens of clients. The report about a process that fails has its state and its last message.
 what_is_asked_is_in_no_report(Config) ->
     _ = start(Config, asking(0)),
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),

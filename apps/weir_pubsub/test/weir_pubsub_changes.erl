@@ -1,6 +1,7 @@
-%% Everything at once, as a user with bad luck has it: programs publish, subscribe, unsubscribe, read histories and who is present, delete
-%% channels, and change the configuration; clients do the same over HTTP by each transport; shards are killed. The law of `prop_pubsub' and
-%% `prop_pubsub_http' holds for each of them; no shard dies of it; and when all are gone nothing is left of them, in no table and no count.
+%% Everything at once, for users with bad luck: programs publish, subscribe, unsubscribe, read histories and presence,
+%% delete channels, and change the configuration; clients do the same over HTTP by each transport; shards are killed.
+%% The laws of `prop_pubsub' and `prop_pubsub_http' hold for each of them, no shard fails, and at the end nothing is
+%% left in any table or count.
 -module(weir_pubsub_changes).
 
 -include_lib("proper/include/proper.hrl").
@@ -16,10 +17,11 @@
 -define(EVENTS, <<"events">>).
 -define(POLLERS, 12).
 
-%% Their supervisor allows twenty in a second, which it counts as the last two, because it counts whole seconds.
+%% The supervisor of the shards allows twenty restarts in a second. It counts whole seconds, so that can be the last
+%% two.
 -define(KILLS_MS, 130).
 
-%% What the clients ask is that of prop_pubsub_http.
+%% The clients use the listener of prop_pubsub_http.
 start() ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
     {ok, _} = weir_http:start_listener(prop_pubsub_http, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{publishers => any})),
@@ -29,8 +31,8 @@ stop() ->
     ok = weir_http:stop_listener(prop_pubsub_http),
     ok = application:stop(weir_pubsub).
 
-%% So many rounds from a seed on, with programs of so many steps at most. The seed of a round that fails is told: with it the programs are the
-%% same, though not the order in which schedulers run them.
+%% Runs rounds from a seed on, with programs of at most `Steps' steps. The seed of a round that fails is reported: it
+%% gives the same programs, but not the same order in which schedulers run them.
 rounds(_Seed, 0, _Steps) ->
     ok;
 rounds(Seed, Rounds, Steps) ->
@@ -77,13 +79,13 @@ client_step() ->
         {1, {delete, channel()}}
     ]).
 
-%% Of one channel mostly: only then messages are written to groups of sockets.
+%% Mostly of one channel: only then messages are written to groups of sockets.
 channels() -> frequency([{4, ?LET(Channel, channel(), [Channel])}, {1, ?LET({A, B}, {channel(), channel()}, lists:usort([A, B]))}, {1, ?CHANNELS}]).
 
-%% So many that most of them wait together.
+%% As many as it takes for most of them to wait together.
 polls() -> vector(?POLLERS, [{subscribe, [<<"one">>], oneof([poll, poll, polls]), oneof([oldest, back])}]).
 
-%% Some patterns that fit nothing move the numbers of those behind them.
+%% Patterns that match nothing change the indices of the policies after them.
 configuration() ->
     ?LET(
         {Before, Patterns, Total, Groups},
@@ -133,7 +135,7 @@ kill(Left) ->
     _ = is_pid(Shard) andalso exit(Shard, kill),
     kill(Left - 1).
 
-%% Why shards have died, but for those that were killed.
+%% Returns why shards have died, except those that were killed.
 watch() ->
     _ = [monitor(process, Pid) || Pid <- shards(), is_pid(Pid)],
     watch([]).
@@ -141,7 +143,7 @@ watch() ->
 watch(Died) ->
     receive
         {'DOWN', _, process, Pid, Reason} ->
-            %% The next one.
+            %% Wait for the next shard.
             ?waitMatch(true, lists:all(fun is_pid/1, shards())),
             _ = [monitor(process, Next) || Next <- shards(), is_pid(Next), Next =/= Pid],
             watch([{Pid, Reason} || Reason =/= killed, Reason =/= noproc] ++ Died);
@@ -166,7 +168,7 @@ everything_goes() ->
     maps:foreach(
         fun(_, {Counts, _}) ->
             #{size := Size} = atomics:info(Counts),
-            %% Behind the first words, which are no counts.
+            %% After the first words, which are not counts.
             ?waitEqual([], [Word || Word <- lists:seq(9, Size), atomics:get(Counts, Word) =/= 0])
         end,
         Groups
@@ -187,7 +189,7 @@ left(Index) ->
 
 %% All of them -----------------------------------------------------------------------
 
-%% An id is one message, for everybody, and a message has one id.
+%% An id means one message, for everybody, and a message has one id.
 agree(Logs) ->
     case [Log || Log <- Logs, not is_done(Log)] of
         [] -> agree(lists:append([lists:append([entry(Entry) || Entry <- Log]) || {shutdown, {done, Log}} <- Logs]), #{});

@@ -1,4 +1,4 @@
-%% Everything at once, for some seconds. A failure tells its seed, and WEIR_SOAK_SEED has it again.
+%% Everything at once, for some seconds. A failure reports its seed, which WEIR_SOAK_SEED repeats.
 -module(weir_pubsub_changes_SUITE).
 
 -compile([export_all, nowarn_export_all]).

@@ -1,4 +1,4 @@
-%% The claim on a shard's tables: who waits for it, and what becomes of it when its holder is killed.
+%% The claim on a shard's tables: who waits for it, and what happens when its holder is killed.
 -module(weir_pubsub_claim_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -19,7 +19,7 @@ all() ->
         who_has_the_claim_is_killed_while_the_shard_sleeps
     ].
 
-%% A reactor, in the midst of a publication. What it has changed may be half done: the shard begins anew.
+%% A reactor is killed in the middle of a publication. Its changes may be incomplete, so the shard starts over.
 who_had_the_claim_is_killed(_Config) ->
     {Epoch, 0} = subscribe(<<"a">>, #{}),
     {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
@@ -58,7 +58,7 @@ asked_while_claimed() ->
         receive release -> weir_pubsub_claim:release(Claim) end
     end),
     receive {claimed, Holder} -> ok after weir_test_wait:patience() -> error(not_claimed) end,
-    %% A shard that waits for what it is asked is not in the module of the claim.
+    %% A shard that waits for requests is not in the module of the claim.
     Publisher = spawn_link(fun() -> Case ! {published, weir_pubsub:publish(<<"a">>, "1"), self()} end),
     ok = wait_until(fun() ->
         [{status, Status}, {current_stacktrace, Stack}] =

@@ -1,4 +1,4 @@
-%% Channels in use while their configuration changes, and what readers beside the shards see.
+%% Channels in use while their configuration changes, and what readers outside the shards see.
 -module(weir_pubsub_configure_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -28,14 +28,14 @@ all() ->
 
 -define(CHANGES, 5).
 
-%% Nine policies, of which most channels have the last; and none, so that all have the defaults.
+%% Nine policies, the last of which most channels have; and none, so that all channels have the defaults.
 nine() -> #{channels => [{<<"p", (integer_to_binary(N))/binary, "/*">>, #{max_messages => N}} || N <- lists:seq(1, 9)]}.
 
 change(Configurations, Times) ->
     [ok = weir_pubsub:configure(Configuration) || _ <- lists:seq(1, Times), Configuration <- Configurations],
     ok.
 
-%% Does something over and over until the case has done its part. What fails in it fails the case.
+%% Runs functions again and again until the case has done its part. If one fails, the case fails.
 meanwhile(Funs, Part) ->
     Over = atomics:new(1, []),
     Workers = [spawn_monitor(fun() -> again(Fun, Over) end) || Fun <- Funs],
@@ -56,7 +56,7 @@ again(Fun, Over) ->
 
 restarts() -> maps:get(restarts, weir_pubsub:counters()).
 
-%% Who takes nothing lags behind, so that each publication looks at what the policy says of it.
+%% A subscriber that confirms nothing lags behind, so each publication looks at its policy.
 a_policy_less_costs_no_subscription(_Config) ->
     ok = weir_pubsub:configure(nine()),
     Channels = [<<"p9/", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 16)],
@@ -80,13 +80,13 @@ two_configure_at_once(_Config) ->
     Publish = [fun() -> {ok, _} = weir_pubsub:publish(Channel, "x") end || Channel <- Channels],
     meanwhile([fun() -> Configure("b") end | Publish], fun() -> [Configure("a") || _ <- lists:seq(1, ?CHANGES)] end),
     ?assertEqual(Before, restarts()),
-    %% All are counted in the group that they have now.
+    %% All are counted in their current group.
     ok = weir_pubsub:configure(#{channels => [{<<"c*">>, #{group => <<"last">>}}], groups => #{<<"last">> => #{}}}),
     ?waitEqual(16, used(<<"last">>, channels)),
     [?assertEqual(0, used(iolist_to_binary([Name, N]), channels)) || Name <- "ab", N <- "12345", {ok, _} <- [weir_pubsub:usage(<<Name, N>>)]],
     ?assertEqual(16, used(total, channels)).
 
-%% Its number among the policies changes, and what it says does not.
+%% The index of its policy changes, its content does not.
 presence_that_no_configuration_tells(_Config) ->
     Told = {<<"told*">>, #{presence => true}},
     Secret = {<<"secret">>, #{}},
@@ -114,7 +114,7 @@ readers_are_answered_meanwhile(_Config) ->
     ],
     meanwhile(Read, fun() -> change([#{}, nine()], ?CHANGES) end).
 
-%% What is delivered is in the tables that readers look into.
+%% A message that is delivered is in the tables that readers look into.
 who_has_a_message_finds_it(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 100}}]}),
     Channels = [<<"a", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 8)],
@@ -125,7 +125,7 @@ who_has_a_message_finds_it(_Config) ->
     [?assertEqual(normal, weir_pubsub_test:ended(Process)) || Process <- Writers ++ Readers].
 
 find(Channel, Count) ->
-    %% Those of today: who is late looks for the last one that has come.
+    %% New messages only: a reader that is late checks the latest one.
     _ = subscribe(Channel),
     found(Channel, Count).
 
@@ -146,7 +146,7 @@ in_tables(Channel, {Epoch, Number} = Id) ->
     Last >= Number orelse exit({not_in_info, Id, Last}),
     ok.
 
-%% Also by the channel of its events.
+%% Also with the channel of its events.
 who_is_told_of_a_message_finds_it(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"a">>, #{events => <<"of a">>, max_messages => 100}}]}),
     {Epoch, 0} = subscribe(<<"of a">>),
@@ -179,7 +179,7 @@ who_is_told_of_the_end_finds_no_channel(_Config) ->
         lists:seq(1, 100)
     ).
 
-%% What it keeps, whose limits it shares, and how long it lives are as the new configuration says, without a use of it.
+%% A channel that is not in use follows the new configuration in what it keeps, its group and how long it lives.
 a_channel_that_nobody_uses_follows(_Config) ->
     Names = [<<"a", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 1000)],
     [publish_numbered(Name, [1, 2, 3]) || Name <- Names],
@@ -190,7 +190,7 @@ a_channel_that_nobody_uses_follows(_Config) ->
     ?waitEqual({ok, []}, weir_pubsub:channels(#{})),
     ?assertEqual([0, 0, 0], [used(Group, channels) || Group <- [<<"g">>, <<>>, total]]).
 
-%% A shard that is so late does not publish what its publisher takes for lost, and may have published again.
+%% A shard that is late does not publish what its publisher takes for lost, and may have published again.
 who_has_given_up_changes_nothing(_Config) ->
     Shard = shard_of(<<"a">>),
     ok = suspend(Shard),

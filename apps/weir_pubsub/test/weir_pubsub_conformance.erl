@@ -1,4 +1,4 @@
-%% One script of requests, put to Nchan and to us: what each answers, but for dates, ids and boundaries.
+%% One script of requests, for Nchan and for us: what each answers, without dates, ids and boundaries.
 -module(weir_pubsub_conformance).
 
 -export([cases/0, run/2]).
@@ -79,9 +79,7 @@ polls() ->
         {"interval poll, and on", [post("/pub/A", <<"x">>), read("/poll/A"), {resume, "/poll/A", []}]}
     ].
 
-%% How much is kept and for how long is said by the place where it is published with Nchan, and by a policy here: of channels whose names begin
-%% with `two-', `none-' and `brief-'. One subscriber at most has a channel of the name `single-'.
-%% Several messages in the answer to a long poll.
+%% Several messages in the response to a long poll.
 poll_answers() ->
     Several = [post("/pub/A", type("text/x-foo"), <<"one">>), post("/pub/A", <<"two\r\n--">>), post("/pub/A", <<>>), post("/pub/A", <<"four">>)],
     lists:append([
@@ -100,6 +98,8 @@ poll_answers() ->
      || {How, Path, Brief} <- [{"parts", "/parts/", "/brief-parts/"}, {"lines", "/lines/", "/brief-lines/"}]
     ]).
 
+%% How much is kept and for how long: the location of a publication decides with Nchan, and a policy here, for
+%% channels whose names begin with `two-', `none-' and `brief-'. Channels named `single-' have one subscriber at most.
 buffers() ->
     Stream = accept("text/event-stream"),
     [
@@ -261,8 +261,8 @@ origins() ->
 
 -record(run, {server, prefix, last = [], open = #{}, seen = []}).
 
-%% What is answered to each step that has an answer: a list of parts, `{status, S}', `{Field, Value}', `{body, B}'.
-%% Server says of a path which port and path it is there.
+%% Returns the response to each step that has one: a list of parts, `{status, S}', `{Field, Value}', `{body, B}'.
+%% `Server' maps a path to a port and a path.
 run(Server, {Number, {_Name, Steps}}) ->
     Run = lists:foldl(fun step/2, #run{server = Server, prefix = ["n", integer_to_list(Number)]}, Steps),
     _ = [gen_tcp:close(Socket) || {Socket, _} <- maps:values(Run#run.open)],
@@ -321,11 +321,11 @@ step({frames, Key, Count}, #run{open = Open, seen = Seen} = Run) ->
     Frames = weir_pubsub_nchan:frames(Socket, Count),
     Run#run{seen = [[{frame, {Opcode, without_times(Data)}} || {Opcode, Data} <- Frames] | Seen]}.
 
-%% The last id that an answer had.
+%% The fields for a request after the last id of a response.
 resume(#run{last = Last}) ->
     [{Name, Value} || {Name, Of} <- [{"If-Modified-Since", <<"last-modified">>}, {"If-None-Match", <<"etag">>}], {F, Value} <- Last, F =:= Of].
 
-%% Where a path is: capitals are the names of channels.
+%% Maps a path to its place: capitals are names of channels.
 place(Path, #run{server = Server, prefix = Prefix}) ->
     Server(lists:flatten([case Byte >= $A andalso Byte =< $C of true -> [Prefix, Byte]; false -> Byte end || Byte <- lists:flatten(Path)])).
 
@@ -339,13 +339,13 @@ answered({Status, Fields, Raw} = Answer, #run{seen = Seen, last = Before} = Run)
     Last = case lists:keymember(<<"last-modified">>, 1, Fields) of true -> Fields; false -> Before end,
     Run#run{last = Last, seen = [[{status, Status} | lists:sort(Normal)] ++ [{body, without_times(Body)}] | Seen]}.
 
-%% Ids have other lengths, so a length counts as right if it is that of the body.
+%% Ids differ in length, so a length is right if it is that of the body.
 normal({<<"content-length">> = Name, Length}, Body) ->
     {Name, case binary_to_integer(Length) =:= byte_size(Body) of true -> <<"LENGTH">>; false -> Length end};
 normal(Field, _Body) ->
     weir_pubsub_nchan:field(Field).
 
-%% How long ago depends on how long the script takes.
+%% Times depend on how long the script takes.
 without_times(Text) ->
     lists:foldl(
         fun(Pattern, Rest) -> re:replace(Rest, Pattern, "\\1N", [global, {return, binary}]) end,

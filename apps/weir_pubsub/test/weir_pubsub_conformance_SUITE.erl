@@ -1,5 +1,6 @@
-%% Nchan's answers and ours to one script, byte by byte but for dates, ids and boundaries. Each difference has a reason, and each reason a
-%% difference. With WEIR_WRITE_RESULTS=1 in the environment it writes conformance/results/nchan.md anew.
+%% The responses of Nchan and of us to one script, byte by byte except dates, ids and boundaries. Each difference has
+%% a reason, and each reason a difference. With WEIR_WRITE_RESULTS=1 in the environment it writes
+%% conformance/results/nchan.md again.
 -module(weir_pubsub_conformance_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -14,7 +15,7 @@ init_per_suite(Config) ->
     case weir_pubsub_nchan:find() of
         {ok, _} ->
             {ok, _} = application:ensure_all_started(weir_pubsub),
-            %% A channel that is empty is there until it was idle for some seconds: a script may take longer.
+            %% An empty channel is removed when it was idle for some seconds: a script may take longer.
             Stays = #{idle_timeout => 3600000},
             ok = weir_pubsub:configure(#{channels => [
                 {<<"two-*">>, Stays#{max_messages => 2}}, {<<"none-*">>, Stays#{max_messages => 0}},
@@ -34,7 +35,7 @@ init_per_testcase(_Case, Config) -> [{nchan, weir_pubsub_nchan:start()} | Config
 
 end_per_testcase(_Case, Config) -> weir_pubsub_nchan:stop(proplists:get_value(nchan, Config)).
 
-%% What a plain GET is depends on the place with Nchan, and on the listener here.
+%% With Nchan the location decides what a plain GET is, here the listener does.
 listeners() ->
     Brief = #{poll_timeout => 1000, stream_timeout => 1000},
     [
@@ -79,13 +80,13 @@ the_same_but_for_reasons(Config) ->
     ?assertEqual([], [{Name, Difference} || {Name, _, Differences} <- Results, {none, Difference} <- Differences]),
     Used = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
     Unused = [Reason || {_, Reason} <- weir_pubsub_conformance_differences:reasons()] -- Used,
-    %% The table is of Debian 12's Nchan. Later ones have mended what some reasons are for.
+    %% The table is for Nchan of Debian 12. Later versions have fixed some of the differences.
     case os:cmd("nginx -v 2>&1") of
         "nginx version: nginx/1.22." ++ _ -> ?assertEqual([], Unused);
         Version -> ct:log("~tsunused: ~tp", [Version, Unused])
     end.
 
-%% They wait for timeouts more than they compute.
+%% Most of their time they wait for timeouts.
 all_at_once(Fun, Elements) ->
     Running = [{spawn_monitor(fun() -> exit({done, Fun(Element)}) end), Element} || Element <- Elements],
     [
@@ -107,11 +108,11 @@ table(Results) ->
     Reasons = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
     [
         "# Nchan's answers and ours\n\n"
-        "Written by `weir_pubsub_conformance_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a script of requests, put to Nchan 1.3.6 on nginx\n"
-        "and to weir_pubsub. Statuses, fields and bodies are compared byte by byte, but for dates, ids, boundaries, and how long ago something was;\n"
+        "Written by `weir_pubsub_conformance_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a script of requests, sent to Nchan 1.3.6 on nginx\n"
+        "and to weir_pubsub. Statuses, fields and bodies are compared byte by byte, except dates, ids, boundaries, and how long ago something was;\n"
         "a Content-Length counts as the same if both fit their bodies.\n"
-        "The requests stand in `weir_pubsub_conformance`. What the tests of Nchan itself cover is in [nchan-tests.md](../nchan-tests.md).\n\n",
-        io_lib:format("Of ~b cases ~b are answered the same; ~b differ, each for one of the reasons at the end.~n~n", [length(Results), Same, length(Results) - Same]),
+        "The requests are in `weir_pubsub_conformance`. What the tests of Nchan itself cover is in [nchan-tests.md](../nchan-tests.md).\n\n",
+        io_lib:format("Of ~b cases ~b have the same responses; ~b differ, each for one of the reasons at the end.~n~n", [length(Results), Same, length(Results) - Same]),
         "| case | status of the last answer | differs in |\n| --- | --- | --- |\n",
         [["| ", Name, " | ", last_status(Answers), " | ", differs(Differences), " |\n"] || {Name, Answers, Differences} <- Results],
         "\n| why | cases | for example, Nchan | and here |\n| --- | --- | --- | --- |\n",

@@ -1,4 +1,4 @@
-%% The configuration file of a push server: what it may say, and how faults are told.
+%% The configuration file of a push server: what it may contain, and how faults are reported.
 -module(weir_pubsub_file_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -29,7 +29,7 @@ a_broker_test() ->
     ?assertMatch({error, [{6, _}]}, read(Text)),
     ?assertMatch({error, [{2, <<"broker.kind: one of \"memory\", \"redis\"">>}]}, read("[broker]\nkind = 'pg'\n")),
     ?assertMatch({error, [{3, <<"broker.prefix: ", _/binary>>}]}, read("[broker]\nkind = 'redis'\nprefix = 'a{b'\n")),
-    %% It would be a server whose channels are in memory.
+    %% Otherwise the server would keep its channels in memory.
     [
         ?assertMatch({error, [{Line, <<"broker.host: only with kind = \"redis\"">>}]}, read(Broken))
      || {Line, Broken} <- [{2, "[broker]\nhost = 'redis'\n"}, {3, "[broker]\nkind = 'memory'\nhost = 'redis'\n"}]
@@ -97,7 +97,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {1, "control: the name of a file", "control = \"push\\u0000.sock\"\n"},
             {3, "broker.host: the name or address of a host", "[broker]\nkind = 'redis'\nhost = \"redis\\u0000\"\n"},
             {2, "mercure.cookie: the name of a cookie", "[mercure]\ncookie = 'my cookie'\n"},
-            {3, "channels.1.group: the name of a group; groups has none", "[[channels]]\npattern = 'a'\ngroup = 'chat'\n"},
+            {3, "channels.1.group: the name of a group, but groups is empty", "[[channels]]\npattern = 'a'\ngroup = 'chat'\n"},
             {5, "channels.1.group: the name of a group: chat, other", "[groups.chat]\n[groups.other]\n[[channels]]\npattern = 'a'\ngroup = 'chats'\n"},
             {2, "listeners.1.tls: a table", "[[listeners]]\ntls = 1\n"},
             {2, "listeners.1.tls: cert and key, each the name of a file", "[[listeners]]\ntls = {cert = 'a.pem'}\n"},
@@ -111,7 +111,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {2, "may.publish: one of \"any\", \"local\"", "[may]\npublish = 'me'\n"},
             {2, "may.publish: tokens need a key", "[may]\npublish = 'token'\n"},
             {3, "channels.1.may.subscribe: tokens need", "[[channels]]\npattern = 'a'\nmay = {subscribe = 'token'}\n"},
-            {2, "may.publish: whom to ask", "[may]\npublish = 'ask'\n"},
+            {2, "may.publish: needs a server to ask", "[may]\npublish = 'ask'\n"},
             {2, "ask.url: a url such as", "[ask]\nurl = 'a.example'\n"},
             {2, "ask.url: a url such as", "[ask]\nurl = 'http:///may'\n"},
             {2, "ask.url: a url that begins with http:// or https://", "[ask]\nurl = 'ftp://a.example/may'\n"},
@@ -130,7 +130,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {2, "limits.bytes: an integer from 0", "[limits]\nbytes = -1\n"},
             {2, "groups.a.colour: unknown key", "[groups.a]\ncolour = 1\n"},
             {1, "channels.1: pattern is missing", "[[channels]]\nmax_messages = 1\n"},
-            {4, "channels.2.pattern: stands in the file twice", "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'a'\n"},
+            {4, "channels.2.pattern: occurs twice in the file", "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'a'\n"},
             {5, "channels.2.max_age: milliseconds from 1 on", "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'b'\nmax_age = 0\n"},
             {3, "channels.1.slow: drop_oldest or disconnect", "[[channels]]\npattern = 'a'\nslow = 'never'\n"},
             {3, "channels.1.events: a channel whose policy", "[[channels]]\npattern = 'a'\nevents = 'a'\n"},
@@ -138,7 +138,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
         ]
     ].
 
-%% Who writes a setting expects something of it.
+%% A setting without effect is a fault, because its author expects an effect.
 settings_without_effect_are_faults_test() ->
     [
         ?assertEqual({Text, {error, [{Line, What}]}}, {Text, read(Text)})
@@ -149,7 +149,7 @@ settings_without_effect_are_faults_test() ->
             {3, <<"http.plain: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\nplain = 'raw'\n"},
             {3, <<"http.poll_answer: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\npoll_answer = 'raw'\n"},
             {3, <<"http.poll_timeout: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\npoll_timeout = 1000\n"},
-            {3, <<"http.stream_timeout: only with a transport but \"poll\", or with plain = \"raw\"">>,
+            {3, <<"http.stream_timeout: only with a transport other than \"poll\", or with plain = \"raw\"">>,
                 "[http]\ntransports = ['poll']\nstream_timeout = 1000\n"},
             {2, <<"tokens.audience: only with a key: secrets, public_keys or jwks">>, "[tokens]\naudience = 'chat'\n"}
         ]
@@ -176,9 +176,9 @@ whom_to_ask_test() ->
     {ok, #{ask := Asked}} = Ask("url = 'HTTPS://a.example'\nca = 'ca.pem'\n"),
     ?assertMatch(#{host := "a.example", port := 443, target := <<"/">>, cacerts := [<<"a certificate">>]}, Asked),
     ?assertEqual({error, [{3, <<"ask.ca: only for a url with https">>}]}, Ask("url = 'http://a.example'\nca = 'ca.pem'\n")),
-    ?assertEqual({error, [{3, <<"ask.ca: no.pem: there is no certificate in it (PEM)">>}]}, Ask("url = 'https://a.example'\nca = 'no.pem'\n")).
+    ?assertEqual({error, [{3, <<"ask.ca: no.pem: contains no certificate in PEM">>}]}, Ask("url = 'https://a.example'\nca = 'no.pem'\n")).
 
-%% A system that trusts one certificate. To read the hundred and more of this machine takes seconds of a processor.
+%% A system that trusts one certificate. Reading the hundred and more of this machine takes seconds of CPU time.
 whom_this_system_trusts_test() ->
     #{cert := Certificate} = public_key:pkix_test_root_cert("a.example", [{key, {namedCurve, secp256r1}}]),
     File = filename:join("_build", lists:concat(["weir_pubsub_trusted_", os:getpid(), "_", erlang:unique_integer([positive])])),

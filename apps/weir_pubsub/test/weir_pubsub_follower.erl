@@ -1,11 +1,12 @@
-%% A process that subscribes to a channel and sees to the law: no message twice, none out of order, and every hole is told.
+%% A process that subscribes to a channel and checks the law: no message twice, none out of order, and every gap
+%% announced.
 -module(weir_pubsub_follower).
 
 -export([start/2]).
 -export([log/1]).
 -export([stop/1]).
 
-%% Subscribes, and goes on until it is stopped.
+%% Subscribes, and continues until it is stopped.
 start(Channel, From) ->
     Parent = self(),
     Pid = spawn(fun() ->
@@ -40,7 +41,7 @@ next({gap, unknown, Id} = Gap, _) -> {Id, Gap};
 next({closed, _} = Closed, Position) -> {Position, Closed};
 next(What, Position) -> {Position, {wrong, What, Position}}.
 
-%% Where it is, and what it has got.
+%% Returns its position, and what it has got.
 log(Pid) ->
     Pid ! {log, self()},
     receive

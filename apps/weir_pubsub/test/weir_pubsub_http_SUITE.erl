@@ -1,4 +1,4 @@
-%% Channels over HTTP: what Nchan answers.
+%% Channels over HTTP, with the responses of Nchan.
 -module(weir_pubsub_http_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -97,7 +97,7 @@ ids_that_are_wrong(Config) ->
         ]
     end).
 
-%% Nchan does not know that something is missing.
+%% Nchan does not report gaps.
 without_gap({Status, Fields, Body}) -> {Status, lists:keydelete(<<"weir-missed">>, 1, Fields), Body}.
 
 timeouts(Config) ->
@@ -105,7 +105,7 @@ timeouts(Config) ->
     Path = by_configuration(Config, "/brief/a", "/sub/a"),
     same(Config, fun(Port) -> [{nothing_comes, without_etag(request(Port, <<"GET">>, Path(Port), []))}] end).
 
-%% That of Nchan's says nothing that a client could use.
+%% The tag of Nchan has nothing that a client could use.
 without_etag({Status, Fields, Body}) -> {Status, lists:keydelete(<<"etag">>, 1, Fields), Body}.
 
 deleting(Config) ->
@@ -148,7 +148,7 @@ raw(Config) ->
     set(#{plain => raw, publishers => any}),
     bytes(Config, by_configuration(Config, "/raw/a", "/sub/a"), []).
 
-%% What is there, what comes, and the end.
+%% Messages that are kept, messages that come, and the end.
 bytes(Config, Path, Fields) ->
     same(Config, fun(Port) ->
         _ = request(Port, <<"POST">>, "/pub/a", [{"Content-Type", "text/x-foo"}], <<"one">>),
@@ -204,7 +204,7 @@ websocket_publishes(Config) ->
         [Answer, Both, weir_pubsub_nchan:frames(Subscriber, 1)]
     end).
 
-%% What happens in a channel, in another channel: who comes and goes, what is published, that it is deleted.
+%% Events of a channel in another channel: subscriptions that begin and end, publications, and the deletion.
 channel_events(Config) ->
     set(#{publishers => any}),
     ok = weir_pubsub:configure(#{channels => [{<<"watched">>, #{events => <<"ev">>}}]}),
@@ -212,7 +212,7 @@ channel_events(Config) ->
     [Theirs, Ours] = [
         begin
             Events = begin_request(Port, <<"GET">>, Told, [{"Accept", "text/event-stream"}]),
-            %% One after the other: who asks two places is not told in which order they heard of it.
+            %% One after the other: the order of events from two places is not defined.
             Then = fun(Bytes, Act, Event) -> Act(), read_until(Events, <<"data: ", Event/binary, " watched\n\n">>, Bytes) end,
             Published = Then(<<>>, fun() -> request(Port, <<"POST">>, Pub, [], <<"x">>) end, <<"channel_publish">>),
             Stream = begin_request(Port, <<"GET">>, Sub, [{"Accept", "text/event-stream"}]),
@@ -229,7 +229,7 @@ channel_events(Config) ->
     ],
     ?assertEqual(Theirs, Ours).
 
-%% A message begins the time anew.
+%% A message restarts the timeout.
 streams_time_out(Config) ->
     set(#{publishers => any, stream_timeout => 1000}),
     Path = by_configuration(Config, "/brief/a", "/sub/a"),
@@ -241,7 +241,7 @@ at_the_end_of_the_time(Port, Path) ->
      || Field <- [{"Accept", "text/event-stream"}, {"Accept", "multipart/mixed"}, {"TE", "chunked"}]
     ],
     {_, WebSocket} = weir_pubsub_nchan:websocket(Port, Path, none),
-    %% Their time is not over, and a second from now it would be.
+    %% Their timeout is not over, and would be a second from now.
     timer:sleep(500),
     Begin = erlang:monotonic_time(millisecond),
     {_, _, Published} = publish(Port, "a", <<"x">>),
@@ -250,7 +250,7 @@ at_the_end_of_the_time(Port, Path) ->
             Frames = weir_pubsub_nchan:frames(WebSocket, 2),
             {Status, Fields, Body} = answer(Stream),
             Ends = [
-                %% Ours is a comment by the standard, which Nchan's is not.
+                %% Our comment follows the standard, Nchan's does not.
                 {stream, {Status, Fields, re:replace(Body, ": 408: 408", ":408: 408", [{return, binary}])}},
                 {parts, answer(Parts)},
                 {chunks, answer(Chunks)},
@@ -261,13 +261,13 @@ at_the_end_of_the_time(Port, Path) ->
             ?assert(Port =/= port() orelse Took >= 1000, Took),
             Ends;
         nomatch ->
-            %% On this machine it was over nevertheless, or some had not come yet.
+            %% On this machine the timeout was over, or some clients had not come yet.
             [ok = gen_tcp:close(Socket) || Socket <- [WebSocket | Asked]],
             {200, _, _} = request(Port, <<"DELETE">>, "/pub/a", []),
             at_the_end_of_the_time(Port, Path)
     end.
 
-%% Each message is answered, in their order, as a request would be.
+%% Each message gets the response of a request, in order.
 websocket_for_publishers(Config) ->
     same_frames(Config, fun(Port) ->
         [

@@ -40,7 +40,7 @@ who_may(_Config) ->
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", Who("reader")),
     {403, _, _} = request(port(), <<"GET">>, "/sub/a", Who("writer")).
 
-%% A fun that waits is run in a process, and what follows is as ever.
+%% A fun that waits is run in a process, and everything after it is as usual.
 who_may_is_said_later(_Config) ->
     Later = fun(_Request, Channel) -> {wait, fun() -> Channel =:= <<"a">> end} end,
     set(#{publishers => Later, subscribers => Later}),
@@ -62,7 +62,7 @@ who_may_is_said_later(_Config) ->
     {200, _, _} = weir_pubsub_nchan:read_stream(Chunks, <<"z">>),
     {200, _, _} = request(port(), <<"DELETE">>, "/pub/a", []).
 
-%% As the README of another server would have it: a field, or the query.
+%% A token in a field or in the query, as in the README of another server.
 tokens(_Config) ->
     Secret = binary:copy(<<"secret">>, 6),
     File = filename:join("/tmp", "weir_secret_" ++ os:getpid()),

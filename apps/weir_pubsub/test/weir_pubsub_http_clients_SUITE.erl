@@ -1,4 +1,4 @@
-%% Channels over HTTP: clients that are slow or gone, many publishers, and shards that are at work or killed.
+%% Channels over HTTP: clients that are slow or gone, many publishers, and shards that are busy or killed.
 -module(weir_pubsub_http_clients_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -35,12 +35,12 @@ a_client_that_goes_away(_Config) ->
     ok = gen_tcp:close(Stream),
     ok = wait_for_subscribers(port(), "a", 0).
 
-%% What a client sends faster than it can be published does not pile up without a bound.
+%% Messages that a client sends faster than they can be published do not pile up without a bound.
 a_flood_of_messages(_Config) ->
     set(#{publishers => any}),
     {_, Socket} = weir_pubsub_nchan:websocket(port(), "/pubsub/a", none),
     ok = wait_for_subscribers(port(), "a", 1),
-    %% What has been published does not count any more.
+    %% Messages that were published no longer count.
     Send = fun(Count) -> [_ = weir_pubsub_nchan:send_frame(Socket, 1, <<"x">>) || _ <- lists:seq(1, Count)] end,
     [
         begin
@@ -54,7 +54,7 @@ a_flood_of_messages(_Config) ->
     ?assertMatch(<<1008:16, _/binary>>, close_frame(Socket)),
     ok = sys:resume(shard(), weir_test_wait:patience()).
 
-%% Channels that somebody thinks of: as many as may be, and those that are there go on.
+%% Channels that clients invent: as many as the limit allows, and existing ones continue.
 a_flood_of_channels(_Config) ->
     ok = weir_pubsub:configure(#{total => #{channels => 100}}),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
@@ -66,7 +66,7 @@ a_flood_of_channels(_Config) ->
     ?assertMatch({ok, #{channels := 100}}, weir_pubsub:usage(total)),
     ?assertMatch({202, _, _}, publish(port(), "1", <<"y">>)).
 
-%% Those beyond the limit are refused, and nothing is left of those that go away.
+%% Subscriptions beyond the limit are refused, and nothing is left of clients that leave.
 a_flood_of_subscriptions(_Config) ->
     ok = weir_pubsub:configure(#{total => #{subscribers => 50}}),
     #{refused := Before} = weir_pubsub:counters(),
@@ -90,13 +90,13 @@ a_shard_is_killed(_Config) ->
     ok = weir_pubsub_test:kill_shard_of(<<"a">>),
     {200, _, Text} = answer(Stream),
     ?assertMatch({_, _}, binary:match(Text, <<"503 Service Unavailable">>)),
-    %% A poll is taken over, and told of the gap.
+    %% A poll is taken over, and gets the gap.
     ok = wait_for_subscribers(port(), "a", 1),
     _ = publish(port(), "a", <<"x">>),
     {200, _, <<"x">>} = Answer = answer(Poll),
     ?assertEqual(<<"unknown">>, field(<<"weir-missed">>, Answer)).
 
-%% What waits in its mailbox goes with it. Who has asked is told, and nobody waits for ever.
+%% Requests in its mailbox are lost with it. Clients are told so, and none waits forever.
 asked_of_a_shard_that_is_killed(_Config) ->
     set(#{publishers => any}),
     {_, Publisher} = weir_pubsub_nchan:websocket(port(), "/pubsub/a", none),
@@ -123,7 +123,7 @@ asked_of_a_shard_that_is_killed(_Config) ->
     [?assertMatch(<<1013:16, _/binary>>, close_frame(Socket)) || Socket <- [Publisher, Subscriber]],
     %% Nothing is left of them.
     ?waitMatch({ok, #{subscribers := 0}}, weir_pubsub:usage(total)),
-    %% Those of several channels, which are over in one, tell the others.
+    %% Subscriptions to several channels of which one has ended: the others are ended.
     ?waitEqual([], ets:tab2list(requests())),
     {202, _, _} = publish(port(), "a", <<"y">>),
     {200, _, <<"y">>} = request(port(), <<"GET">>, "/sub/a", []).
@@ -136,7 +136,7 @@ requests() ->
     {ok, #shard{requests = Requests}} = weir_pubsub_shards:of_channel(<<"a">>),
     Requests.
 
-%% The reactor does not wait for the shard: other requests are answered meanwhile.
+%% The reactor does not wait for the shard: other requests are answered.
 a_shard_at_work_answers_later(_Config) ->
     {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
     ok = weir_pubsub_claim:take(Claim),
@@ -147,10 +147,10 @@ a_shard_at_work_answers_later(_Config) ->
     {202, _, _} = answer(Held),
     {ok, #{messages := [{message, _, <<"x">>, _}]}} = weir_pubsub:history(<<"a">>, #{}).
 
-%% What is there already is read without the shard; what is not waits for it.
+%% Messages that are kept are read without the shard; later ones come from it.
 a_poll_that_need_not_wait(_Config) ->
     _ = publish(port(), "a", <<"x">>),
-    %% It is told of a channel that is new, and at work for a moment.
+    %% The shard handles the news of a new channel, and is busy for a moment.
     ok = weir_pubsub_test:idle(<<"a">>),
     #{subscribed := Before} = weir_pubsub:counters(),
     {200, _, <<"x">>} = First = request(port(), <<"GET">>, "/sub/a", []),
@@ -161,13 +161,13 @@ a_poll_that_need_not_wait(_Config) ->
     ok = wait_for_subscribers(port(), "a", 1),
     _ = publish(port(), "a", <<"y">>),
     {200, _, <<"y">>} = answer(Waits),
-    %% Where somebody wants to hear of subscriptions, it is one.
+    %% If the channel has `events', the poll has to subscribe.
     ok = weir_pubsub:configure(#{channels => [{<<"a">>, #{events => <<"events">>}}]}),
     {ok, _} = weir_pubsub:subscribe(<<"events">>, #{}),
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", []),
     receive {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok after weir_test_wait:patience() -> error(not_told) end.
 
-%% By each transport that can tell of a gap: all that comes is in order, every hole is announced, and what waits is bounded.
+%% By each transport that reports gaps: messages are in order, every gap is announced, and queues are bounded.
 clients_that_read_late(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2, max_bytes => 10000000}}]}),
     start_with_small_buffers(),
@@ -181,7 +181,7 @@ clients_that_read_late(_Config) ->
     ok = wait_for_subscribers(port(), "a", length(Streams)),
     #{lagged := Before, slow := Slow} = weir_pubsub:counters(),
     [{201, _, _} = publish(port(), "a", <<(integer_to_binary(Number))/binary, $:, Data/binary>>) || Number <- lists:seq(1, Count)],
-    %% Those that read now get the rest, and what is published then.
+    %% Clients that read now get the rest, and what is published after that.
     [
         begin
             Bytes = read_until(Socket, <<(integer_to_binary(Count))/binary, $:, Data/binary>>),
@@ -220,8 +220,9 @@ clients_that_do_not_read(_Config) ->
     ?assertMatch(#{slow := Slow} when Slow =:= Before + 4, weir_pubsub:counters()),
     [ok = gen_tcp:close(Socket) || Socket <- [WebSocket | Deaf ++ Quick]].
 
-%% Clients on slow links: the kernel holds little for them, and each reads at a pace of its own. They fall behind and come back again and
-%% again. When nothing more is published, each ends with the last message, and what it has not got it was told of as a gap.
+%% Clients on slow links: the kernel buffers little for them, and each reads at its own pace. They fall behind and
+%% catch up again and again. When nothing more is published, each ends with the last message, and has got a gap for
+%% every message that it has not got.
 slow_clients_have_all_when_publishing_stops(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1000, max_queue => 8}}]}),
     lists:foreach(fun all_when_publishing_stops/1, [4096, 16384]).
@@ -231,7 +232,7 @@ slow_clients_have_all_when_publishing_stops(_Config) ->
 
 all_when_publishing_stops(Sndbuf) ->
     ok = weir_http:stop_listener(?MODULE),
-    %% They are to come back when all is written, and not when the queue is down at the low watermark.
+    %% They must come back when all is written, not when the queue is down at the low watermark.
     start(#{publishers => any}, #{socket_opts => [{sndbuf, Sndbuf}, {high_watermark, 4096}, {low_watermark, 4096}]}),
     #{lagged := Before} = weir_pubsub:counters(),
     Kinds = [
@@ -274,7 +275,7 @@ slow_client({Subscribe, End, Text, Pattern}) ->
     ?SLOW_MESSAGES = lists:foldl(fun weir_pubsub_http_test:seen/2, 0, Found),
     ok = gen_tcp:close(Socket).
 
-%% Each pause is one that chance has made: no more than the pace of a client.
+%% Random pauses, no longer than the pace of a client.
 read_slowly(Socket, Pace, End, Bytes) ->
     timer:sleep(rand:uniform(Pace) - 1),
     case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
@@ -305,7 +306,7 @@ publishers_at_once(_Config) ->
     ],
     ?assertEqual(lists:seq(1, 3 * Each), Got).
 
-%% Whoever had the claim: it is free again, and every publisher is answered.
+%% The claim is free again, whichever process had it, and every publisher is answered.
 shards_killed_while_reactors_publish(_Config) ->
     Channels = lists:zip(lists:seq(1, 4), ["a", "b", "c", "d"]),
     Stop = atomics:new(1, []),
@@ -320,7 +321,7 @@ shards_killed_while_reactors_publish(_Config) ->
     Shards = lists:usort([weir_pubsub_test:shard_of(list_to_binary(Channel)) || {_, Channel} <- Channels]),
     [
         begin
-            %% The second answer is to a request that was made behind the shard before.
+            %% The second answer is to a request that was made after the shard before had ended.
             [?waitMatch(true, counters:get(Answered, Number) >= Before + 2) || {Number, Before} <- answered_by_now(Answered, Channels)],
             true = exit(weir_test_wait:wait_match(fun() -> whereis(lists:nth(1 + Round rem length(Shards), Shards)) end, fun is_pid/1, #{}), kill)
         end

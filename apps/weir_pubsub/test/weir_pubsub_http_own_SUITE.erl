@@ -1,4 +1,4 @@
-%% Channels over HTTP: what Nchan does not know.
+%% Channels over HTTP: what Nchan does not have.
 -module(weir_pubsub_http_own_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -24,7 +24,7 @@ groups() ->
         ]}
     ].
 
-%% All but the body. Nothing waits: what would be waited for is no message.
+%% All but the body. HEAD does not wait for a message.
 head(_Config) ->
     _ = publish(port(), "a", <<"x">>),
     [
@@ -79,7 +79,7 @@ a_gap_between_parts(_Config) ->
     {200, _, Parts} = read_stream(begin_request(port(), <<"GET">>, "/sub/a", Fields), <<"\r\n\r\n3\r\n">>),
     ?assertMatch({_, _}, binary:match(Parts, <<"Content-Type: weir/gap\r\n\r\n1\r\n">>)).
 
-%% With the subprotocol a client is told of a gap; and publishing over it is for publishers.
+%% With the subprotocol a client gets gaps; publishing over it needs the right to publish.
 a_gap_for_a_websocket(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1}}]}),
     [{ok, #{id := First}}, _, _] = [weir_pubsub:publish(<<"a">>, Data) || Data <- ["1", "2", "3"]],
@@ -96,7 +96,7 @@ a_gap_for_a_websocket(_Config) ->
     [{8, <<1008:16, _/binary>>}] = weir_pubsub_nchan:frames(Other, 1),
     ?assertEqual({error, no_channel}, weir_pubsub:history(<<"c">>, #{})).
 
-%% What a publisher sends does not end the connections of subscribers.
+%% A publisher cannot end the connections of subscribers.
 a_type_that_is_no_text(_Config) ->
     set(#{publishers => any}),
     {_, Socket} = weir_pubsub_nchan:websocket(port(), "/sub/a", "ws+meta.nchan"),
@@ -106,7 +106,7 @@ a_type_that_is_no_text(_Config) ->
     ?assertEqual([{2, <<"id: ID\ncontent-type: text/", 255, "\n\nx">>}], weir_pubsub_nchan:frames(Socket, 1)),
     ?assertEqual([{1, <<"x">>}], weir_pubsub_nchan:frames(Plain, 1)).
 
-%% Those that have agreed to the same get the same bytes; others get it plain, or with a window of theirs.
+%% Clients with the same parameters get the same bytes; others get plain frames, or frames with their own window.
 a_frame_compressed_once(_Config) ->
     set(#{publishers => any, deflate => true}),
     Offers = ["permessage-deflate", "permessage-deflate; client_max_window_bits", "permessage-deflate; server_max_window_bits=9", none],
@@ -127,7 +127,7 @@ a_frame_compressed_once(_Config) ->
     ?assertEqual(One, Two),
     [?assertEqual({16#C1, Data}, {Head, inflated(Bytes)}) || {Head, Bytes} <- [One, Three]].
 
-%% What the first one still gets is not the answer to the second.
+%% A message that the first poll still gets is not the answer to the second.
 two_polls_on_a_connection(_Config) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
     Ask = fun(Channel) -> ok = gen_tcp:send(Socket, ["GET /sub/", Channel, " HTTP/1.1\r\nHost: x\r\n\r\n"]) end,
@@ -141,7 +141,7 @@ two_polls_on_a_connection(_Config) ->
     Second = read_until(Socket, <<"second">>),
     ?assertEqual(nomatch, binary:match(Second, <<"unasked">>)).
 
-%% A client may send any bytes in a field: they mean nothing, and do no harm.
+%% A client may send any bytes in a field: they have no meaning, and do no harm.
 fields_that_are_no_text(_Config) ->
     Bytes = <<$", 255, 254, $">>,
     ?assertMatch({202, _, _}, request(port(), <<"POST">>, "/pub/a", [{"Accept", Bytes}], <<"x">>)),
@@ -150,14 +150,14 @@ fields_that_are_no_text(_Config) ->
      || Name <- ["Accept", "TE", "Upgrade", "If-None-Match", "Etag", "Last-Event-ID"]
     ].
 
-%% A shard that has not heard that it is over may still tell of it, when the connection is an event stream.
+%% A shard that does not know yet that the poll is over may send to it when the connection is an event stream.
 what_is_said_of_an_earlier_poll(_Config) ->
     Stream = begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
     ok = wait_for_subscribers(port(), "a", 1),
     {ok, {_, _, Tables}} = weir_pubsub_shards:tables_of(<<"a">>),
     [{socket, #subscriber{pid = Reactor, socket = Socket}}] = weir_pubsub_subscribers:all(Tables),
     Reactor ! {{weir_reactor, Socket}, make_ref(), <<"a">>, {closed, deleted}},
-    %% It has been dealt with when this is answered.
+    %% The message has been handled when this is answered.
     _ = weir_reactor:info(Reactor),
     {ok, #{subscribers := 1}} = weir_pubsub:publish(<<"a">>, "x"),
     {200, _, Text} = read_stream(Stream, <<"data: x\n\n">>),

@@ -1,4 +1,4 @@
-%% What clients of channels over HTTP say and hear.
+%% Requests and responses of clients of channels over HTTP.
 -module(weir_pubsub_http_test).
 
 -export([field/2]).
@@ -17,7 +17,7 @@
 
 field(Name, {_, Fields, _}) -> proplists:get_value(Name, Fields).
 
-%% What a client that comes back says.
+%% The fields of a client that comes back.
 resume(Answer) ->
     [{"If-Modified-Since", field(<<"last-modified">>, Answer)}, {"If-None-Match", field(<<"etag">>, Answer)}].
 
@@ -47,7 +47,7 @@ read_until(Socket, Text) -> read_until(Socket, Text, <<>>).
 read_until(_Socket, <<>>, Bytes) -> Bytes;
 read_until(Socket, Text, Bytes) -> read_until(Socket, Text, Bytes, 0).
 
-%% It does not begin before From.
+%% The text begins at From or later.
 read_until(Socket, Text, Bytes, From) ->
     case binary:match(Bytes, Text, [{scope, {From, byte_size(Bytes) - From}}]) of
         nomatch ->
@@ -59,6 +59,6 @@ read_until(Socket, Text, Bytes, From) ->
 
 body(Bytes) -> element(3, weir_pubsub_nchan:parsed(Bytes)).
 
-%% A message comes behind the one before it; a gap says how many are missing.
+%% A message follows the one before it; a gap says how many are missing.
 seen([Number, <<":">>], Last) -> ?assertEqual(Last + 1, binary_to_integer(Number)), Last + 1;
 seen([Missed, _], Last) -> Last + binary_to_integer(Missed).

@@ -1,4 +1,4 @@
-%% Channels: how much they may hold, what is refused, and subscribers that take so many messages at a time.
+%% Channels: limits, refusals, and subscribers with a window.
 -module(weir_pubsub_limits_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -125,7 +125,7 @@ configurations_that_are_wrong(_Config) ->
             {#{total => #{files => 1}}, [total, files]}
         ]
     ],
-    %% Nothing of them counts.
+    %% Nothing of a wrong configuration applies.
     ?assertMatch({error, _}, weir_pubsub:configure(#{total => #{channels => 0}, channels => 1})),
     _ = publish(<<"a">>, "x").
 
@@ -153,14 +153,14 @@ a_window(_Config) ->
     ?assertEqual([<<"1">>, <<"2">>], data(got(<<"a">>))),
     ok = weir_pubsub:taken(<<"a">>, 1),
     {weir_pubsub, <<"a">>, {message, {Epoch, 3}, _, _}} = weir_test_wait:next_message(),
-    %% It is not more than it was, whatever is said.
+    %% The window does not grow, whatever is confirmed.
     ok = weir_pubsub:taken(<<"a">>, 1000),
     {weir_pubsub, <<"a">>, {message, {Epoch, 4}, _, _}} = weir_test_wait:next_message(),
     {weir_pubsub, <<"a">>, {message, {Epoch, 5}, _, _}} = weir_test_wait:next_message(),
     _ = publish(<<"a">>, "6"),
     ?assertEqual([], got(<<"a">>)).
 
-%% Who waits for the next message gets it; who does not misses it.
+%% A subscriber with credit gets the next message; one without misses it.
 a_window_where_nothing_is_kept(_Config) ->
     policy(#{max_messages => 0}),
     {Epoch, 0} = subscribe(<<"a">>, #{window => 1}),

@@ -1,4 +1,5 @@
-%% Mercure 0.x: publishing, subscribing, private updates, coming back; with sockets, and with the EventSource of a browser.
+%% Mercure 0.x: publishing, subscribing, private updates, reconnecting; with sockets, and with the EventSource of a
+%% browser.
 -module(weir_pubsub_mercure_SUITE).
 -behaviour(weir_http_direct).
 
@@ -45,7 +46,7 @@ who_may_publish(_Config) ->
     ?assertMatch({403, _}, publish(Form, [bearer(#{subscribe => [<<"*">>]})])),
     ?assertMatch({403, _}, publish(Form, [bearer(#{publish => []})])),
     ?assertMatch({200, _}, publish(Form, [bearer(#{publish => [<<"https://a.example/{id}">>]})])),
-    %% All of its topics.
+    %% All of its topics have to be granted.
     ?assertMatch({403, _}, publish([{"topic", "https://b.example"} | Form], [bearer(#{publish => [<<"https://a.example/{id}">>]})])),
     ?assertMatch({403, _}, publish([{"topic", "https://a.example/.well-known/mercure/subscriptions/x"}])).
 
@@ -80,7 +81,7 @@ topics_that_are_selected(_Config) ->
     [{200, _} = publish([{"topic", Topic}, {"data", Topic}]) || Topic <- ["https://a.example/books/1", "https://a.example/films/1", "end"]],
     ?assertMatch({_, [<<"https://a.example/books/1">>, <<"end">>], _}, hears(Socket, <<"data: end">>)).
 
-%% By the field, and by the query. What is gone is seen by the field of the answer.
+%% With the field, and with the query. The field of the response shows that updates are gone.
 coming_back(_Config) ->
     [{200, First}, {200, Second} | _] = [publish([{"topic", "a"}, {"data", Data}]) || Data <- ["1", "2", "3", "4"]],
     {Fields, Data, _} = hears(subscribe(["a"], [{"Last-Event-ID", Second}]), <<"data: 4">>),
@@ -94,7 +95,7 @@ coming_back(_Config) ->
     {_, All, _} = hears(subscribe(["a"], [{"Last-Event-ID", "earliest"}]), <<"data: 5">>),
     ?assertEqual([<<"3">>, <<"4">>, <<"5">>], All).
 
-%% An update is kept with its topics, which may be a hundred times its data.
+%% An update is kept with its topics, which may have a hundred times the bytes of its data.
 topics_are_bytes(_Config) ->
     Topics = [{"topic", [Letter | lists:duplicate(499, $t)]} || Letter <- "abcd"],
     {200, _} = publish([{"data", "12345"} | Topics]),
@@ -108,7 +109,7 @@ an_id_that_is_not_known(_Config) ->
 
 a_token_that_ends(_Config) -> a_token_that_ends_in(1).
 
-%% A machine on which it has ended before the hub looks at it gets more time.
+%% If the token has expired before the hub looks at it, the machine is slow and gets more time.
 a_token_that_ends_in(Seconds) ->
     Token = token(#{exp => os:system_time(second) + Seconds, mercure => #{subscribe => []}}),
     Socket = subscribe(["a"], [{"Authorization", ["Bearer ", Token]}]),
@@ -134,7 +135,7 @@ tokens_in_three_places(_Config) ->
     ok = gen_tcp:send(Socket, ["GET ", ?HUB, "?topic=a&lastEventID=earliest&authorization=", Token, " HTTP/1.1\r\nHost: localhost\r\n\r\n"]),
     ?assertMatch({_, [<<"1">>], _}, hears(Socket, <<"data: 1">>)).
 
-%% A browser sends a cookie whichever page asks it to.
+%% A browser sends a cookie with requests of any page.
 cookies_of_other_sites(_Config) ->
     Cookie = {"Cookie", ["mercureAuthorization=", token(#{mercure => #{publish => [<<"*">>]}})]},
     Form = [{"topic", "a"}, {"data", "1"}],
@@ -145,7 +146,7 @@ cookies_of_other_sites(_Config) ->
     ?assertMatch({200, _}, publish(Form, [Cookie, {"Origin", "https://site.example"}])),
     ?assertMatch({403, _}, publish(Form, [Cookie, {"Origin", "https://other.example"}])).
 
-%% Private updates are not for those who guess the name of the channel.
+%% Private updates are not for clients that guess the name of the channel.
 a_cookie_that_no_client_has(_Config) ->
     Routes = fun(Name) -> weir_pubsub_mercure:routes(#{keys => weir_pubsub_mercure_test, cookie => Name}) end,
     [_] = Routes(<<"__Host-hub">>),
@@ -167,7 +168,7 @@ head(_Config) ->
 
 %% Subscriptions -----------------------------------------------------------------------
 
-%% What an update says of itself outlives the node.
+%% The metadata of an update outlives the node.
 kept_in_redis(_Config) ->
     case weir_pubsub_test_redis:is_there() of
         true ->
@@ -203,7 +204,7 @@ until_published(Form) ->
     ?waitMatch({200, _}, publish(Form)),
     ok.
 
-%% A page of another site with the EventSource of its browser, which comes back by itself.
+%% A page of another site with the EventSource of its browser, which reconnects itself.
 a_browser(Config) ->
     case weir_compatibility_chromium:find() of
         error ->
@@ -230,7 +231,7 @@ in_browser(Browser) ->
     ok = subscribed(Before + 1),
     {200, _} = publish([{"topic", "a"}, {"data", "one"}, {"private", "on"}, {"retry", "10"}]),
     ok = weir_compatibility_chromium:wait_until(Page, "heard.length === 1"),
-    %% The server cuts the stream; what is published meanwhile comes once.
+    %% The server cuts the stream; an update that is published before the browser is back comes once.
     Port = port(),
     ok = weir_http:stop_listener(weir_pubsub_mercure_test),
     Hub = weir_pubsub_mercure:routes(#{keys => weir_pubsub_mercure_test, tokens => #{require_exp => false}}),

@@ -29,7 +29,7 @@ with_subscriptions() ->
     ok = weir_pubsub:configure(#{channels => [{weir_pubsub_mercure:channel(), #{max_messages => 100}}]}),
     start(#{subscriptions => true}).
 
-%% The web API as somebody who may see all.
+%% Requests to the web API, of a client that may see everything.
 tells(Path) -> tells(Path, []).
 
 tells(Path, Fields) -> request(port(), <<"GET">>, Path, [bearer(#{subscribe => [<<?SUBSCRIPTIONS>>, <<?ANY_SUBSCRIPTION>>]}) | Fields]).
@@ -45,7 +45,7 @@ until_active(Count) ->
     ?waitEqual(Count, length(active())),
     ok.
 
-%% What has been told from the beginning up to the end of a subscription to that topic.
+%% Returns the updates from the first one to the end of a subscription to that topic.
 told_up_to_the_end_of(Topic) ->
     Last = iolist_to_binary(["\"active\":false,\"id\":\"", ?SUBSCRIPTIONS, $/, uri_string:quote(Topic), $/]),
     {_, Data, _} = hears(
@@ -53,14 +53,14 @@ told_up_to_the_end_of(Topic) ->
     ),
     [begin {ok, Document} = weir_json:decode(Text), Document end || Text <- Data].
 
-%% Nobody subscribes to them.
+%% No client subscribes to them.
 paths_that_are_no_text(_Config) ->
     with_subscriptions(),
     #{<<"id">> := Id, <<"subscriptions">> := []} = document(tells(?SUBSCRIPTIONS "/%FF")),
     ?assertEqual(<<?SUBSCRIPTIONS "/%FF">>, Id),
     {404, _, _} = tells(?SUBSCRIPTIONS "/%FF/%FE").
 
-%% Of each selector, to those who may have it.
+%% An update for each selector, to clients that may have it.
 subscriptions_are_told(_Config) ->
     with_subscriptions(),
     Ann = subscribe(["https://a.example/{id}", "b", "b"], [bearer(#{subscribe => [], payload => #{name => ann}})]),
@@ -105,7 +105,7 @@ the_web_api(_Config) ->
     ?assertEqual(One, maps:without([<<"@context">>, <<"lastEventID">>], document(tells(Id)))),
     ?assertMatch({404, _, _}, tells(?SUBSCRIPTIONS "/c/" ++ lists:last(string:split(Id, "/", all)))),
     ?assertMatch({404, _, _}, tells(?SUBSCRIPTIONS "/b/nobody")),
-    %% It stays as it is until the next update.
+    %% The document is the same until the next update.
     Tag = proplists:get_value(<<"etag">>, Fields),
     ?assertEqual(<<$", Latest/binary, $">>, Tag),
     [?assertMatch({304, _, <<>>}, tells(?SUBSCRIPTIONS, [{"If-None-Match", Said}])) || Said <- [Tag, Latest]],
@@ -114,7 +114,7 @@ the_web_api(_Config) ->
     ?assertMatch({200, _, <<>>}, request(port(), <<"HEAD">>, ?SUBSCRIPTIONS, [bearer(#{subscribe => [<<"*">>]})])).
 
 who_may_see_subscriptions(_Config) ->
-    %% Off unless asked for.
+    %% Off by default.
     _ = subscribe(["b"], [{"Last-Event-ID", "earliest"}]),
     ?assertMatch({404, _, _}, tells(?SUBSCRIPTIONS)),
     with_subscriptions(),
@@ -144,7 +144,7 @@ one_that_is_refused_is_not_told(_Config) ->
     ?assertMatch(#{<<"lastEventID">> := <<"#", _/binary>>, <<"subscriptions">> := [#{<<"topic">> := <<"a">>}]}, document(tells(?SUBSCRIPTIONS))),
     ?assertMatch({match, _}, re:run(maps:get(<<"lastEventID">>, document(tells(?SUBSCRIPTIONS))), ":1$")).
 
-%% It can say nothing about its streams.
+%% A reactor that is killed cannot announce the end of its streams.
 subscriptions_end_with_their_reactor(_Config) ->
     with_subscriptions(),
     Socket = subscribe(["a"], []),

@@ -1,4 +1,4 @@
-%% A hub of Mercure, and its publishers and subscribers.
+%% A Mercure hub, its publishers and subscribers.
 -module(weir_pubsub_mercure_test).
 
 -export([init_case/1]).
@@ -50,7 +50,7 @@ token(Claims) ->
 
 bearer(Mercure) -> {"Authorization", ["Bearer ", token(#{mercure => Mercure})]}.
 
-%% A publisher of everything.
+%% Publishes with a token for all topics.
 publish(Form) -> publish(Form, [bearer(#{publish => [<<"*">>]})]).
 
 publish(Form, Fields) ->
@@ -58,7 +58,7 @@ publish(Form, Fields) ->
     {Status, _, Answer} = request(port(), <<"POST">>, ?HUB, [{"Content-Type", "application/x-www-form-urlencoded"} | Fields], Body),
     {Status, Answer}.
 
-%% A stream whose head has come.
+%% Opens a stream, and waits for its head.
 subscribe(Topics, Fields) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
     Query = uri_string:compose_query([{"topic", Topic} || Topic <- Topics]),
@@ -71,7 +71,7 @@ subscribed(Count) ->
     ?waitEqual(Count, maps:get(subscribed, weir_pubsub:counters())),
     ok.
 
-%% What a stream has said up to a last word, and its fields.
+%% Reads a stream up to a last word. Returns this and its fields.
 hears(Socket, Last) ->
     {200, Fields, Body} = read_stream(Socket, Last),
     {Fields, [Data || <<"data: ", Data/binary>> <- binary:split(Body, <<"\n">>, [global])], Body}.

@@ -1,4 +1,4 @@
-%% Selectors of topics: examples of RFC 6570, and what does not fit.
+%% Selectors of topics: examples of RFC 6570, and what does not match.
 -module(weir_pubsub_mercure_topics_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -35,7 +35,7 @@ templates_test() ->
             {<<"https://a.example/file{.type}">>, <<"https://a.example/filetxt">>, false},
             {<<"page{#part}">>, <<"page#top">>, true},
             {<<"page{#part}">>, <<"page">>, true},
-            %% What is no template, or one that is not known, is a topic.
+            %% A template that is invalid or not supported is a topic.
             {<<"page{">>, <<"page{">>, true},
             {<<"page{">>, <<"page1">>, false},
             {<<"page}">>, <<"page}">>, true},
@@ -50,7 +50,7 @@ templates_test() ->
         ]
     ].
 
-%% The expansions that RFC 6570 has as examples, in the sections 3.2.2 to 3.2.9. Each fits its template.
+%% The expansions that RFC 6570 has as examples, in the sections 3.2.2 to 3.2.9. Each matches its template.
 examples_of_the_standard_test() ->
     [
         ?assertEqual({Selector, Topic, true}, {Selector, Topic, fits(Selector, Topic)})
@@ -86,7 +86,7 @@ examples_of_the_standard_test() ->
         ]
     ].
 
-%% What looks like an expansion and is none: it would let somebody see what is not meant for them.
+%% Texts that look like expansions but are not: a match would show updates to clients that must not see them.
 what_is_no_expansion_test() ->
     [
         ?assertEqual({Selector, Topic, false}, {Selector, Topic, fits(Selector, Topic)})
@@ -99,13 +99,13 @@ what_is_no_expansion_test() ->
         ]
     ].
 
-%% A character of several bytes is one.
+%% A character of several bytes counts as one.
 characters_that_are_counted_test() ->
     ?assert(fits(<<"{a:2}">>, <<"%C3%A9%C3%A9">>)),
     ?assert(fits(<<"{a:2}{b:2}">>, <<"1234">>)),
     ?assertNot(fits(<<"{a:2}{b:2}">>, <<"12345">>)).
 
-%% Many expressions on a long topic: nothing is gone over twice. With more of them it is a topic.
+%% Many expressions on a long topic: no part is matched twice. With more expressions it is a topic.
 a_template_that_others_would_go_over_for_ever_test() ->
     Topic = binary:copy(<<"a">>, 2048),
     [

@@ -1,4 +1,4 @@
-%% Nchan, and ourselves, behind the same requests: a client that says what came but for ids and dates.
+%% Nchan and we ourselves, behind the same requests: a client that returns responses without ids and dates.
 -module(weir_pubsub_nchan).
 
 -export([find/0, start/0, stop/1]).
@@ -21,9 +21,9 @@ start() ->
     {ok, Nginx} = find(),
     Directory = filename:join("/tmp", "weir_nchan_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive]))),
     ok = filelib:ensure_dir(filename:join(Directory, "x")),
-    %% The caller holds it until it ends.
+    %% The caller holds the port until it ends.
     Port = weir_test_port:claim(),
-    %% Who waits for a message may have to wait long, and a script that is about the timeout need not.
+    %% A client may have to wait long for a message; in a script about the timeout it need not.
     Long = "nchan_subscriber_timeout 1h;",
     Brief = "nchan_subscriber_timeout 1s;",
     Configuration = [
@@ -77,7 +77,7 @@ start() ->
     {os_pid, Pid} = erlang:port_info(Program, os_pid),
     #{port => Port, program => Program, pid => Pid, directory => Directory}.
 
-%% Also by another process than that which started it, whose end was the end of the port.
+%% The caller may be another process than the one that started it, whose end has closed the port.
 stop(#{program := Program, pid := Pid, directory := Directory}) ->
     Monitor = monitor(port, Program),
     _ = os:cmd("kill " ++ integer_to_list(Pid)),
@@ -87,7 +87,7 @@ stop(#{program := Program, pid := Pid, directory := Directory}) ->
     end,
     ok = file:del_dir_r(Directory).
 
-%% For suites that have a group of cases which put the same to both.
+%% For suites with a group of cases that run with both.
 init_group(nchan, Config) ->
     case find() of
         {ok, _} -> Config;
@@ -108,7 +108,7 @@ end_case(Config) ->
         Nchan -> stop(Nchan)
     end.
 
-%% Both answer the same to a script that is given a port.
+%% Both give the same response to a script, which gets a port.
 same(Config, Port, Script) ->
     #{port := Nchan} = proplists:get_value(nchan, Config),
     Theirs = Script(Nchan),
@@ -116,7 +116,7 @@ same(Config, Port, Script) ->
     [?assertEqual({Step, normal(Answer)}, {Step, normal(Own)}) || {{Step, Answer}, {Step, Own}} <- lists:zip(Theirs, Ours)],
     ok.
 
-%% What Nchan has at another path, and a listener of ours for all.
+%% Nchan has another path for it, we have an option of the listener.
 by_configuration(Config, Theirs, Ours) ->
     #{port := Nchan} = proplists:get_value(nchan, Config),
     fun(Port) -> case Port of Nchan -> Theirs; _ -> Ours end end.
@@ -137,12 +137,12 @@ subscribers({200, _, Body}) ->
     {match, [Count]} = re:run(Body, "active subscribers: ([0-9]+)", [{capture, all_but_first, binary}]),
     binary_to_integer(Count).
 
-%% A request and its answer.
+%% Sends a request, and returns the response.
 request(Port, Method, Path, Fields) -> request(Port, Method, Path, Fields, <<>>).
 
 request(Port, Method, Path, Fields, Body) -> answer(begin_request(Port, {Method, Body}, Path, Fields)).
 
-%% One whose answer comes later.
+%% Sends a request whose response comes later.
 begin_request(Port, {Method, Body}, Path, Fields) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
     Length = case Method of <<"GET">> -> []; _ -> ["Content-Length: ", integer_to_list(byte_size(Body)), "\r\n"] end,
@@ -193,7 +193,7 @@ chunks(Body) ->
             []
     end.
 
-%% What comes of a stream until that is in it.
+%% Reads a stream until it contains `Until'.
 read_stream(Socket, Until) -> read_stream(Socket, Until, <<>>).
 
 read_stream(Socket, Until, Bytes) ->
@@ -211,7 +211,7 @@ read_stream(Socket, Until, Bytes) ->
             Stream
     end.
 
-%% Without what must differ: dates, ids, and how the end of the body is known.
+%% Without what must differ: dates, ids, and how the end of the body is found.
 normal({Status, Fields, Body}) ->
     Skipped = [
         <<"date">>, <<"server">>, <<"connection">>, <<"content-length">>, <<"transfer-encoding">>, <<"cache-control">>
@@ -224,7 +224,7 @@ normal({Status, Fields, Body}) ->
 
 parts(Body) -> re:replace(several(Body), "Last-Modified: [^\r]+\r\nEtag: (ID)?[0-9]+\r\n", "ID\r\n", [global, {return, binary}]).
 
-%% Ours stand behind Nchan's.
+%% Our fields come after Nchan's.
 field({<<"access-control-allow-headers">> = Name, Value}) -> {Name, re:replace(Value, ", Authorization.*$", "", [{return, binary}])};
 field({<<"access-control-expose-headers">> = Name, Value}) -> {Name, re:replace(Value, ", Weir-Missed$", "", [{return, binary}])};
 field({<<"last-modified">>, _}) -> {<<"last-modified">>, <<"DATE">>};
@@ -234,7 +234,7 @@ field(Field) -> Field.
 
 ids(Body) -> re:replace(several(Body), "[0-9]{6,}:[0-9]+", "ID", [global, {return, binary}]).
 
-%% Of an id of several channels only that stays which of them it is about: the brackets.
+%% Of an id of several channels only the brackets are kept: they say which channel it is about.
 several(Text) ->
     Place = "(?:[0-9]+\\.)?(?:[0-9]+|-)",
     case re:run(Text, ["(?:[0-9]{6,}:)?((?:", Place, ",)*)\\[(?:[0-9]+\\.)?[0-9]+\\](?:,", Place, ")*"]) of
@@ -248,14 +248,14 @@ several(Text) ->
 
 %% WebSockets ---------------------------------------------------------------------------
 
-%% What the handshake is answered with, and the socket.
+%% Returns the response to the handshake, and the socket.
 websocket(Port, Path, Protocols) -> websocket(Port, Path, Protocols, none).
 
 websocket(Port, Path, Protocols, Extensions) ->
     {{Status, Fields, <<>>}, Socket} = handshake(Port, Path, Protocols, Extensions, []),
     {{Status, proplists:get_value(<<"sec-websocket-protocol">>, Fields)}, Socket}.
 
-%% The whole answer to a handshake, also one that is refused.
+%% Returns the whole response to a handshake, also a refusal.
 handshake(Port, Path, Protocols, Extensions, Others) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
     ok = gen_tcp:send(Socket, [
@@ -284,7 +284,7 @@ read_head(Socket, Bytes) ->
 send_frame(Socket, Opcode, Data) ->
     ok = gen_tcp:send(Socket, [<<1:1, 0:3, Opcode:4, 1:1, (byte_size(Data)):7, 0:32>>, Data]).
 
-%% So many frames: their kinds, and their bytes without ids.
+%% Reads `Count' frames: their kinds, and their bytes without ids.
 frames(Socket, Count) -> [frame(Socket) || _ <- lists:seq(1, Count)].
 
 frame(Socket) ->

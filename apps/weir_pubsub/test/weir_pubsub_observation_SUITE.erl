@@ -1,4 +1,4 @@
-%% Events of channels: what somebody is told who has attached a handler.
+%% Events of channels: what an attached handler gets.
 -module(weir_pubsub_observation_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -25,7 +25,7 @@ hear_of(Case, Event) ->
     Test = self(),
     ok = weir_event:attach(Case, Event, fun(Of, Measurements, Metadata, _) -> Test ! {Of, Measurements, Metadata} end, []).
 
-%% An event is with its handler before the call returns that it is about.
+%% A handler gets an event before the call that causes it returns.
 told(Event) ->
     receive
         {Event, Measurements, Metadata} -> {Measurements, Metadata}
@@ -73,7 +73,7 @@ slow_ones(_Config) ->
     _ = publish_numbered(<<"a">>, [1, 2, 3]),
     ?assertEqual({#{count => 1}, #{channels => [<<"a">>]}}, told(Event)).
 
-%% One that subscribes to several channels is told of once, and counted, as other transports are.
+%% A WebSocket that subscribes to several channels is reported and counted once, as with other transports.
 a_slow_websocket(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 1, max_messages => 2, slow => disconnect}}]}),
     Event = [weir, channel, slow],
@@ -105,7 +105,7 @@ a_shard_is_killed(_Config) ->
     after weir_test_wait:patience() -> ct:fail(not_told)
     end.
 
-%% It costs the channel nothing, and is detached.
+%% A handler that fails costs the channel nothing, and is detached.
 a_handler_that_raises(_Config) ->
     ok = weir_event:attach(?FUNCTION_NAME, [weir, channel, publish], fun(_, _, _, _) -> error(on_purpose) end, []),
     _ = subscribe(<<"a">>),

@@ -1,4 +1,5 @@
-%% There are as many shards as schedulers are online when the application starts. Schedulers that come and go then cost no message.
+%% There are as many shards as schedulers online when the application starts. If that number changes later, no message
+%% is lost.
 -module(weir_pubsub_online_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -12,7 +13,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [shards_stay].
 
-%% On a machine of eight schedulers, of which two are online.
+%% On a machine with eight schedulers, two of which are online.
 shards_stay(_Config) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Server, _} = peer:start(#{
@@ -42,7 +43,7 @@ change() ->
     [?assertEqual({All, All}, {data(got(Channel)), kept(Channel)}) || Channel <- Channels],
     ?assertEqual(20, used(total, channels)),
     ok = application:stop(weir_pubsub),
-    %% A start that comes later counts anew, also what is limited.
+    %% A later start counts the schedulers again, also for limits.
     _ = erlang:system_flag(schedulers_online, 5),
     start(5),
     ?assertEqual(0, used(total, channels)),

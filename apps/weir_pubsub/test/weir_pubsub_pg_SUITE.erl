@@ -1,4 +1,4 @@
-%% Channels of the nodes of an Erlang cluster: what is published in one is published in all that are connected.
+%% Channels on the nodes of an Erlang cluster: what is published on one is published on all that are connected.
 -module(weir_pubsub_pg_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -56,7 +56,7 @@ in_all_nodes(Config) ->
     ?assertEqual(Texts, texts(A, Here)),
     {ok, _} = on(B, weir_pubsub, publish, [<<"news">>, <<"back">>]),
     ok = wait_until(fun() -> lists:last(texts(A, Here)) =:= <<"back">> end),
-    %% Each has ids of its own.
+    %% Each has its own ids.
     ?assertEqual([], [Wrong || {wrong, _, _} = Wrong <- log(A, Here) ++ log(B, There)]),
     {ok, _} = on(A, weir_pubsub, delete, [<<"news">>]),
     ok = wait_until(fun() -> lists:last(log(B, There)) =:= {closed, deleted} end).

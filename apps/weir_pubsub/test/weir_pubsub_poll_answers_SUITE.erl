@@ -1,4 +1,5 @@
-%% Several messages in the answer to a long poll: in order and once, as many as an answer may have, however the poll has come to them.
+%% Several messages in the response to a long poll: in order and once, as many as fit, however the poll has come to
+%% them.
 -module(weir_pubsub_poll_answers_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -12,7 +13,7 @@
 -include("polls_suite.hrl").
 -include("../src/weir_pubsub_subscriber.hrl").
 
-%% More than have to wait before there is a group.
+%% More polls than have to wait before there is a group.
 -define(MANY, 20).
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -70,7 +71,7 @@ a_gap_before_them(_Config) ->
     ?assertEqual([<<"4">>, <<"5">>, <<"6">>], Parts),
     ?assertEqual(<<"2">>, proplists:get_value(<<"weir-missed">>, Fields)).
 
-%% Those of a channel are in order, and the id says of both where the next answer begins.
+%% The messages of a channel are in order, and the id says for both channels where the next response begins.
 of_several_channels(_Config) ->
     publish(["a1", "a2"]),
     publish("b", ["b1", "b2"]),
@@ -92,7 +93,7 @@ gaps_in_several_channels(_Config) ->
     ?assertEqual([<<"a3">>, <<"b4">>], lists:sort(Next)),
     ?assertEqual(<<"3">>, proplists:get_value(<<"weir-missed">>, Told)).
 
-%% Its reactor is busy with something else when the messages come.
+%% Its reactor is busy when the messages come.
 what_came_while_it_waited(_Config) -> waits("a", ["1", "2", "3"], []).
 
 what_came_in_several_channels(_Config) -> waits("a,b", ["1", "2"], ["3", "4"]).
@@ -101,7 +102,7 @@ waits(Channels, InA, InB) ->
     Poll = connect(),
     ok = gen_tcp:send(Poll, request_for(Channels, [])),
     ok = until_subscribers(1),
-    %% Whether the other channel has it, too.
+    %% Wait until the shard of the other channel has the poll, too.
     ok = weir_test_wait:wait_until(fun() -> InB =:= [] orelse element(1, weir_pubsub:info(<<"b">>)) =:= ok end),
     Reactor = reactor(),
     true = erlang:suspend_process(Reactor),
@@ -117,14 +118,14 @@ reactor() ->
     [{_, #subscriber{pid = Reactor}} | _] = weir_pubsub_subscribers:all(Subscribers),
     Reactor.
 
-%% One message for all who wait, as it is.
+%% One message is sent as it is to all polls.
 waiting_together_in_two_forms(_Config) ->
     Clients = wait_together(),
     publish(["hello"]),
     [?assertMatch({200, _, <<"hello">>}, answer(Client)) || {_, Client} <- Clients],
     ok = nobody().
 
-%% Its type is that of several messages, and it is one, also for those who wait together.
+%% Its type is that of several messages, but it is one, also for polls that wait together.
 a_message_that_looks_like_several(_Config) ->
     Fake = <<"--B\r\n\r\none\r\n--B\r\n\r\ntwo\r\n--B--\r\n">>,
     Type = <<"Multipart/Mixed; boundary=B">>,
@@ -141,7 +142,7 @@ a_message_that_looks_like_several(_Config) ->
      || {Form, Client} <- Clients
     ],
     ?assertMatch({[Fake], _}, parts("a", [])),
-    %% Clients do not see space in front of it.
+    %% Clients do not see white space before it.
     {ok, #{id := {Epoch, Number}}} = weir_pubsub:publish(<<"a">>, Fake, #{type => <<" multipart/mixed; boundary=B">>}),
     Before = weir_pubsub_id:to_text({Epoch, Number - 1}),
     ?assertMatch({[Fake], _}, parts("a", [{"Last-Event-ID", Before}])).
@@ -157,11 +158,11 @@ wait_together() ->
         end
      || {Number, Form} <- lists:zip(lists:seq(1, 2 * ?MANY), lists:append(lists:duplicate(?MANY, [one, multipart])))
     ],
-    %% The first few wait by themselves.
+    %% The first few wait alone.
     ?assert(together() > ?MANY),
     Clients.
 
-%% Each answer has more than one message, and together they are all, in order.
+%% Each response has more than one message, and together they are all, in order.
 a_client_that_is_always_late(_Config) ->
     ok = keep(1000),
     Client = connect(),
@@ -180,7 +181,8 @@ a_client_that_is_always_late(_Config) ->
     ]),
     ?assertEqual(350, length(All)).
 
-%% It is made once, until something else is said; who asks from elsewhere, in another form or as another page gets another.
+%% The response is made once, until a message comes. A poll from another position, in another form or of another page
+%% gets another response.
 an_answer_for_all_with_the_same_position(_Config) ->
     [First | _] = publish(["1", "2", "3"]),
     Id = weir_pubsub_id:to_text(First),

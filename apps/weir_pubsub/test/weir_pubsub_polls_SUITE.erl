@@ -15,7 +15,7 @@
 
 -include("polls_suite.hrl").
 
-%% More than have to wait before there is a group.
+%% More polls than have to wait before there is a group.
 -define(MANY, 40).
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -39,7 +39,7 @@ all_get_the_message(_Config) ->
     Clients = wait(?MANY),
     #{delivered := Delivered, subscribed := Subscribed, unsubscribed := Unsubscribed} = weir_pubsub:counters(),
     Together = together(),
-    %% As many as there were, and not as there are when it is given.
+    %% The number of subscribers before the message was given to them.
     {201, Body} = publish(<<"hello">>),
     ?assertMatch({_, _}, binary:match(Body, <<"active subscribers: ", (integer_to_binary(?MANY))/binary>>)),
     Answers = [answer(Client) || Client <- Clients],
@@ -48,7 +48,7 @@ all_get_the_message(_Config) ->
     #{delivered := Now, subscribed := Subscribed, unsubscribed := Over} = weir_pubsub:counters(),
     ?assertEqual(?MANY, Now - Delivered),
     ?assertEqual(?MANY, Over - Unsubscribed),
-    %% And again, by the same group.
+    %% Once more, in the same group.
     again(lists:zip(lists:seq(1, ?MANY), Clients), fun(_) -> resume(hd(Answers)) end),
     ?assert(together() >= Together),
     {201, _} = publish(<<"again">>),
@@ -70,7 +70,7 @@ a_frame_is_what_one_alone_gets(_Config) ->
      || Client <- Others
     ].
 
-%% Also of more than there are groups for.
+%% Also with more origins than there are groups for.
 pages_of_many_sites(_Config) ->
     Site = fun(Number) -> ["https://", integer_to_list(Number rem 7), ".example.org"] end,
     Clients = wait(70, fun(Number) when Number =< 30 -> []; (Number) -> [{"Origin", Site(Number)}] end, 25),
@@ -85,7 +85,7 @@ pages_of_many_sites(_Config) ->
     ],
     ok = nobody().
 
-%% Between the look at the history and the place in the group a message may come.
+%% A message may come between the read of the history and the join of the group.
 who_has_missed_something_does_not_wait(_Config) ->
     {202, _} = publish(<<"first">>),
     {200, _, <<"first">>} = First = request(port(), <<"GET">>, "/sub/a", []),
@@ -103,7 +103,7 @@ who_has_missed_something_does_not_wait(_Config) ->
     [?assertMatch({200, _, <<"second">>}, answer(Client)) || Client <- Clients],
     ok = nobody().
 
-%% Each gets every message, in order and once, however it waits.
+%% Each gets every message, in order and once, whether it waits alone or with others.
 messages_come_while_polls_come_back(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1000}}]}),
     Clients = wait(?MANY),
@@ -128,7 +128,7 @@ read(Client, Number, Count) ->
         _ -> ok = poll(Client, resume(Answer)), read(Client, Number + 1, Count)
     end.
 
-%% One answer each: the message, or that there is none.
+%% One response each: the message, or that there is none.
 time_is_over_as_the_message_comes(_Config) ->
     [
         begin
@@ -150,7 +150,7 @@ time_is_over_as_the_message_comes(_Config) ->
      || _ <- lists:seq(1, 2)
     ].
 
-%% Polls that wait together until their time is over. A machine that has taken half of the time to have them wait gets more.
+%% Polls that wait together until their timeout. If starting them took half of it, the machine gets more time.
 wait_for_the_time(Timeout) ->
     restart(#{}, #{poll_timeout => Timeout}),
     Clients = [connect() || _ <- lists:seq(1, ?MANY)],
@@ -172,7 +172,7 @@ wait_until_then([{Number, Client} | Others], Until) ->
     weir_test_wait:becomes_true(fun() -> subscribers() =:= Number end, max(0, Until - erlang:monotonic_time(millisecond))) andalso
         wait_until_then(Others, Until).
 
-%% Such as the requests before it.
+%% For example the requests before it.
 a_poll_keeps_nothing_of_what_came_with_it(_Config) ->
     Clients = wait(?MANY),
     {201, _} = publish(<<"first">>),
@@ -204,7 +204,7 @@ a_poll_keeps_nothing_of_what_came_with_it(_Config) ->
 a_message_that_is_too_large_for_a_group(_Config) ->
     Data = binary:copy(<<"0123456789">>, 100000),
     Clients = wait(?MANY),
-    %% The data alone has less than a mebibyte.
+    %% The data alone has less than 1 MiB.
     {ok, _} = weir_pubsub:publish(<<"a">>, Data, #{type => binary:copy(<<"x">>, 60000)}),
     ?assertEqual([], crowds()),
     [?assertMatch({200, _, Data}, answer(Client)) || Client <- Clients],

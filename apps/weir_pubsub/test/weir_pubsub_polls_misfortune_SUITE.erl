@@ -15,7 +15,7 @@
 
 -include("polls_suite.hrl").
 
-%% More than have to wait before there is a group.
+%% More polls than have to wait before there is a group.
 -define(MANY, 40).
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -38,12 +38,12 @@ deleted_while_they_wait(_Config) ->
     {200, _, _} = request(port(), <<"DELETE">>, "/pub/a", []),
     [?assertMatch({410, _, <<>>}, answer(Client)) || Client <- Clients],
     ok = nobody(),
-    %% The connections go on.
+    %% The connections stay in use.
     again(lists:zip(lists:seq(1, ?MANY), Clients), fun(_) -> [] end),
     {201, _} = publish(<<"hello">>),
     [?assertMatch({200, _, <<"hello">>}, answer(Client)) || Client <- Clients].
 
-%% What was published before is not lost, also where it is on its way.
+%% A message that was published before is not lost, even if it is on its way.
 deleted_behind_a_message(_Config) ->
     Clients = wait(?MANY),
     {ok, _} = weir_pubsub:publish(<<"a">>, <<"last">>),
@@ -69,13 +69,13 @@ all_clients_go_away(_Config) ->
     [ok = gen_tcp:close(Client) || Client <- Clients],
     ok = nobody(),
     ?assertEqual([], crowds()),
-    %% It begins anew.
+    %% Waiting alone works after that.
     {202, _} = publish(<<"hello">>),
     {200, _, <<"hello">>} = First = request(port(), <<"GET">>, "/sub/a", []),
     _ = wait(?MANY, fun(_) -> resume(First) end),
     ?assertMatch([_], crowds()).
 
-%% What a group sends does not say that the connection is closed.
+%% A message that a group sends does not say that the connection is closed.
 the_last_poll_of_a_connection(_Config) ->
     restart(#{max_requests => 2}, #{}),
     Clients = wait(?MANY),
@@ -93,7 +93,7 @@ the_last_poll_of_a_connection(_Config) ->
      || Client <- Clients
     ].
 
-%% They wait on, and are told of the gap.
+%% They continue to wait, and get the gap.
 a_shard_is_killed(_Config) ->
     Clients = wait(?MANY),
     ok = kill_shard(),
@@ -108,7 +108,8 @@ a_shard_is_killed(_Config) ->
     ],
     ok = nobody().
 
-%% The next one has that poll wait again, and ends it some messages later: it takes one, and there is room for so many.
+%% The next shard lets that poll wait again, and ends it some messages later: it has credit for one message, and the
+%% history keeps three.
 a_shard_is_killed_before_it_hears_that_a_poll_is_over(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 3}}]}),
     Client = connect(),
@@ -118,7 +119,7 @@ a_shard_is_killed_before_it_hears_that_a_poll_is_over(_Config) ->
     ok = weir_pubsub_test:suspend(Shard),
     {201, _} = publish(<<"first">>),
     {200, _, <<"first">>} = First = answer(Client),
-    %% It was told, and has not heard it.
+    %% The message is in the mailbox of the shard, which has not handled it.
     ?waitMatch([_], [told || {'$gen_cast', {unsubscribe, <<"a">>, _}} <- element(2, process_info(Shard, messages))]),
     ok = kill_shard(),
     ok = until_subscribers(1),
@@ -130,7 +131,7 @@ a_shard_is_killed_before_it_hears_that_a_poll_is_over(_Config) ->
     {200, _, <<"again">>} = answer(Client),
     silent(Client).
 
-%% Its connections are closed, and its polls are counted no more.
+%% Its connections are closed, and its polls no longer count.
 a_reactor_is_killed(_Config) ->
     Clients = wait(?MANY),
     Reactors = lists:usort([element(3, element(2, Row)) || Row <- rows()]),
@@ -138,7 +139,7 @@ a_reactor_is_killed(_Config) ->
     [?assertMatch({error, _}, gen_tcp:recv(Client, 0, weir_test_wait:patience())) || Client <- Clients],
     ok = nobody().
 
-%% With messages on their way. Each request has one answer, and at the end nobody is left over.
+%% With messages on their way. Each request has one response, and at the end no poll is left.
 shards_are_killed_again_and_again(_Config) ->
     lists:foreach(
         fun(_) ->

@@ -1,4 +1,4 @@
-%% Clients of long polls that keep their connections, and what is known of those that wait together.
+%% Clients of long polls that keep their connections, and the state of those that wait together.
 -module(weir_pubsub_polls_test).
 
 -export([init_case/1]).
@@ -85,7 +85,7 @@ answer(Client, Bytes) ->
             answer(Client, <<Bytes/binary, More/binary>>)
     end.
 
-%% There is nothing behind it: one answer to one request.
+%% Nothing comes after it: one response to one request.
 body(_Client, Length, Begun) when Length =:= byte_size(Begun) ->
     Begun;
 body(Client, Length, Begun) when Length > byte_size(Begun) ->
@@ -97,8 +97,8 @@ silent(Client) -> ?assertEqual({error, timeout}, gen_tcp:recv(Client, 0, 0)).
 resume({_, Fields, _}) ->
     [{"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)}, {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}].
 
-%% So many that wait, most of them together. One after the other, each when nobody is at work in the shard: who meets another there
-%% subscribes by itself.
+%% `Count' polls wait, most of them together. They start one after the other, each when the claim on the shard is
+%% free: otherwise a poll subscribes alone.
 wait(Count) -> wait(Count, fun(_) -> [] end).
 
 wait(Count, Fields) -> wait(Count, Fields, Count div 2).
@@ -133,7 +133,7 @@ until_subscribers(Count) ->
     ?waitEqual(Count, subscribers()),
     ok.
 
-%% Those that are in groups.
+%% The polls that are in groups.
 together() -> weir_pubsub_crowd:waiting(crowds()).
 
 crowds() ->
@@ -144,7 +144,7 @@ rows() ->
     {ok, {_, _, Subscribers}} = weir_pubsub_shards:tables_of(<<"a">>),
     [Row || {_, Row} <- weir_pubsub_subscribers:all(Subscribers)].
 
-%% Nobody is left, in no table and in no count.
+%% No poll is left in any table or count.
 nobody() ->
     ok = until_subscribers(0),
     ?waitEqual([], rows()),

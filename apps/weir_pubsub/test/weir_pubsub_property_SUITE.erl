@@ -1,4 +1,4 @@
-%% The law of subscriptions, tried with random programs.
+%% The law of subscriptions, checked with random programs.
 -module(weir_pubsub_property_SUITE).
 
 -compile([export_all, nowarn_export_all]).

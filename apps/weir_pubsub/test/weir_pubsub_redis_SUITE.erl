@@ -45,7 +45,7 @@ one_channel_for_both(Config) ->
     ?assertEqual(Both, log_of(A, Here, Next)),
     ?assertEqual(Both, log_of(B, There, Next)).
 
-%% A node in which nobody has used the channel.
+%% A node on which the channel is not in use.
 what_was_published_before(Config) ->
     {A, B} = nodes_of(Config),
     Ids = [element(2, publish_id(A, <<"news">>, integer_to_binary(N))) || N <- lists:seq(1, 5)],
@@ -55,7 +55,7 @@ what_was_published_before(Config) ->
     Last = lists:last(Ids),
     There = follow(B, <<"news">>, Third),
     ?assertEqual([{message, Id, integer_to_binary(N)} || {_, N} = Id <- Ids, N > 3], log_of(B, There, Last)),
-    %% With what was said about it.
+    %% With its metadata.
     {ok, #{id := Said}} = call(A, publish, [<<"said">>, <<"x">>, #{type => <<"text/html">>, event => <<"e">>}]),
     {ok, #{messages := [Message]}} = call(B, history, [<<"said">>, #{}]),
     ?assertEqual({message, Said, <<"x">>, #{type => <<"text/html">>, event => <<"e">>}}, Message).
@@ -88,7 +88,7 @@ nothing_is_kept(Config) ->
     ?assertEqual([{message, {Epoch, 1}, <<"1">>}, {message, {Epoch, 2}, <<"2">>}], log_of(A, Here, {Epoch, 2})),
     ?assertMatch({ok, #{messages := []}}, call(B, history, [<<"news">>, #{}])).
 
-%% Channels that nobody uses any more are left, and found again with what they had.
+%% Channels that are no longer in use are left, and found again with their messages.
 many_at_once(Config) ->
     {A, B} = nodes_of(Config),
     _ = [ok = call(Node, configure, [#{channels => [{<<"*">>, #{idle_timeout => 1}}]}]) || Node <- [A, B]],
@@ -99,7 +99,7 @@ many_at_once(Config) ->
     ok = wait_until(fun() -> weir_pubsub_test_redis:ask(proplists:get_value(port, Config), ["PUBSUB", "CHANNELS"]) =:= [] end),
     ?assertMatch({ok, #{messages := [_]}}, call(B, history, [<<"room 7">>, #{}])).
 
-%% Sockets get messages of the other node, and the gap when Redis has lost what it had.
+%% Sockets get messages of the other node, and a gap when Redis has lost its data.
 a_stream_is_told(Config) ->
     {A, B} = nodes_of(Config),
     Port = on(A, weir_pubsub_redis_test, listen, []),
@@ -120,7 +120,7 @@ a_stream_is_told(Config) ->
     ?assertNotEqual(nomatch, binary:match(Before, <<"data: before">>)),
     ?assertEqual(nomatch, binary:match(After, <<"data: before">>)).
 
-%% A client that has polled here polls there.
+%% A client that has polled one node polls the other.
 a_poll_of_another_node(Config) ->
     {A, B} = nodes_of(Config),
     [Here, There] = [on(Node, weir_pubsub_redis_test, listen, []) || Node <- [A, B]],
@@ -133,7 +133,7 @@ a_poll_of_another_node(Config) ->
     {_, _} = publish_id(A, <<"news">>, <<"four">>),
     {_, <<"four">>} = answer(Waiting, <<>>).
 
-%% Who takes so many messages at a time is told of a gap where it is.
+%% A subscriber with a window gets a gap in its place.
 paced_is_told(Config) ->
     {A, B} = nodes_of(Config),
     Paced = on(A, weir_pubsub_redis_test, pace, [<<"news">>]),
@@ -186,7 +186,7 @@ with_a_password(Config) ->
         weir_pubsub_test_redis:kill(Redis)
     end.
 
-%% Supervisors tell the arguments of a child that has ended, and a process that fails tells its state.
+%% Supervisors log the arguments of a child that has ended, and a process that fails logs its state.
 a_password_is_in_no_log(Config) ->
     {Node, _} = nodes_of(Config),
     Password = <<"a very secret word">>,
@@ -200,7 +200,7 @@ a_password_is_in_no_log(Config) ->
     ]),
     ?assertEqual(nomatch, string:find(Shown, Password)).
 
-%% It is left out, and costs nothing that is ours.
+%% Entries of other programs are left out, and cost no message of ours.
 what_other_programs_write(Config) ->
     {A, B} = nodes_of(Config),
     Port = proplists:get_value(port, Config),
@@ -231,7 +231,7 @@ read_until(Socket, Part, Bytes) ->
 
 poll(Port, Behind) -> answer(ask(Port, ["GET /sub/news HTTP/1.1\r\nHost: a\r\n", Behind, "\r\n"]), <<>>).
 
-%% The fields that the next poll has, and what was said.
+%% The fields for the next poll, and the body.
 answer(Socket, Bytes) ->
     case re:run(Bytes, "^HTTP/1.1 200 .*?content-length: (\\d+)\r\n.*?\r\n\r\n(.*)$", [dotall, caseless, {capture, all_but_first, binary}]) of
         {match, [Length, Body]} ->

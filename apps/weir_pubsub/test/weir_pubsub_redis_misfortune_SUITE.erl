@@ -1,4 +1,5 @@
-%% Channels of two nodes that share a Redis which is away, or restarted, while nodes are cut off and processes killed.
+%% Channels of two nodes that share a Redis, while Redis is away or restarted, nodes are cut off and processes are
+%% killed.
 -module(weir_pubsub_redis_misfortune_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -31,7 +32,7 @@ all() ->
 
 %% Cases -------------------------------------------------------------------------------
 
-%% Connections are cut, messages are published meanwhile: all come, in order, and there is no gap.
+%% Connections are cut, and messages are published before they are back: all come, in order, without a gap.
 cut_off_and_caught_up(Config) ->
     {A, B} = nodes_of(Config),
     Here = follow(A, <<"news">>, new),
@@ -43,7 +44,7 @@ cut_off_and_caught_up(Config) ->
     ok = resume(A),
     ?assertEqual([{message, {Epoch, N}, integer_to_binary(N)} || N <- lists:seq(1, 9)], log_of(A, Here, {Epoch, 9})).
 
-%% The same with more than is kept: the hole is told.
+%% The same with more messages than are kept: there is a gap.
 cut_off_for_too_long(Config) ->
     {A, B} = nodes_of(Config),
     _ = [ok = call(Node, configure, [#{channels => [{<<"*">>, #{max_messages => 3}}]}]) || Node <- [A, B]],
@@ -60,8 +61,8 @@ cut_off_for_too_long(Config) ->
         log_of(A, Here, {Epoch, 11})
     ).
 
-%% Redis is gone: the node says so, keeps its subscribers and what it has, and refuses to publish. When it is back, without what it
-%% had, subscribers are told, and get what comes.
+%% Redis is gone: the node reports it, keeps its subscribers and its copy, and refuses to publish. When Redis is back
+%% without its data, subscribers get a gap and the later messages.
 away(Config) ->
     {A, B} = nodes_of(Config),
     Here = follow(A, <<"news">>, new),
@@ -74,7 +75,7 @@ away(Config) ->
         ?assertMatch({ok, #{messages := [{message, First, <<"1">>, #{}}]}}, call(A, history, [<<"news">>, #{}])),
         Meanwhile = follow(A, <<"news">>, oldest),
         ?assertEqual([{message, First, <<"1">>}], log_of(A, Meanwhile, First)),
-        %% One that nobody has used.
+        %% A channel that was not in use.
         {ok, _} = on(A, weir_pubsub_follower, start, [<<"other">>, new])
     end),
     {A, B} = nodes_of(Config),
@@ -104,7 +105,7 @@ the_broker_process_is_killed(Config) ->
     _ = [publish_id(B, <<"news">>, integer_to_binary(N)) || N <- lists:seq(2, 5)],
     ?assertEqual([{message, {Epoch, N}, integer_to_binary(N)} || N <- lists:seq(1, 5)], log_of(A, Here, {Epoch, 5})).
 
-%% Who comes while a node begins to connect waits for that, and gets what is kept.
+%% A client that comes while a node begins to connect waits for that, and gets what is kept.
 before_the_first_connection(Config) ->
     {A, Node} = nodes_of(Config),
     Ids = [element(2, publish_id(A, <<"news">>, integer_to_binary(N))) || N <- [1, 2, 3]],
@@ -116,7 +117,7 @@ before_the_first_connection(Config) ->
         Test ! {log, log_of(Node, follow(Node, <<"news">>, oldest), lists:last(Ids))},
         receive stop -> ok end
     end),
-    %% It is with its shard: it waits, or has been given a channel.
+    %% The request is with its shard: it waits, or the shard has the channel.
     ok = wait_until(fun() -> has_come(Node, <<"news">>) end),
     _ = spawn_link(fun() ->
         _ = [through(Gate, proplists:get_value(port, Config)) || _ <- [1, 2]],
@@ -130,7 +131,7 @@ has_come(Node, Channel) ->
     lists:any(fun(#shard{opening = Opening}) -> is_map_key(Channel, Opening) end, Shards) orelse
         call(Node, info, [Channel]) =/= {error, no_channel}.
 
-%% Connections to a gate go on to Redis.
+%% Forwards the connections of a gate to Redis.
 through(Gate, Port) ->
     {ok, Client} = gen_tcp:accept(Gate, weir_test_wait:patience()),
     {ok, Server} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, true}]),
@@ -143,8 +144,9 @@ pass(Peers) ->
         {tcp_closed, _} -> pass(Peers)
     end.
 
-%% Random publications, subscriptions and deletions in both nodes, while Redis is restarted and connections are cut: no subscriber
-%% sees a message twice or out of order, each hole is told, an id means one message for all, and at the end everybody is at the end.
+%% Random publications, subscriptions and deletions on both nodes, while Redis is restarted and connections are cut:
+%% no subscriber sees a message twice or out of order, each gap is announced, an id means one message for all, and at
+%% the end all are at the end.
 random(Config) ->
     Seed = {erlang:unique_integer([positive]), erlang:phash2(make_ref()), 1},
     ct:log("seed ~p", [Seed]),
@@ -203,7 +205,7 @@ step(N, Config, Nodes, Channels, Followers) ->
             Followers
     end.
 
-%% Nodes have noticed, or they have not.
+%% Nodes have noticed it, or they have not.
 away_for_a_while(Node) ->
     case rand:uniform(2) of
         1 -> ok;

@@ -38,7 +38,7 @@
 -import(weir_pubsub_test_redis, [on/4]).
 -import(weir_test_wait, [wait_until/1]).
 
-%% A process has the nodes and the Redis of a suite. They end with this virtual machine, however that ends.
+%% A process owns the nodes and the Redis of a suite. They end with this virtual machine, however that ends.
 init_suite(Config) ->
     Parent = self(),
     {Holder, Monitor} = spawn_monitor(fun() -> hold(Parent) end),
@@ -51,7 +51,7 @@ init_suite(Config) ->
     after 2 * weir_test_wait:patience() -> error(no_nodes)
     end.
 
-%% Each case has an empty Redis, and nodes that have just begun.
+%% Each case has an empty Redis, and nodes that have just started the application.
 init_case(Config) ->
     Nodes = proplists:get_value(nodes, Config),
     Port = proplists:get_value(port, Config),
@@ -60,14 +60,14 @@ init_case(Config) ->
     _ = [ok = begin_again(Node, #{kind => redis, port => Port}) || Node <- Nodes],
     Config.
 
-%% A node that begins anew, with that broker. Faster than another node.
+%% Starts the application on a node again, with that broker. Faster than another node.
 begin_again(Node, Broker) ->
     ok = on(Node, ?MODULE, stop_all, []),
     ok = on(Node, application, set_env, [weir_pubsub, broker, Broker]),
     {ok, _} = on(Node, application, ensure_all_started, [weir_pubsub]),
     ok.
 
-%% In a node: what a case has begun ends.
+%% On a node: stops what a case has started.
 stop_all() ->
     _ = weir_http:stop_listener(push),
     _ = weir_event:detach(told),
@@ -105,7 +105,7 @@ end_suite(Config) ->
     after weir_test_wait:patience() -> exit(Holder, kill)
     end.
 
-%% Redis is killed; when the fun has returned there is another, with nothing in it.
+%% Kills Redis. When the fun has returned there is another one, without data.
 restart(Config, Between) ->
     Ref = make_ref(),
     proplists:get_value(holder, Config) ! {restart, self(), Ref, Between},
@@ -132,7 +132,7 @@ listen() ->
     {ok, _} = weir_http:start_listener(push, #{port => 0, ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{})),
     weir:get_port(push).
 
-%% A subscriber with a window of one, which takes each message at once.
+%% A subscriber with a window of one, which confirms each message at once.
 pace(Channel) ->
     spawn(fun() ->
         {ok, _} = weir_pubsub:subscribe(Channel, #{window => 1}),
@@ -158,7 +158,7 @@ paced(Pid) ->
     after weir_test_wait:patience() -> error(no_log)
     end.
 
-%% It is dead when this returns: nobody takes it for the next one.
+%% Returns when the process is dead, so that it is not taken for the next one.
 kill(Name) ->
     case whereis(Name) of
         undefined ->
@@ -176,7 +176,7 @@ call(Node, Function, Arguments) -> on(Node, weir_pubsub, Function, Arguments).
 
 publish(Node, Channel, Data) -> call(Node, publish, [Channel, Data]).
 
-%% As soon as there is a Redis.
+%% Publishes as soon as there is a Redis.
 publish_id(Node, Channel, Data) ->
     {ok, #{id := Id}} = ?waitMatch({ok, _}, publish(Node, Channel, Data)),
     {ok, Id}.
@@ -191,7 +191,7 @@ messages(Node, Follower) -> [Message || {message, _, _} = Message <- log(Node, F
 
 has_gap(Node, Follower) -> [Gap || {gap, _, _} = Gap <- log(Node, Follower)] =/= [].
 
-%% What it has got when it has got that message.
+%% Returns what it has got, as soon as it has that message.
 log_of(Node, Follower, Id) ->
     ok = wait_until(fun() -> lists:keymember(Id, 2, messages(Node, Follower)) end),
     log(Node, Follower).
@@ -201,7 +201,7 @@ ends(Node, Follower, Id) ->
     Log = log(Node, Follower),
     lists:keymember(closed, 1, Log) orelse lists:keymember(wrong, 1, Log) orelse lists:keymember(Id, 2, Log).
 
-%% A shard that was killed has them connect again, and then has its channels fetched.
+%% After a shard was killed the nodes connect again, and then fetch its channels.
 connected(Node) -> wait_until(fun() -> on(Node, ?MODULE, is_connected, []) end).
 
 is_connected() ->
@@ -211,7 +211,7 @@ has_its_channels(Index) ->
     try sys:get_state(weir_pubsub_shards:name(Index), weir_test_wait:patience()) of
         #shard{connection = Connection, opening = Opening} -> Connection =:= connected andalso map_size(Opening) =:= 0
     catch
-        %% It begins just now.
+        %% It is starting.
         exit:_ -> false
     end.
 
@@ -220,7 +220,7 @@ cut(Config) ->
     _ = [weir_pubsub_test_redis:ask(Port, ["CLIENT", "KILL", "TYPE", Type, "SKIPME", "yes"]) || Type <- ["normal", "pubsub"]],
     ok.
 
-%% A handler of events in a node: keeps their names.
+%% A handler of events on a node: keeps their names.
 told([weir, broker, What], #{count := 1}, #{shard := _}, _) ->
     application:set_env(weir_pubsub, told, [What | application:get_env(weir_pubsub, told, [])]).
 

@@ -1,5 +1,5 @@
-%% The client for browsers, in Node and in Chromium, by each transport: it comes back after a break behind the last message, is told of a
-%% gap, and takes the next transport where one does not get through.
+%% The client for browsers, in Node and in Chromium, by each transport: it continues after a break behind the last
+%% message, gets gaps, and uses the next transport if one does not get through.
 -module(weir_pubsub_script_SUITE).
 -behaviour(weir_http_direct).
 
@@ -77,7 +77,7 @@ poll(Config) ->
     comes_back(Client, <<"poll">>),
     stop(Client).
 
-%% All that is there comes with one poll, each message as it was published and with its own id.
+%% All kept messages come with one poll, each as it was published and with its own id.
 several_in_an_answer(Config) ->
     Fake = <<"--B\r\n\r\nfake\r\n--B--\r\n">>,
     Published = [
@@ -89,7 +89,7 @@ several_in_an_answer(Config) ->
     ?assertEqual(
         [#{<<"message">> => Data, <<"id">> => Id} || {Data, Id} <- lists:zip([<<"one">>, [0, 255, 13, 10, 13, 10], Fake], Ids)], messages(3)
     ),
-    %% The second is that for what comes next.
+    %% The second poll waits for the next message.
     ?assert(polls(0) =< 2),
     ok = wait_for_a_subscriber(),
     {ok, #{id := Id}} = weir_pubsub:publish(<<"room">>, Fake, #{type => <<"multipart/mixed; boundary=B">>}),
@@ -103,8 +103,8 @@ node_without_websockets(Config) ->
     #{<<"open">> := <<"stream">>} = said(),
     stop(Client).
 
-%% A server that is away is asked more and more seldom, and a break behind an answer is the first again. What is no answer of a push server is
-%% no message.
+%% A server that is away is tried less and less often; after a response the delay begins again. A response of another
+%% server is not a message.
 waits_longer_each_time(Config) ->
     Directory = filename:join(proplists:get_value(priv_dir, Config), "waits"),
     ok = filelib:ensure_path(Directory),
@@ -152,7 +152,7 @@ forbidden(Config) ->
      || Transport <- [websocket, poll]
     ].
 
-%% What is published while it is away comes once and in order; what has left the history is told as a gap.
+%% What is published while it is away comes once and in order; messages that have left the history are a gap.
 comes_back(#{proxy := Proxy}, Transport) ->
     ?assertEqual(#{<<"open">> => Transport}, said()),
     hears([<<"1">>, <<"2">>]),
@@ -183,7 +183,7 @@ hears(All) ->
     [publish(Data) || Data <- All],
     ?assertEqual(All, [Data || #{<<"message">> := Data} <- messages(length(All))]).
 
-%% But for when it opens.
+%% Without the reports that it is open.
 messages(0) -> [];
 messages(Count) ->
     case said() of
@@ -242,7 +242,8 @@ handle(_Request, {file, File}) ->
 handle(_Request, {page, Page}) ->
     {reply, 200, [{<<"content-type">>, <<"text/html">>}], Page}.
 
-%% Node imports no module from a server: it has the files. It ends with its input: with the case, however that ends.
+%% Node imports no module from a server, so it has the files. It ends with its input: with the case, however that
+%% ends.
 program({node, Flags}, Run, Url, Config) ->
     Directory = filename:join(proplists:get_value(priv_dir, Config), "node" ++ integer_to_list(erlang:unique_integer([positive]))),
     ok = filelib:ensure_path(Directory),
@@ -267,7 +268,7 @@ stop(#{proxy := Proxy, program := Program}) ->
 
 forget() -> receive {said, _} -> forget(); {asked, _} -> forget() after 0 -> ok end.
 
-%% A way to the server that can be cut: then all connections end, and new ones do at once.
+%% A proxy to the server that can be cut: then all connections end, and new ones end at once.
 proxy(To) ->
     Test = self(),
     Proxy = spawn(fun() ->

@@ -1,4 +1,4 @@
-%% A push server with a configuration file, which is changed while clients are there.
+%% A push server with a configuration file that changes while clients are connected.
 -module(weir_pubsub_server_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -22,7 +22,7 @@ all() ->
         status_for_nobody
     ].
 
-%% The first pattern that fits decides.
+%% The first pattern that matches decides.
 who_may(Config) ->
     Port = port(start(Config,
         "[may]\npublish = 'nobody'\n"
@@ -44,7 +44,7 @@ pages_of_some_sites(Config) ->
     ?assertEqual(200, get(Port, "/sub/a", [?ORIGIN("http://site.example")])),
     ?assertEqual(403, get(Port, "/sub/a", [?ORIGIN("http://other.example")])).
 
-%% A page of a site that may come reads every answer, also that it may not; one of another site reads none.
+%% A page of an allowed origin can read every response, also a refusal; a page of another origin can read none.
 pages_of_some_sites_read_refusals(Config) ->
     Port = port(start(Config,
         "[may]\npublish = 'nobody'\n[http]\norigins = ['http://site.example']\n"
@@ -80,7 +80,7 @@ transports_off(Config) ->
         {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
     ])).
 
-%% It waits, or does not, or gets all that comes.
+%% A GET that asks for no transport waits, does not wait, or gets all messages that come.
 what_asks_for_nothing_else(Config) ->
     Server = start(Config, "[http]\nplain = 'interval_poll'\n"),
     Port = port(Server),
@@ -90,7 +90,7 @@ what_asks_for_nothing_else(Config) ->
     {ok, _} = weir_pubsub_server:change(settings(Config, "[http]\nplain = 'raw'\n"), Server),
     ?assertMatch({200, _, <<"x\n">>}, weir_pubsub_nchan:read_stream(weir_pubsub_nchan:begin_request(Port, <<"GET">>, "/sub/a", []), <<"x\n">>)).
 
-%% Who is local is said by the proxy.
+%% The proxy says who is local.
 behind_a_proxy(Config) ->
     Port = port(start(Config, "[[listeners]]\nproxy_protocol = true\n")),
     Publish = fun(From) ->
@@ -125,7 +125,7 @@ token(Claims, Secret) ->
     Signed = <<(Url(Part(weir_json:encode(#{alg => <<"HS256">>}))))/binary, $., (Url(Part(weir_json:encode(Claims))))/binary>>,
     <<Signed/binary, $., (Url(Part(crypto:mac(hmac, sha256, Secret, Signed))))/binary>>.
 
-%% Event streams and long polls go on, each message comes once, while the file changes under them.
+%% Event streams and long polls continue, and each message comes once, while the file changes.
 changed_under_load(Config) ->
     Text = fun(Number) ->
         io_lib:format(
@@ -156,7 +156,7 @@ change_until(Publisher, Changes, Server, Settings) ->
         change_until(Publisher, Changes, Changed, Settings)
     end.
 
-%% There is a change behind every fifty messages, at least.
+%% There is a change after every fifty messages, at least.
 publish_all(Test, Port, Count, Changes) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {packet, http_bin}]),
     lists:foreach(
@@ -220,7 +220,7 @@ a_wrong_change_changes_nothing(Config) ->
     Taken = port(Server),
     Port = port(Server),
     ?assertEqual(202, publish(Port, "a", [])),
-    %% Right in itself, but its port is taken.
+    %% Valid in itself, but its port is taken.
     Wrong = settings(Config, [
         "[[listeners]]\nport = 0\n[[listeners]]\nport = ", integer_to_list(Taken), "\n[may]\npublish = 'nobody'\n"
     ]),
@@ -229,7 +229,7 @@ a_wrong_change_changes_nothing(Config) ->
     Logged = settings(Config, "[[listeners]]\nport = 0\naccess_log = 'log'\n"),
     ?assertEqual({error, {fixed, {127, 0, 0, 1}, 0, access_log}}, weir_pubsub_server:change(Logged, Server)),
     ?assertEqual({error, {fixed, broker}}, weir_pubsub_server:change(settings(Config, "[broker]\nkind = 'redis'\n"), Server)),
-    %% A key that is gone after the file was read.
+    %% A key file that is removed after the configuration was read.
     ok = file:write_file(file(Config, "secret"), <<"a secret of thirty-two bytes or more">>),
     Keys = settings(Config, "[may]\npublish = 'nobody'\n[tokens]\nsecrets = ['secret']\n"),
     ok = file:delete(file(Config, "secret")),
@@ -247,14 +247,14 @@ listeners_come_and_go(Config) ->
     ok = gen_tcp:send(Socket, "GET /sub/a HTTP/1.1\r\nHost: a\r\n\r\n"),
     ?assertMatch({200, _}, answer(Socket)),
     {ok, _One} = weir_pubsub_server:change(settings(Config, "[[listeners]]\nip = '127.0.0.2'\nport = 0\n"), Two),
-    %% That of the listener that is gone ends, the other goes on.
+    %% The connection to the listener that is gone ends, the other continues.
     {error, closed} = gen_tcp:recv(Idle, 0, weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, "GET /sub/a HTTP/1.1\r\nHost: a\r\n\r\n"),
     ?assertMatch({200, _}, answer(Socket)),
-    %% Nobody else stops it at the same time.
+    %% No other process stops it at the same time.
     ?waitMatch([_], [Name || Name = {weir_pubsub_server, _, _} <- weir_listener:names()]).
 
-%% As a rotation does, which then has the file read again.
+%% As in a log rotation, after which the file is read again.
 an_access_log_that_was_moved_away(Config) ->
     Text = "[[listeners]]\nport = 0\naccess_log = 'access.log'\n",
     Server = start(Config, Text),
@@ -272,7 +272,7 @@ an_access_log_that_was_moved_away(Config) ->
     ?assertEqual(202, publish(port(Changed), "a", [])),
     ?waitEqual(1, Lines(Log)),
     ?assertEqual(1, Lines(Moved)),
-    %% A directory is no file to write to: nothing is changed.
+    %% A directory cannot be written: nothing is changed.
     ok = file:rename(Log, Moved),
     ok = file:make_dir(Log),
     ?assertMatch({error, {access_log, {127, 0, 0, 1}, 0, _}}, weir_pubsub_server:change(settings(Config, ["[may]\npublish = 'nobody'\n", Text]), Changed)),
@@ -283,7 +283,7 @@ a_port_that_is_taken(Config) ->
     {ok, Port} = inet:port(Listen),
     Settings = settings(Config, ["[[listeners]]\nport = 0\n[[listeners]]\nport = ", integer_to_list(Port), "\n"]),
     ?assertEqual({error, {listen, {127, 0, 0, 1}, Port, eaddrinuse}}, weir_pubsub_server:start(Settings)),
-    %% Nothing stays behind.
+    %% Nothing is left.
     ?assertEqual([], [Name || Name = {weir_pubsub_server, _, _} <- weir_listener:names()]).
 
 what_it_does(Config) ->
@@ -304,10 +304,10 @@ what_it_does(Config) ->
     {200, Html, Page} = request(Port, <<"GET">>, "/status", [{"Accept", "text/html,*/*"}]),
     ?assertEqual(<<"text/html; charset=utf-8">>, proplists:get_value(<<"content-type">>, Html)),
     ?assertMatch(<<"<!DOCTYPE html>", _/binary>>, Page),
-    %% A page of another site that a browser of this machine shows.
+    %% A page of another site in a browser on this machine.
     ?assertEqual(403, get(Port, "/status", [?ORIGIN("http://site.example")])).
 
-%% Each line is a sample or says what it is; each sample was announced.
+%% Each line is a sample or describes one; each sample is described before.
 metrics(Config) ->
     %% Two listeners may have one port. Prometheus takes no sample twice.
     Port = port(start(Config, "[[listeners]]\nip = '127.0.0.1'\n[[listeners]]\nip = '127.0.0.2'\n")),
@@ -340,8 +340,8 @@ status_for_nobody(Config) ->
     Port = port(start(Config, "[http]\nstatus = 'nobody'\n")),
     [?assertEqual(403, get(Port, Path, [])) || Path <- ["/status", "/metrics", "/nchan_stub_status"]].
 
-%% Clients come back one after the other. Without a spread all would end with the first tick, within a second. With it at least half of
-%% them are expected to be left then.
+%% Clients reconnect one after the other. Without a spread all connections would end with the first tick, within a
+%% second. With it at least half of them are expected to be left then.
 an_end_that_is_spread(Config) ->
     Server = start(Config, "drain = 3600000\nspread = 2000\n"),
     Test = self(),
@@ -368,7 +368,7 @@ until_the_end(Port, Ask, Test) ->
     Rest = iolist_to_binary(the_rest(Socket)),
     Test ! {ended, self(), erlang:monotonic_time(millisecond), <<Begin/binary, Rest/binary>>}.
 
-%% The frame that closes a WebSocket wants an answer.
+%% The frame that closes a WebSocket needs an answer.
 the_rest(Socket) ->
     case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, Data} ->
@@ -378,7 +378,7 @@ the_rest(Socket) ->
             []
     end.
 
-% A first call that loads code waits beside processes that compute.
+% Otherwise a first call would load code, and wait beside processes that compute.
 all_code_is_loaded_at_the_start(_Config) ->
     {ok, Modules} = application:get_key(weir_pubsub, modules),
     ?assertEqual([], [Module || Module <- Modules, code:is_loaded(Module) =:= false]).

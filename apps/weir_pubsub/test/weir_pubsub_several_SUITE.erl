@@ -1,4 +1,4 @@
-%% Several channels on one URL: as Nchan has it, and resumed in each.
+%% Several channels on one URL: as with Nchan, and resumed in each.
 -module(weir_pubsub_several_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -67,7 +67,7 @@ telling_and_deleting(Config) ->
     end),
     nothing_comes(Config).
 
-%% Nobody has anything for who asks for both.
+%% Neither channel has a message for a client of both.
 nothing_comes(Config) ->
     set(#{publishers => any, poll_timeout => 1000}),
     Path = by_configuration(Config, "/brief/a,b", "/sub/a,b"),
@@ -103,7 +103,7 @@ ids_that_are_wrong(Config) ->
         ]
     end).
 
-%% Nchan says a wrong one again.
+%% Nchan repeats an invalid one.
 without_tag({400, Fields, Body}) -> {400, lists:keydelete(<<"vary">>, 1, lists:keydelete(<<"etag">>, 1, Fields)), Body};
 without_tag(Answer) -> Answer.
 
@@ -128,7 +128,7 @@ websocket(Config) ->
             end
          || {Channel, Data} <- [{"b", <<"B1">>}, {"a", <<"A1">>}, {"b", <<"B2">>}]
         ],
-        %% What it says goes to both.
+        %% A message of the client goes to both channels.
         ok = weir_pubsub_nchan:send_frame(Socket, 1, <<"both">>),
         [Answer, Frames, lists:sort(weir_pubsub_nchan:frames(Socket, 2))]
     end,
@@ -185,7 +185,7 @@ who_may(_Config) ->
     {ok, #{messages := 1}} = weir_pubsub:info(<<"a">>),
     {error, no_channel} = weir_pubsub:info(<<"secret">>).
 
-%% Clients that come back again and again get every message of every channel once, in its order, and are told of no gap.
+%% Clients that reconnect again and again get every message of every channel once, in order, and no gap.
 resumed_by_streams(_Config) ->
     resumed(fun(Id) -> read_events([{"Accept", "text/event-stream"}, {"Last-Event-ID", Id}], "id: ([^\n]+)\ndata: ([^\n]+)\n\n") end).
 
@@ -227,7 +227,7 @@ poll(Path, Id) ->
     {200, Fields, Data} = Answer = request(port(), <<"GET">>, Path, [{"If-None-Match", Id}]),
     {[[proplists:get_value(<<"etag">>, Fields), Data]], Answer}.
 
-%% As the client of Nchan puts an id together out of a date and a tag, and says it again: in a field, or in a query.
+%% The client of Nchan puts an id together from a date and a tag, and sends it back: in a field, or in a query.
 resumed_by_what_a_client_puts_together(_Config) ->
     _ = [publish(port(), Channel, Data) || {Channel, Data} <- [{"a", <<"A1">>}, {"b", <<"B1">>}]],
     {200, Fields, First} = request(port(), <<"GET">>, "/sub/a,b", []),
@@ -237,7 +237,7 @@ resumed_by_what_a_client_puts_together(_Config) ->
     {200, _, Other} = request(port(), <<"GET">>, "/sub/a,b", [{"Etag", Id}]),
     {200, _, Other} = request(port(), <<"GET">>, ["/sub/a,b?last_event_id=", uri_string:quote(Id)], []).
 
-%% Who begins with the messages to come does not miss those that come between two polls.
+%% A client that begins with `new' does not miss the messages between two polls.
 resumed_by_new_polls(_Config) ->
     _ = [publish(port(), Channel, <<"old">>) || Channel <- ["a", "b"]],
     Path = "/sub/a,b?from=new",
@@ -267,7 +267,7 @@ resumed(Read) ->
      || Channel <- Channels
     ].
 
-%% One message is taken of what came, so the next begins behind it.
+%% One of the messages that came is used, so the next request begins after it.
 come_back(_Read, _Id, 0, Got) ->
     lists:reverse(Got);
 come_back(Read, Id, Left, Got) ->
@@ -289,7 +289,7 @@ a_gap_in_one(_Config) ->
     Gap = ["event: gap\nid: ", weir_pubsub_id:to_text({several, 1, [{Epoch, 2}, Other]}), "\ndata: 1\n\n"],
     ?assertMatch({_, _}, binary:match(Bytes, iolist_to_binary(Gap))).
 
-%% What waits for it is bounded; it gets what is kept, and is told how much is gone.
+%% Its queue is bounded; it gets what is kept, and a gap for the rest.
 a_client_that_does_not_read(_Config) ->
     start_with_small_buffers(),
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 4, max_bytes => 10000000}}]}),
@@ -337,7 +337,7 @@ a_client_that_goes_away(_Config) ->
     [ok = gen_tcp:close(Socket) || Socket <- [Poll, Stream, WebSocket]],
     [ok = wait_for_subscribers(port(), Channel, 0) || Channel <- ["a", "b"]].
 
-%% It is subscribed again, and told.
+%% It is subscribed again, and gets a gap.
 a_shard_is_killed(_Config) ->
     Socket = begin_request(port(), <<"GET">>, "/sub/a,b", [{"Accept", "text/event-stream"}]),
     [ok = wait_for_subscribers(port(), Channel, 1) || Channel <- ["a", "b"]],
@@ -348,7 +348,7 @@ a_shard_is_killed(_Config) ->
     Bytes = read_until(Socket, <<"data: x\n\n">>, <<>>),
     ?assertMatch([_, _], binary:matches(Bytes, <<"data: unknown\n\n">>)).
 
-%% What it was told is lost with it. The next one does not take over what nobody wants any more.
+%% Requests in its mailbox are lost. The next shard does not take over subscriptions that were ended.
 gone_as_a_shard_is_killed(_Config) ->
     Gone = fun(Fields) ->
         Socket = begin_request(port(), <<"GET">>, "/sub/a,b", Fields),
@@ -358,7 +358,7 @@ gone_as_a_shard_is_killed(_Config) ->
         ok = gen_tcp:close(Socket),
         ?waitMatch([_ | _], [told || {'$gen_cast', _} <- element(2, process_info(Shard, messages))]),
         ok = weir_pubsub_test:kill_shard_of(<<"a">>),
-        %% It answers when it has taken over what it does.
+        %% It answers after it has taken over the subscriptions.
         ok = weir_pubsub_test:idle(<<"a">>),
         ?waitEqual(0, weir_pubsub_test:used(total, subscribers)),
         ok
@@ -366,7 +366,7 @@ gone_as_a_shard_is_killed(_Config) ->
     ok = Gone([]),
     ok = Gone([{"Accept", "text/event-stream"}]).
 
-%% The others have it.
+%% The other channels get the message.
 some_cannot_be_published(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"b">>, #{max_message => 1}}]}),
     {413, _, _} = publish(port(), "a,b", <<"xx">>),

@@ -1,4 +1,4 @@
-%% Channels: sockets that subscribe, slow ones, and what becomes of all when shards are killed.
+%% Channels: sockets that subscribe, slow ones, and what happens to all when shards are killed.
 -module(weir_pubsub_sockets_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -64,7 +64,7 @@ join(Channel, Socket, Options) ->
     after weir_test_wait:patience() -> ct:fail(no_answer)
     end.
 
-%% What a peer gets, as far as it is known what that is.
+%% A peer gets this text next.
 expect(Peer, Text) ->
     Expected = iolist_to_binary(Text),
     ?assertEqual({ok, Expected}, gen_tcp:recv(Peer, byte_size(Expected), weir_test_wait:patience())).
@@ -79,7 +79,7 @@ framed_once_for_all(_Config) ->
     [expect(Peer, "1 hello\n") || {_, Peer} <- Pairs],
     expect(OthersPeer, "> 1 hello\n").
 
-%% It costs those who have that framing the message, and nobody else anything.
+%% Subscribers with that framing miss the message, and others miss nothing.
 a_framing_that_fails(_Config) ->
     {Socket, Peer} = pair(),
     {ok, _} = join(<<"a">>, Socket),
@@ -134,7 +134,7 @@ sockets_of_a_dead_process(_Config) ->
     ?waitEqual(0, used(total, subscribers)),
     {ok, #{subscribers := 0}} = weir_pubsub:publish(<<"a">>, "x").
 
-%% What connections say: their reactor is the process of all of them.
+%% Subscribes as connections do: their reactor is the process of all of them.
 join_as_connection(Channel, Socket) ->
     ok = weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_lines, <<>>}, #{tag => {weir_reactor, Socket, subscription}}),
     receive
@@ -147,7 +147,7 @@ connections_of_a_dead_reactor(_Config) ->
         Sockets = [Socket || {Socket, _} <- [pair() || _ <- [1, 2, 3]]],
         [{ok, _} = join_as_connection(<<"a">>, Socket) || Socket <- Sockets],
         [{ok, _} = weir_pubsub:subscribe(<<"a">>, #{window => 1, tag => {weir_reactor, Socket, paced}}) || Socket <- Sockets],
-        %% And what it subscribes to for itself, of which it is watched also when connections have gone.
+        %% Its own subscription: the reactor is monitored for it also after its connections have gone.
         {ok, _} = weir_pubsub:subscribe(<<"a">>, #{}),
         ok = weir_pubsub:unsubscribe(<<"a">>, {weir_reactor, hd(Sockets), paced}),
         {ok, #{subscribers := 6}} = weir_pubsub:info(<<"a">>)
@@ -158,7 +158,7 @@ connections_of_a_dead_reactor(_Config) ->
     ?assertEqual([], weir_pubsub_subscribers:all(Tables)),
     {ok, #{subscribers := 0}} = weir_pubsub:publish(<<"a">>, "x").
 
-%% One row, in which nothing stands twice: some 40 words. There may be a hundred thousand connections.
+%% One row, in which nothing is stored twice: some 40 words. There may be a hundred thousand connections.
 what_a_connection_takes_in_tables(_Config) ->
     Sockets = [Socket || {Socket, _} <- [pair() || _ <- lists:seq(1, 50)]],
     {ok, {_, _, Tables}} = weir_pubsub_shards:tables_of(<<"a">>),
@@ -174,7 +174,7 @@ a_socket_that_is_closed(_Config) ->
     ?assertEqual(0, used(total, subscribers)),
     ?assertEqual(0, used(total, channels)).
 
-%% A channel that always has somebody: what others have asked for, once, costs it nothing afterwards.
+%% A channel that always has subscribers: framings that others once used cost it nothing afterwards.
 framings_that_nobody_has_any_more(_Config) ->
     {Stays, StaysPeer} = pair(),
     {ok, _} = join(<<"a">>, Stays),
@@ -191,7 +191,7 @@ framings_that_nobody_has_any_more(_Config) ->
     ),
     {ok, #{subscribers := 1}} = weir_pubsub:publish(<<"a">>, "x"),
     expect(StaysPeer, "1 x\n"),
-    %% There may have been some that others had left behind.
+    %% Groups of earlier cases may have been left.
     wait_until(fun() -> weir_nif:group_count() =< Groups orelse {groups, weir_nif:group_count(), before, Groups} end).
 
 history_larger_than_a_message(_Config) ->
@@ -203,7 +203,7 @@ history_larger_than_a_message(_Config) ->
     ?assert(is_integer(Epoch)),
     expect(Peer, ["gap 3 3\n4 ", Data, "\n5 ", Data, "\n"]).
 
-%% It gets what waits, then what is kept, with a gap in place of the rest, and then what is published.
+%% It gets its queue, then what is kept, with a gap for the rest, and then what is published.
 a_slow_socket_goes_on(_Config) ->
     policy(#{max_queue => 2, max_messages => 3}),
     {Socket, Peer} = pair([{sndbuf, 4096}], [{recbuf, 4096}]),
@@ -224,10 +224,10 @@ a_slow_socket_goes_on(_Config) ->
         end
     end,
     {Last, {_, Given} = Left} = Flood(1),
-    %% The last bits of a mark are the number of a message.
+    %% The low bits of a mark are the number of a message.
     Mark = Given band (1 bsl 40 - 1),
     ?assert(Mark < Last),
-    %% One that comes back before that is written is told again, and misses nothing.
+    %% A socket that comes back before that is written is told again, and misses nothing.
     ok = weir_pubsub_socket:rejoin(<<"a">>, {weir_pubsub, Socket}, Left),
     ?assertEqual({weir_group, left, Socket, element(1, Left), Given}, next_message()),
     [Publish(Number) || Number <- lists:seq(Last + 1, Last + 5)],
@@ -240,7 +240,7 @@ a_slow_socket_goes_on(_Config) ->
     expect(Peer, [integer_to_binary(End + 1), " ", Data, "\n"]),
     ?assertMatch(#{lagged := Lagged} when Lagged =:= Before + 1, weir_pubsub:counters()).
 
-%% With a broker a channel keeps its sockets when it begins anew.
+%% With a broker a channel keeps its sockets when it gets another epoch.
 a_slow_socket_in_another_life_of_its_channel(_Config) ->
     policy(#{max_queue => 2}),
     {Socket, _Peer} = pair([{sndbuf, 4096}], [{recbuf, 4096}]),
@@ -259,7 +259,7 @@ a_slow_socket_in_another_life_of_its_channel(_Config) ->
     ?assert(Position < Last),
     ?assertEqual({0, unknown}, weir_pubsub_audience:left_at(Mark, Channel#channel{epoch = Epoch + 1})).
 
-%% What is told late is told as it was: that nobody knows how much is missing, or all that is, with what the group was behind by.
+%% A gap that is announced late has its true size: unknown, or all messages by which the group was behind.
 a_gap_while_a_group_is_busy(_Config) ->
     told_late({unknown, fun(_Sent) -> 0 end}, unknown),
     told_late({5, fun(Sent) -> Sent + 20 end}, 20).
@@ -329,12 +329,12 @@ a_shard_is_killed(_Config) ->
     ?assertMatch([{message, {Later, 1}, <<"2">>, _}], got(<<"a">>)),
     {ok, Present} = weir_pubsub:presence(<<"a">>),
     ?assertEqual([here, undefined], lists:sort([Info || #{info := Info} <- Present])),
-    %% Its window is whole again.
+    %% It has its whole window again.
     [_, {gap, unknown, {Later, 0}}, {message, {Later, 1}, _, _}] =
         [receive {paced, <<"a">>, What} -> What after 0 -> none end || _ <- [1, 2, 3]],
     ?assertEqual(2, used(total, subscribers)).
 
-%% It has lost what was published.
+%% It has lost its messages.
 a_shard_without_subscribers_is_killed(_Config) ->
     _ = publish(<<"a">>, "1"),
     #{restarts := Before} = weir_pubsub:counters(),

@@ -1,4 +1,4 @@
-%% Channels in the process of a case: what is published, and what has come.
+%% Channels in the process of a case: publishes, and returns what has come.
 -module(weir_pubsub_test).
 
 -export([policy/1]).
@@ -20,7 +20,7 @@
 -include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub_shard.hrl").
 
-%% A policy for all channels.
+%% Sets a policy for all channels.
 policy(Policy) -> ok = weir_pubsub:configure(#{channels => [{<<"*">>, Policy}]}).
 
 publish(Channel, Data) ->
@@ -35,7 +35,7 @@ subscribe(Channel, Options) ->
     {ok, Position} = weir_pubsub:subscribe(Channel, Options),
     Position.
 
-%% What has come of a channel: a publication is with its subscribers before its caller goes on.
+%% Returns what has come of a channel: subscribers have a message before the call that publishes it returns.
 got(Channel) ->
     receive
         {weir_pubsub, Channel, What} -> [What | got(Channel)]
@@ -52,24 +52,24 @@ used(Group, Kind) ->
     {ok, #{Kind := Count}} = weir_pubsub:usage(Group),
     Count.
 
-%% Why a process has ended that was started by spawn_monitor.
+%% Returns why a process that was started by spawn_monitor has ended.
 ended({Pid, Monitor}) ->
     receive
         {'DOWN', Monitor, process, Pid, Reason} -> Reason
     after weir_test_wait:patience() -> error({still_alive, Pid, process_info(Pid)})
     end.
 
-%% Has a shard do nothing of what it is asked. It may be resumed, or killed.
+%% Suspends a shard, which handles no requests then. It may be resumed, or killed.
 suspend(Shard) -> ok = sys:suspend(Shard, weir_test_wait:patience()).
 
-%% Waits until the shard of a channel has dealt with what it was told, and nobody is at work in its tables.
+%% Waits until the shard of a channel has handled its messages, and the claim is free.
 idle(Channel) ->
     {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(Channel),
     _ = sys:get_state(shard_of(Channel), weir_test_wait:patience()),
     ok = weir_pubsub_claim:take(Claim),
     ok = weir_pubsub_claim:release(Claim).
 
-%% A shard that is suspended has been asked so often about these channels of it.
+%% Waits until a suspended shard has `Count' requests about these channels.
 until_asked([Channel | _] = Channels, Count) ->
     {ok, #shard{requests = Requests}} = weir_pubsub_shards:of_channel(Channel),
     ?waitEqual(Count, length([Of || {_, {_, _, Of}} <- ets:tab2list(Requests), lists:member(Of, Channels)])),

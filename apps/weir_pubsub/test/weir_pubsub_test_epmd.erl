@@ -1,4 +1,4 @@
-%% Where nodes listen, without a daemon: the port is in the name.
+%% Where nodes listen, without an epmd: the port is in the name.
 -module(weir_pubsub_test_epmd).
 
 -export([start_link/0]).

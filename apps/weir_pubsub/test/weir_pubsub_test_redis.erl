@@ -1,4 +1,4 @@
-%% A Redis of a test: of its own, on a free port, without a file. And nodes that use it.
+%% A Redis for a test, on a free port, without a file; and nodes that use it.
 -module(weir_pubsub_test_redis).
 
 -export([is_there/0]).
@@ -36,26 +36,26 @@ start(Port, Others) ->
     end.
 
 answers(Port) ->
-    %% It may want a password.
+    %% It may need a password.
     try ask(Port, ["PING"]) of
         _ -> true
     catch
         error:Reason -> Reason
     end.
 
-%% Without a word to anybody. It is dead when this returns: until then it would answer for the next one on its port.
+%% Kills it without a warning. It is dead when this returns: until then it would answer on the port of the next one.
 kill({Run, Pid}) ->
     true = port_close(Run),
     weir_test_wait:wait_until(fun() -> is_dead(Pid) end).
 
-%% Nobody may have asked yet how it ended.
+%% It may be dead and not reaped yet.
 is_dead(Pid) ->
     case file:read_file("/proc/" ++ Pid ++ "/stat") of
         {ok, Stat} -> hd(string:lexemes(lists:last(string:split(Stat, ")", all)), " ")) =:= <<"Z">>;
         {error, _} -> true
     end.
 
-%% A command over a connection of its own.
+%% Sends a command over its own connection.
 ask(Port, Words) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, weir_pubsub_resp:command(Words)),
@@ -70,14 +70,14 @@ reply(Socket, Bytes) ->
         {more, _} -> reply(Socket, <<Bytes/binary, More/binary>>)
     end.
 
-%% A virtual machine of its own, whose channels are in that Redis. It ends with the caller.
+%% Starts a virtual machine whose channels are in that Redis. It ends with the caller.
 node(Broker) -> node(Broker, []).
 
 node(Broker, Arguments) ->
     Paths = lists:append([["-pa", Path] || Path <- code:get_path(), string:find(Path, "_build") =/= nomatch]),
     {ok, Peer, _} = peer:start_link(#{
         connection => standard_io,
-        %% Two shards, whatever the flags of this machine are.
+        %% Two shards, whatever the flags of this virtual machine.
         env => [{Flags, ""} || Flags <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
         args => ["+S", "2", "+sbwt", "none"] ++ Paths ++ Arguments,
         wait_boot => weir_test_wait:patience()

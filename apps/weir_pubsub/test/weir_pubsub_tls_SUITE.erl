@@ -1,5 +1,5 @@
-%% A push server with TLS: connections are processes, which subscribe and write by themselves. With curl, and with sockets of ssl; the client
-%% for browsers does the same in weir_pubsub_script_SUITE.
+%% A push server with TLS: connections are processes, which subscribe and write themselves. With curl, and with
+%% sockets of ssl; weir_pubsub_script_SUITE does the same with the client for browsers.
 -module(weir_pubsub_tls_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -55,7 +55,7 @@ settings(Directory) ->
 
 url(Path) -> lists:concat(["https://localhost:", get(port), Path]).
 
-%% It ends by itself if the case fails.
+%% It ends if the case fails.
 curl(Arguments) ->
     case os:find_executable("curl") of
         false -> throw({skip, "curl is missing (scripts/setup test)"});
@@ -98,7 +98,7 @@ publish(Channel, Data) ->
     weir_pubsub_id:to_text(Id).
 
 curl_polls(_Config) ->
-    %% One that waits, and one that need not.
+    %% A poll that waits, and one that need not.
     Held = curl([url("/sub/a")]),
     ok = subscribed(<<"a">>),
     Published = curl(["-d", "one", url("/pub/a")]),
@@ -106,7 +106,7 @@ curl_polls(_Config) ->
     ?assertEqual(<<"one">>, said(Held)),
     ?assertEqual(<<"one">>, said(curl([url("/sub/a?from=oldest")]))).
 
-%% The process of a connection has the first message sent, and reads what else there is.
+%% The process of a connection gets the first message, and reads the others.
 several_in_an_answer(_Config) ->
     _ = [publish(<<"a">>, Data) || Data <- ["one", "two", "three"]],
     Said = said(curl([url("/sub/a?poll_answer=multipart")])),
@@ -125,7 +125,7 @@ curl_reads_streams(_Config) ->
     [publish(<<"a">>, Data) || Data <- [<<"one">>, <<"two">>]],
     [said_until(Stream, Frame) || {Stream, Frame} <- Streams],
     [closed(Stream) || {Stream, _} <- Streams],
-    %% Who is gone is noticed.
+    %% The end of a client is noticed.
     ?waitMatch({ok, #{subscribers := 0}}, weir_pubsub:info(<<"a">>)).
 
 several_channels(_Config) ->
@@ -136,7 +136,7 @@ several_channels(_Config) ->
     ?assertMatch({_, _}, binary:match(Heard, <<"data: one">>)),
     closed(Stream).
 
-%% Ids are those of the messages, also when the connection frames them by itself.
+%% Ids are those of the messages, also when the connection frames them itself.
 positions_go_on(_Config) ->
     [First, Second, Third] = [publish(<<"a">>, Data) || Data <- [<<"1">>, <<"2">>, <<"3">>]],
     Stream = curl(["-H", "Accept: text/event-stream", "-H", ["Last-Event-ID: ", First], url("/sub/a")]),
@@ -167,7 +167,7 @@ asked(Path, Fields, Options) ->
 
 heard_until(Socket, Word) -> heard_until(Socket, Word, <<>>, 0).
 
-%% It does not begin before From.
+%% The word begins at From or later.
 heard_until(Socket, Word, Bytes, From) ->
     case binary:match(Bytes, Word, [{scope, {From, byte_size(Bytes) - From}}]) of
         nomatch ->
@@ -211,13 +211,13 @@ an_update_of_mercure(_Config) ->
     ?waitEqual(Before + 1, maps:get(subscribed, weir_pubsub:counters())),
     _ = said(curl(["-H", ["Authorization: Bearer ", Token], "-d", "topic=a&data=one", Hub])),
     _ = said_until(Stream, <<"data: one">>),
-    %% Who subscribes is told, and when that ends.
+    %% Subscriptions are reported, and their ends.
     Tells = fun() -> said(curl(["-H", ["Authorization: Bearer ", Token], Hub ++ "/subscriptions"])) end,
     ?waitMatch({_, _}, binary:match(Tells(), <<"\"topic\":\"a\"">>)),
     closed(Stream),
     ?waitMatch({_, _}, binary:match(Tells(), <<"\"subscriptions\":[]">>)).
 
-%% What does not fit into sockets waits in the history, which moves on; others do not wait.
+%% Messages that do not fit into sockets wait in the history, which drops the oldest; other clients do not wait.
 a_slow_reader_is_told_of_the_gap(_Config) ->
     Slow = asked("/sub/small", [{"Accept", "text/event-stream"}], [{recbuf, 4096}]),
     Quick = asked("/sub/small", [{"Accept", "text/event-stream"}]),
@@ -260,7 +260,7 @@ publishers_at_once(_Config) ->
     Numbers = [binary_to_integer(lists:last(binary:split(Id, <<":">>))) || [Id] <- ids(Heard)],
     ?assertEqual(lists:seq(1, 100), Numbers).
 
-%% As a process that subscribes, it is subscribed anew, and told of a gap.
+%% Like a subscribing process it is subscribed again, and gets a gap.
 a_shard_is_killed(_Config) ->
     Socket = asked("/sub/a", [{"Accept", "text/event-stream"}]),
     ok = subscribed(<<"a">>),
@@ -269,7 +269,7 @@ a_shard_is_killed(_Config) ->
     _ = publish(<<"a">>, <<"one">>),
     _ = heard_until(Socket, <<"data: one">>).
 
-%% What it was asked is lost with it. The next one does not take over what nobody wants any more.
+%% Requests in its mailbox are lost. The next shard does not take over subscriptions that were ended.
 unsubscribed_as_a_shard_is_killed(_Config) ->
     Socket = websocket("/ws"),
     Say = fun(Type) -> Text = <<"{\"type\":\"", Type/binary, "\",\"channel\":\"a\"}">>, ok = ssl:send(Socket, [<<16#81, 1:1, (byte_size(Text)):7, 0:32>>, Text]) end,
@@ -301,7 +301,7 @@ rights_that_are_waited_for(_Config) ->
     ?assertEqual(1, length(binary:matches(Heard, <<"forbidden">>))),
     ok = ssl:close(Socket).
 
-%% In whatever order it comes.
+%% In any order.
 heard(Socket, Bytes, Wanted) ->
     case [Each || Each <- Wanted, binary:match(Bytes, Each) =:= nomatch] =:= [] andalso binary:last(Bytes) =:= $} of
         true ->
@@ -311,7 +311,7 @@ heard(Socket, Bytes, Wanted) ->
             heard(Socket, <<Bytes/binary, More/binary>>, Wanted)
     end.
 
-%% Those that have connected before keep theirs.
+%% Earlier connections keep theirs.
 certificates_are_read_again(Config) ->
     Directory = proplists:get_value(directory, Config),
     Old = connect(),
@@ -322,7 +322,7 @@ certificates_are_read_again(Config) ->
     ?assertNotEqual({ok, New}, ssl:peercert(Old)),
     ok = ssl:send(Old, "GET /weir-push.js HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     _ = heard_until(Old, <<"200 OK">>),
-    %% Two more, of which one does not belong to the other: nothing is changed.
+    %% Two more files, which do not belong together: nothing is changed.
     ok = file:write_file(filename:join(Directory, "server-key.pem"), <<>>),
     {error, [{2, What}]} = weir_pubsub_file:read(filename:join(Directory, "push.toml")),
     ?assertMatch({_, _}, binary:match(What, <<"listeners.1.tls.key: ">>)),

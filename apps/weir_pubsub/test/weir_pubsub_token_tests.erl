@@ -1,4 +1,4 @@
-%% Tokens: which are right, and why the others are not.
+%% Tokens: which are valid, and why the others are not.
 -module(weir_pubsub_token_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -87,7 +87,7 @@ changed(Token, At) ->
     Other = case Character of $A -> $Q; _ -> $A end,
     <<Before/binary, Other, After/binary>>.
 
-%% Whoever gives out a set of keys has keys for other uses, too, and shorter ones.
+%% An issuer's set of keys has keys for other uses, too, and shorter ones.
 keys_for_others_test() ->
     Short = [
         #{kty => oct, alg => 'A128KW', k => url(<<0:128>>)},
@@ -98,14 +98,14 @@ keys_for_others_test() ->
     ?assertMatch({ok, _}, verify(token(#{alg => 'HS256'}, claims(), by(hs256, ?SECRET)))),
     ?assertMatch({error, {bad_key, _, too_short}}, load([{jwks, file(json(#{keys => [#{kty => oct, alg => 'HS256', k => url(<<0:128>>)}]}))}])).
 
-%% A token cannot be checked with a point beside the curve.
+%% A token cannot be verified with a point off the curve.
 no_point_test() ->
     Jwk = #{kty => 'EC', crv => 'P-256', x => url(<<1:256>>), y => url(<<2:256>>)},
     ?assertMatch({error, {bad_key, _, no_key}}, load([{jwks, file(json(#{keys => [Jwk]}))}])),
     Pem = pem({#'ECPoint'{point = <<4, 1:256, 2:256>>}, {namedCurve, ?secp256r1}}),
     ?assertMatch({error, {bad_key, _, no_key}}, load([{public_key, file(Pem)}])).
 
-%% It is just being written, when somebody reads it.
+%% The file is read while it is being written.
 half_a_file_test() ->
     {_, Public} = rsa(),
     Pem = pem(Public),
@@ -115,7 +115,7 @@ half_a_file_test() ->
     Certificates = weir_pubsub_file_value:certificates_in("/"),
     ?assertMatch({error, _}, Certificates(list_to_binary(file("-----BEGIN CERTIFICATE-----\nAAAA")))).
 
-%% A stream ends when its token is refused, and not earlier.
+%% A stream ends when its token expires, and not earlier.
 end_of_a_stream_test() ->
     Now = os:system_time(second),
     ?assertEqual(0, weir_pubsub_mercure_access:expires_in(#{<<"exp">> => Now - 100}, #{leeway => 50})),
@@ -124,7 +124,7 @@ end_of_a_stream_test() ->
     ?assertEqual(infinity, weir_pubsub_mercure_access:expires_in(#{<<"exp">> => 1.0e307}, #{})),
     ?assertEqual(infinity, weir_pubsub_mercure_access:expires_in(#{}, #{})).
 
-%% A public key is known to all: as a secret it would sign anything.
+%% A public key is public: used as a secret it would sign anything.
 confusion_test() ->
     {_, Public} = rsa(),
     Pem = pem(Public),
@@ -136,7 +136,7 @@ confusion_test() ->
 another_key_test() ->
     ok = load([{secret, file(?SECRET)}]),
     ?assertEqual({error, signature}, verify(token(#{alg => 'HS256'}, claims(), by(hs256, <<?SECRET/binary, "x">>)))),
-    %% Keys are replaced while they are used.
+    %% Keys are replaced while they are in use.
     Token = token(#{alg => 'HS256'}, claims(), by(hs256, ?SECRET)),
     ?assertMatch({ok, _}, verify(Token)),
     ok = load([{secret, file(<<?SECRET/binary, "x">>)}]),

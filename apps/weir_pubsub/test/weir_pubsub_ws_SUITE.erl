@@ -46,7 +46,7 @@ subscribe_and_publish(_Config) ->
     [#{<<"id">> := Id}] = [Frame || ?MESSAGE(<<"a">>, <<"hello">>) = Frame <- Both],
     #{<<"id">> := Id} = hear(B).
 
-%% Changed while it is open; each channel in its order.
+%% Subscriptions change while it is open; each channel is in order.
 many_channels(_Config) ->
     Socket = connect(),
     Channels = [<<"c", (integer_to_binary(Number))/binary>> || Number <- lists:seq(1, 300)],
@@ -83,7 +83,7 @@ a_gap(_Config) ->
     subscribe(Socket, <<"small">>, First),
     #{<<"type">> := <<"gap">>, <<"channel">> := <<"small">>, <<"missed">> := 2, <<"id">> := _} = hear(Socket),
     [?MESSAGE(<<"small">>, _), ?MESSAGE(<<"small">>, _)] = [hear(Socket), hear(Socket)],
-    %% Nobody knows what there was in another life of the channel.
+    %% It is unknown how many messages another life of the channel had.
     Other = connect(),
     subscribe(Other, <<"small">>, <<"1:5">>),
     #{<<"type">> := <<"gap">>, <<"missed">> := null} = hear(Other).
@@ -116,7 +116,7 @@ presence(_Config) ->
     [A, B] = [connect(), connect()],
     _ = ask(A, #{type => subscribe, channel => <<"room">>, info => #{name => <<"Ann">>}}),
     _ = ask(B, #{type => subscribe, channel => <<"room">>}),
-    %% From then on others are told.
+    %% From then on presence shows them.
     [#{<<"type">> := <<"position">>} = hear_all(Socket) || Socket <- [A, B]],
     #{<<"present">> := Present} = ask(A, #{type => presence, channel => <<"room">>}),
     ?assertEqual([null, #{<<"name">> => <<"Ann">>}], lists:sort([Info || #{<<"info">> := Info, <<"age">> := _} <- Present])),
@@ -125,7 +125,7 @@ presence(_Config) ->
     ?ERROR(<<"no_presence">>) = ask(A, #{type => presence, channel => <<"a">>}),
     ?ERROR(<<"bad_request">>) = ask(A, #{type => subscribe, channel => <<"b">>, info => binary:copy(<<"x">>, 1025)}).
 
-%% Any term, of which JSON is told. A client may say any JSON.
+%% The `info' of a process may be any term, and is returned if it is JSON. A client may send any JSON.
 what_processes_say_of_themselves(_Config) ->
     Client = connect(),
     _ = ask(Client, #{type => subscribe, channel => <<"room">>, info => [1, #{a => true}]}),
@@ -147,11 +147,11 @@ what_processes_say_of_themselves(_Config) ->
     ?assertEqual(lists:sort(Told), lists:sort([Info || #{<<"info">> := Info} <- Present])),
     [Process ! stop || Process <- Processes].
 
-%% It leaves each group for a while, and each channel is asked once for that, not each for each.
+%% It leaves each group for a while, and only the channel of that group is asked to take it back.
 slow_in_many_channels(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 1, max_messages => 10, max_bytes => 10000000}}]}),
     Channels = [<<"c", (integer_to_binary(Number))/binary>> || Number <- lists:seq(1, 20)],
-    %% What sockets hold is far less than what is published, and that is little.
+    %% Sockets hold far less than what is published, and that is little.
     start(#{}, #{socket_opts => [{sndbuf, 65536}]}),
     Socket = connect(),
     ok = inet:setopts(Socket, [{recbuf, 65536}]),
@@ -249,11 +249,11 @@ limits(_Config) ->
     ?ERROR(<<"too_many">>) = ask(Socket, #{type => subscribe, channel => <<"c">>}),
     _ = ask(Socket, #{type => unsubscribe, channel => <<"a">>}),
     ?ERROR(<<"limit">>) = ask(Socket, #{type => subscribe, channel => <<"full">>}),
-    %% What was refused is no subscription.
+    %% A subscription that was refused does not exist.
     subscribe(Socket, <<"c">>, new),
     ?ERROR(<<"too_large">>) = ask(Socket, #{type => publish, channel => <<"full">>, data => <<"123456">>}).
 
-%% What was not asked has not happened.
+%% A request that was refused has no effect.
 asked_too_much(_Config) ->
     Socket = connect(),
     subscribe(Socket, <<"a">>, new),
@@ -288,7 +288,7 @@ a_shard_is_killed(_Config) ->
     #{<<"type">> := <<"closed">>, <<"reason">> := <<"unavailable">>} = hear(Socket),
     subscribe(Socket, <<"a">>, new).
 
-%% What waits in its mailbox is answered, each once.
+%% Requests in its mailbox are answered, each once.
 asked_of_a_shard_that_is_killed(_Config) ->
     Socket = connect(),
     subscribe(Socket, <<"a">>, new),

@@ -1,4 +1,4 @@
-%% What one client of `/ws' can have a server keep: processes, requests that wait, and bytes.
+%% What one client of `/ws' can make a server keep: processes, requests that wait, and bytes.
 -module(weir_pubsub_ws_bounds_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -21,7 +21,7 @@ end_per_testcase(_Case, _Config) ->
     ok = weir_pubsub_ws_test:stop(),
     ok = application:stop(weir_pubsub).
 
-%% Each tells the test that it waits, and does so until it is told what to say.
+%% Each fun tells the test that it waits, and waits until the test says what to return.
 start_waiting() ->
     Test = self(),
     start(#{may => fun(Right, _, Channel) -> {wait, fun() -> Test ! {waits, self(), Right, Channel}, receive {say, IsAllowed} -> IsAllowed after weir_test_wait:patience() -> false end end} end}).
@@ -32,10 +32,10 @@ nobody_waits() -> receive {waits, _, _, _} = More -> ct:fail(More) after 0 -> ok
 
 channel(Number) -> <<"c", (integer_to_binary(Number))/binary>>.
 
-%% The answer to a ping says that what was sent before has been read.
+%% The answer to a ping shows that everything before it has been read.
 until_read(Socket) -> #{<<"type">> := <<"pong">>} = ask(Socket, #{type => ping}).
 
-%% Of all that is asked each gets its verdict, in whatever order they are said.
+%% Each request gets its own verdict, whatever the order of the verdicts.
 few_wait_at_a_time(_Config) ->
     start_waiting(),
     Socket = connect(),
@@ -46,7 +46,7 @@ few_wait_at_a_time(_Config) ->
     nobody_waits(),
     ?assertEqual([channel(Number) || Number <- lists:seq(1, 16)], lists:sort(fun in_order/2, [Channel || {_, presence, Channel} <- First])),
     [{Last, _, LastChannel} | Others] = lists:reverse(First),
-    %% A place is free for one more only.
+    %% There is room for one more only.
     Answers = answered(Socket, Others, length(Numbers) - 1),
     nobody_waits(),
     Last ! {say, false},
@@ -74,13 +74,13 @@ too_many_wait(_Config) ->
     ?assertMatch(?ERROR(<<"too_many">>), ask(Socket, #{type => presence, channel => <<"a">>})),
     [{Pid, _, _} | _] = [waits() || _ <- lists:seq(1, 16)],
     nobody_waits(),
-    %% As soon as one has its answer there is a place.
+    %% As soon as one has its answer there is room.
     Pid ! {say, false},
     ?assertMatch(?ERROR(<<"forbidden">>), hear(Socket)),
     say(Socket, #{type => presence, channel => <<"a">>}),
     until_read(Socket).
 
-%% A message to publish may be large, and one of any size can wait.
+%% A message to publish may be large, and a single one may have any size.
 too_many_bytes_wait(_Config) ->
     start_waiting(),
     Socket = connect(),
@@ -95,7 +95,7 @@ too_many_bytes_wait(_Config) ->
     say(Socket, Publish),
     {_, publish, <<"a">>} = waits().
 
-%% An answer is one frame: what has no place in it is asked for again.
+%% An answer is one frame: messages that do not fit have to be requested again.
 a_long_history(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_bytes => 10000000}}]}),
     start(#{}),
@@ -119,7 +119,7 @@ pages(Socket, From, Numbers, Texts) ->
         Id -> [Page | pages(Socket, Id, Numbers, Texts)]
     end.
 
-%% A client that takes nothing has one of them waiting; and nobody is closed for what it has asked for.
+%% A client that takes nothing has one of them in its queue; and no client is closed for its requests.
 long_answers_wait_for_the_client(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_bytes => 10000000}}]}),
     {ok, _} = weir_pubsub:publish(<<"a">>, binary:copy(<<"x">>, 1000000)),
@@ -136,13 +136,13 @@ long_answers_wait_for_the_client(_Config) ->
         end
      || _ <- Numbers
     ],
-    %% The reactors have dealt with all that was said, and after that have sent.
+    %% The reactors have handled all messages, and have sent after that.
     [_ = sys:get_state(Reactor, weir_test_wait:patience()) || _ <- [1, 2], #{reactor := Reactor} <- weir:reactors()],
     [?assert(Bytes < 2000000) || Each <- weir:sockets(), {ok, [{send_pend, Bytes}]} <- [inet:getstat(Each, [send_pend])]],
     Answers = [hear(Socket) || _ <- Numbers],
     [?assertMatch(#{<<"messages">> := [#{<<"data">> := <<"xxx", _/binary>>}]}, Answer) || Answer <- Answers],
     ?assertEqual(Numbers, lists:sort([Ref || #{<<"ref">> := Ref} <- Answers])),
-    %% There is a place for others.
+    %% There is room for others.
     say(Socket, #{type => presence, channel => <<"a">>}),
     {Last, presence, <<"a">>} = waits(),
     Last ! {say, false},

@@ -1,9 +1,9 @@
-%% Requests of the protocol at `/ws', out of their frames.
+%% Requests of the protocol at `/ws', decoded from their frames.
 -module(weir_pubsub_ws_frames_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% Subscriptions and messages stay for long, and would keep the whole of the frame that they came in.
+%% Subscriptions and messages are kept for long, and would keep the whole frame that they came in.
 what_is_kept_does_not_keep_its_frame_test_() ->
     Long = binary:copy(<<"c">>, 200),
     [

@@ -1,4 +1,4 @@
-%% A server of the protocol at `/ws' alone, and a client of it, frame by frame.
+%% A server with only the protocol at `/ws', and a client of it, frame by frame.
 -module(weir_pubsub_ws_test).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -47,14 +47,14 @@ frame(Socket) ->
     {ok, Data} = case Length of 0 -> {ok, <<>>}; _ -> gen_tcp:recv(Socket, Length, weir_test_wait:patience()) end,
     {Opcode, Data}.
 
-%% The next frame but for positions, which may come anywhere.
+%% Returns the next frame, except positions, which may come anywhere.
 hear(Socket) ->
     case hear_all(Socket) of
         #{<<"type">> := <<"position">>} -> hear(Socket);
         Frame -> Frame
     end.
 
-%% A client of whom nothing comes for long gets a ping.
+%% A client that sends nothing for long gets a ping.
 hear_all(Socket) ->
     case frame(Socket) of
         {9, <<>>} ->

@@ -1,4 +1,5 @@
-// What the tests have a client do, in Node and in a page: it subscribes, and says what it sees to a listener that is never cut off.
+// What the client does in the tests, in Node and in a page: it subscribes, and reports what it sees to a listener
+// that is never cut off.
 export async function run(push, { server, said, transports, webSocket }) {
   const say = (what) => fetch(said, { method: 'POST', mode: 'no-cors', body: JSON.stringify(what) });
   let queue = Promise.resolve();

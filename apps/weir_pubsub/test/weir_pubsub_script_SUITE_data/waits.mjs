@@ -1,5 +1,5 @@
-// Prints how long the client waits, at most, before it tries again: with a server that is away but for one answer, or with one that
-// answers everything with a page.
+// Prints the maximum delay before each reconnect of the client: with a server that is away except for one response,
+// or with one that answers everything with a page.
 import { connect } from './weir-push.mjs';
 
 const waits = [];
