@@ -1,5 +1,5 @@
-%% @doc What a proxy counts, in one table from which exporters and `docs/counters.md' are made, in the form of {@link
-%% weir_counters:table/0}.
+%% @doc The table of a proxy's counters, in the form of {@link weir_counters:table/0}. Exporters and `docs/counters.md'
+%% are made from it.
 -module(weir_proxy_counters).
 
 -export([table/0]).
@@ -8,11 +8,12 @@
 -export_type([subject/0, row/0]).
 
 -type subject() :: proxy_frontend | proxy_backend | proxy_server.
-%% What is counted of: the `frontends' and `backends' of {@link weir_proxy:info/1}, and the maps of {@link weir_proxy:servers/2}.
+%% Where the values are: in the `frontends' and `backends' of {@link weir_proxy:info/1}, or the maps of
+%% {@link weir_proxy:servers/2}.
 
 -type row() :: #{subject := subject(), name := atom(), kind := counter | gauge, unit := bytes | nanoseconds | none, help := string()}.
 
-%% @doc All counters.
+%% @doc Returns all counters.
 -spec table() -> [row(), ...].
 table() ->
     [
@@ -20,7 +21,7 @@ table() ->
      || Subject <- [proxy_frontend, proxy_backend, proxy_server], {Name, Kind, Unit, Help} <- rows(Subject)
     ].
 
-%% @doc Their values out of the map that describes a subject, in the order of the table.
+%% @doc Returns the values of a subject's counters from its map, in the order of the table.
 -spec values(subject(), map()) -> [{Name :: atom(), integer()}].
 values(Subject, Info) -> [{Name, map_get(Name, Info)} || {Name, _, _, _} <- rows(Subject)].
 

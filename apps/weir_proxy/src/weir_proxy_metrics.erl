@@ -1,11 +1,12 @@
 %% @private
-%% @doc The numbers of all proxies as text for Prometheus, by the names of HAProxy's exporter where they mean the same.
+%% @doc The counters of proxies in the text format of Prometheus, with the names of HAProxy's exporter where they mean
+%% the same.
 -module(weir_proxy_metrics).
 
 -export([text/0]).
 -export([text/1]).
 
-%% Name in the exporter, key here, kind, help.
+%% Name in the exporter, key of the counter, kind, help.
 -define(SHARED, [
     {"current_sessions", current_sessions, gauge, "sessions now"},
     {"max_sessions", max_sessions, gauge, "most sessions at a time"},
@@ -19,7 +20,7 @@
     {"connection_errors_total", connection_errors, counter, "clients for which there was no server"},
     {"client_aborts_total", aborted, counter, "clients that left before they had a server"}
 ]).
-%% Those that HAProxy does not have.
+%% HAProxy does not have this one.
 -define(FRONTEND_OURS, [{"failed_headers_total", failed_headers, counter, "connections whose PROXY header failed"}]).
 -define(BACKEND, [
     {"current_queue", queue_current, gauge, "connections that wait for a place"},
@@ -33,11 +34,11 @@
     {"check_up_down_total", downs, counter, "times that checks have taken it down"}
 ]).
 
-%% @doc Of all proxies that run.
+%% @doc Returns the metrics of all running proxies.
 -spec text() -> iodata().
 text() -> text([Info || Name <- weir_proxy:proxies(), {ok, Info} <- [weir_proxy:info(Name)]]).
 
-%% @doc Of some.
+%% @doc Returns the metrics of these proxies.
 -spec text([weir_proxy:info()]) -> iodata().
 text(Infos) ->
     Frontends = [{[{"proxy", Name}], Numbers} || #{frontends := All} <- Infos, {Name, Numbers} <- maps:to_list(All)],
@@ -59,7 +60,7 @@ text(Infos) ->
         [sample("haproxy_server_status", Labels ++ [{"state", state(Is)}], flag(Is =:= State)) || {Labels, #{state := State}} <- Servers, Is <- [up, down, drain, maint, failing, unresolved]]
     ].
 
-%% HAProxy has a mean of the last 1,024 connections, which is something else.
+%% Not under a name of HAProxy, whose figure is the mean of the last 1,024 connections.
 replies([]) -> [];
 replies(Measured) ->
     [
