@@ -1,5 +1,5 @@
-%% @doc Scenario `fast_receive': connections are opened at a rate and kept; then requests come over all of them, ever
-%% faster. Request and reply are those of {@link weir_load_fast_connect}.
+%% @doc Scenario `fast_receive': opens connections at a rate and keeps them, then sends requests over all of them at a
+%% growing rate. Request and reply are those of {@link weir_load_fast_connect}.
 -module(weir_load_fast_receive).
 -behaviour(weir_load_scenario).
 

@@ -1,4 +1,4 @@
-%% @doc Scenario `game': players, who answer every tick of the server with 16 bytes.
+%% @doc Scenario `game': players that answer every tick of the server with 16 bytes.
 -module(weir_load_game).
 -behaviour(weir_load_scenario).
 
@@ -11,7 +11,7 @@
 
 -define(ANSWER, <<"!!!!!!!!!!!!!!!!">>).
 
-%% Bytes of a tick, and those that have come of the next.
+%% Bytes of a tick, and how many bytes of the next have come.
 -type ticks() :: {Size :: pos_integer(), Received :: non_neg_integer()}.
 
 -spec describe() -> weir_load_scenario:description().

@@ -1,4 +1,4 @@
-%% @doc Scenario `proxy': echo through a proxy to a backend in the generator, so that what is measured is the proxy.
+%% @doc Scenario `proxy': echo through a proxy to a backend that the generator runs, to measure the proxy.
 -module(weir_load_proxy).
 -behaviour(weir_load_scenario).
 
