@@ -96,7 +96,7 @@ start(Name, Given, How) ->
         {{error, _} = Error, _, _} -> Error;
         {_, {ok, _}, _} -> {error, {already_started, Name}};
         {{ok, #{control := off}}, _, _} when How =:= take_over ->
-            {error, {bad_option, [control], off, "the control socket of the proxy that is taken over from"}};
+            {error, {bad_option, [control], off, "the path of the other proxy's control socket"}};
         {_, none, undefined} -> {error, {not_started, weir_proxy}};
         {{ok, Config}, none, _} ->
             case weir_proxy_sup:start_proxy(Name, {How, Config}) of

@@ -185,7 +185,7 @@ handle_info({'EXIT', Pid, Reason}, State = #state{proxy = Proxy, name = Name, ch
             {noreply, State};
         [Check] ->
             About = #{proxy => Proxy, backend => Name, check => Check, reason => Reason},
-            ok = weir_reports:say(fun() -> weir_reports:log(error, About#{what => "a check of a server has crashed, and is started again"}) end),
+            ok = weir_reports:say(fun() -> weir_reports:log(error, About#{what => "the check of a server has crashed and was restarted"}) end),
             {noreply, check_all(State)}
     end;
 handle_info(_Message, State) ->

@@ -185,7 +185,7 @@ backend(Path, Map) ->
     Names = [Name || #{name := Name} <- maps:get(servers, Backend)],
     case Names -- lists:usort(Names) of
         [] -> Backend#{health := introduced(Backend)};
-        [Twice | _] -> weir_proxy_schema:refuse(Path ++ [servers], Twice, "names that differ")
+        [Twice | _] -> weir_proxy_schema:refuse(Path ++ [servers], Twice, "a name that no other server of the backend has")
     end.
 
 %% Checks send the same PROXY header as connections do, but not to another port: what listens there may not expect it.
@@ -198,23 +198,23 @@ reachable(_Path, #{source := undefined}) -> ok;
 reachable(Path, #{source := Source, servers := Servers}) ->
     case [Address || #{address := {Address, _Port}} <- Servers, is_tuple(Address), tuple_size(Address) =/= tuple_size(Source)] of
         [] -> ok;
-        _ -> weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "an address of the same family as those of the servers")
+        _ -> weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "an address of the same family (IPv4 or IPv6) as the servers")
     end.
 
 %% Only version 2 of the PROXY header can carry an id.
 identified(Path, #{unique_id := true, send_proxy := Send}) when Send =/= v2 ->
-    weir_proxy_schema:refuse(Path ++ [unique_id], true, "false, or send_proxy v2 with it");
+    weir_proxy_schema:refuse(Path ++ [unique_id], true, "false; true needs send_proxy v2");
 identified(_Path, _Backend) -> ok.
 
 %% Refuses options that would have no effect.
 effective(Path, #{hash_key := Key, balance := Balance, stick := off}) when Key =/= address, Balance =/= hash ->
-    weir_proxy_schema:refuse(Path ++ [hash_key], Key, "address, or balance hash or stick with it");
+    weir_proxy_schema:refuse(Path ++ [hash_key], Key, "address; other keys need balance hash, or stick");
 effective(Path, #{slow_start := Time, health := off, agent := off}) when Time > 0 ->
-    weir_proxy_schema:refuse(Path ++ [slow_start], Time, "0, or health or agent with it");
+    weir_proxy_schema:refuse(Path ++ [slow_start], Time, "0; a slow start needs health or agent");
 effective(Path, #{on_down := close, health := off, agent := off}) ->
-    weir_proxy_schema:refuse(Path ++ [on_down], close, "keep, or health or agent with it");
+    weir_proxy_schema:refuse(Path ++ [on_down], close, "keep; close needs health or agent");
 effective(Path, #{hash_load := Load, balance := Balance}) when Load =/= ?HASH_LOAD, Balance =/= hash ->
-    weir_proxy_schema:refuse(Path ++ [hash_load], Load, [integer_to_list(?HASH_LOAD), ", or balance hash with it"]);
+    weir_proxy_schema:refuse(Path ++ [hash_load], Load, [integer_to_list(?HASH_LOAD), "; other loads need balance hash"]);
 effective(Path, Backend = #{servers := [_ | _] = Servers}) ->
     case [Address || #{address := Address} <- Servers, element(1, Address) =/= local] of
         [] -> effective_locally(Path, Backend);
@@ -224,9 +224,9 @@ effective(_Path, _Backend) -> ok.
 
 %% Unix sockets have no port for an agent and no source address.
 effective_locally(Path, #{agent := #{port := Port}}) ->
-    weir_proxy_schema:refuse(Path ++ [agent, port], Port, "agent off, where all servers are unix sockets");
+    weir_proxy_schema:refuse(Path ++ [agent, port], Port, "no agent, because all servers are unix sockets");
 effective_locally(Path, #{source := Source}) when Source =/= undefined ->
-    weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "no source, where all servers are unix sockets");
+    weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "no source, because all servers are unix sockets");
 effective_locally(_Path, _Backend) -> ok.
 
 hash_load(_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
@@ -291,7 +291,7 @@ keyed(Frontends, Backends) ->
         [] -> ok;
         [First | _] ->
             lists:any(fun weir_proxy_rules:has_module/1, lists:append([Rules || #{rules := Rules} <- Frontends])) orelse
-                weir_proxy_schema:refuse([backends, First, hash_key], rule, "address, sni, or a rule with a module"),
+                weir_proxy_schema:refuse([backends, First, hash_key], rule, "address or sni; rule needs a rule with a module"),
             ok
     end.
 
@@ -305,5 +305,5 @@ once(Listens) ->
         [] -> ok;
         [Twice | _] ->
             {Path, _} = lists:last([Listen || Listen = {_, Endpoint} <- Listens, Endpoint =:= Twice]),
-            weir_proxy_schema:refuse(Path, weir_proxy_address:to_text(Twice), "an address that no other listens on")
+            weir_proxy_schema:refuse(Path, weir_proxy_address:to_text(Twice), "an address that occurs once in the configuration")
     end.

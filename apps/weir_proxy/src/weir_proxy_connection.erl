@@ -250,7 +250,7 @@ unrelayed(Reason, #way{frontend = #frontend{proxy = Proxy, name = Name}}) ->
         true ->
             exhausted;
         false ->
-            ok = weir_reports:log(error, #{what => "a relay cannot begin", proxy => Proxy, frontend => Name, reason => Reason}),
+            ok = weir_reports:log(error, #{what => "cannot start a relay, and closed the connection", proxy => Proxy, frontend => Name, reason => Reason}),
             crashed
     end.
 

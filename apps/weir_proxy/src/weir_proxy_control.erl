@@ -88,7 +88,7 @@ left(Path, {_, Other}) -> {error, {take_over, Path, Other}}.
 
 %% The other proxy may have left or not. Go on: if it has not left, both serve, which is better than none.
 unanswered(Path, Reason) ->
-    What = "a proxy that was told to leave has not answered, and is taken for one that has left",
+    What = "the other proxy has not answered the command to leave; this one takes over anyway",
     weir_reports:log(warning, #{what => What, control => Path, reason => Reason}).
 
 %% @doc Sends a command to a proxy and returns its answer.
@@ -143,7 +143,7 @@ answer(Proxy, [<<"drain">>, Backend, Server, Seconds]) ->
     try binary_to_integer(Seconds) of
         Number -> result(weir_proxy:drain(Proxy, Backend, Server, 1000 * Number))
     catch
-        error:badarg -> #{error => <<"drain BACKEND SERVER SECONDS">>}
+        error:badarg -> #{error => <<"SECONDS is not a number: drain BACKEND SERVER SECONDS">>}
     end;
 answer(Proxy, [<<"leave">>]) -> result(weir_proxy_memory:call(Proxy, leave));
 answer(Proxy, [<<"enable">>, Backend, Server]) -> result(weir_proxy:enable(Proxy, Backend, Server));
@@ -153,11 +153,14 @@ answer(Proxy, [<<"set-weight">>, Backend, Server, Weight]) ->
     try binary_to_integer(Weight) of
         Number -> result(weir_proxy:set_weight(Proxy, Backend, Server, Number))
     catch
-        error:badarg -> #{error => <<"the weight is a number from 0 to 256">>}
+        error:badarg -> #{error => <<"the weight must be a number from 0 to 256">>}
     end;
 answer(Proxy, [<<"reload">>]) -> result(weir_proxy_file:reload(Proxy));
 answer(_Proxy, _Words) ->
-    #{error => <<"status, servers, sessions, drain B S [SECONDS], enable B S, disable B S, close-sessions B S, set-weight B S N, reload">>}.
+    #{error => <<
+        "unknown command; valid: status, servers, sessions, drain B S [SECONDS], enable B S, disable B S, "
+        "close-sessions B S, set-weight B S N, reload"
+    >>}.
 
 %% A server that was removed may still have sessions. A name with neither a session nor a server is an error.
 close_sessions(Proxy, Backend, Server) ->

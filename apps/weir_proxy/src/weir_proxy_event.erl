@@ -65,4 +65,4 @@ about(#session{proxy = Proxy, frontend = Frontend, backend = Backend, client = C
 server(Proxy, Backend, Server, Before, State) ->
     About = #{proxy => Proxy, backend => Backend, server => Server, state => State, before => Before},
     ok = weir_event:execute([weir, proxy, server], #{count => 1}, About),
-    weir_reports:log(notice, About#{what => "a server has another state"}).
+    weir_reports:log(notice, About#{what => "the state of a server has changed"}).

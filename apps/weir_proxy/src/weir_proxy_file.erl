@@ -30,7 +30,7 @@ with_given(File, Take) ->
             case weir_toml:decode(Text) of
                 {ok, Given} -> located(Take(Given), File, Text);
                 {error, {line, Line, Why}} -> {error, {file, File, Line, Why}};
-                {error, {too_large, Most}} -> {error, {file, File, none, io_lib:format("a file of at most ~b bytes is needed", [Most])}}
+                {error, {too_large, Most}} -> {error, {file, File, none, io_lib:format("the file is larger than ~b bytes", [Most])}}
             end;
         {error, Reason} ->
             {error, {file, File, none, file:format_error(Reason)}}
@@ -74,9 +74,9 @@ explain({bad_option, Path, undefined, Allowed}) -> [path(Path), ": ", Allowed];
 explain({bad_option, Path, Value, Allowed}) -> [path(Path), " is ", value(Value), "; allowed: ", Allowed];
 explain({listen, Address, Reason}) when is_atom(Reason) -> ["cannot listen on ", Address, ": ", inet:format_error(Reason)];
 explain({listen, Address, Reason}) -> ["cannot listen on ", Address, io_lib:format(": ~0tp", [Reason])];
-explain({log, Where, timeout}) -> ["cannot write the log ", Where, ": it takes no lines"];
+explain({log, Where, timeout}) -> ["cannot write the log ", Where, ": timed out"];
 explain({log, Where, Reason}) -> ["cannot write the log ", Where, ": ", file:format_error(Reason)];
-explain({take_over, Path, Reason}) -> ["cannot take over from the proxy of ", Path, ": ", value(Reason)];
+explain({take_over, Path, Reason}) -> ["cannot take over from the proxy at ", Path, ": ", value(Reason)];
 explain({no_server, Name}) -> ["no such server: ", Name];
 explain({no_backend, Name}) -> ["no such backend: ", Name];
 explain(no_file) -> "the proxy was not started from a file";

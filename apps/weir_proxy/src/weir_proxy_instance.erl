@@ -103,7 +103,7 @@ handle_info({timeout, Timer, What}, State = #state{leaving = Leaving}) ->
 handle_info({'EXIT', Pid, Reason}, State = #state{name = Name}) ->
     case weir_proxy_memory:saved({log, Name}) of
         {ok, {Pid, _, _}} ->
-            ok = report(#{what => "the process of an access log has ended, and is started again", proxy => Name, reason => Reason}),
+            ok = report(#{what => "the process of the access log has ended and is restarted", proxy => Name, reason => Reason}),
             handle_info(log_again, State);
         _ ->
             {noreply, State}
@@ -113,7 +113,7 @@ handle_info(log_again, State = #state{name = Name, config = #{log := Log}}) ->
         ok -> ok;
         {error, Reason} ->
             _ = erlang:send_after(?AGAIN_MS, self(), log_again),
-            report(#{what => "an access log cannot be written, and is tried again", proxy => Name, reason => Reason})
+            report(#{what => "cannot write the access log; trying again in 1 second", proxy => Name, reason => Reason})
     end,
     {noreply, State};
 %% Another program has taken over the path.
@@ -265,7 +265,7 @@ open_control(Name, Control) ->
         ok -> ok;
         {error, Reason} ->
             _ = erlang:send_after(?AGAIN_MS, self(), control_again),
-            report(#{what => "a control socket cannot be opened, and is tried again", proxy => Name, reason => Reason})
+            report(#{what => "cannot open the control socket; trying again in 1 second", proxy => Name, reason => Reason})
     end.
 
 %% The other program goes on. Connections that were accepted here are served for at most ?HAND_BACK_MS.

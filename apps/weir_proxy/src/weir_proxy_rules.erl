@@ -79,7 +79,7 @@ rule(Path, Map) ->
         #{module := Module, backend := Backend, reject := Reject} when Module =/= undefined, Backend =/= undefined orelse Reject ->
             weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
         #{module := undefined, args := Args} when Args =/= undefined ->
-            weir_proxy_schema:refuse(Path ++ [args], Args, "no args, or module with it");
+            weir_proxy_schema:refuse(Path ++ [args], Args, "no args without module");
         #{} ->
             Rule
     end.
@@ -126,7 +126,7 @@ module(Path, Value) ->
 
 -spec refuse_module(weir_proxy_schema:path(), term()) -> no_return().
 refuse_module(Path, Value) ->
-    weir_proxy_schema:refuse(Path, Value, "a module with route/3 (weir_proxy_route) that is loaded").
+    weir_proxy_schema:refuse(Path, Value, "a loaded module that exports route/3 (see weir_proxy_route)").
 
 %% @doc Returns the backends that a rule names.
 -spec backends(rule()) -> [binary()].

@@ -202,7 +202,7 @@ report([]) ->
     ok;
 report(Ended) ->
     weir_reports:log(warning, #{
-        what => "a process that keeps sessions was killed: sessions have ended meanwhile without a line in the log, and their bytes are not counted",
+        what => "a session keeper was killed: sessions have ended without a line in the access log, and their bytes are not counted",
         sessions => length(Ended)
     }).
 
