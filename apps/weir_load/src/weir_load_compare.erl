@@ -52,7 +52,7 @@ compare(#{<<"schema">> := 1, <<"total">> := _} = A, #{<<"schema">> := 1, <<"tota
     Rows = [row(Figure, Better, InA, InB, Confidence) || {Figure, Better, InA, InB} <- Measured],
     {ok, #{values => Kind, rows => Rows, notes => notes(A, B)}};
 compare(_, _) ->
-    {error, "both files have to be what `weir load --json` writes, of schema 1"}.
+    {error, "both files must be written by `weir load --json`, with schema 1"}.
 
 figures() ->
     [
@@ -190,7 +190,7 @@ text(#{values := Kind, rows := Rows, notes := Notes}) ->
         case Kind of
             runs -> "Welch's t-test on the logarithms of the runs' figures.\n";
             seconds ->
-                "Welch's t-test on the logarithms of the seconds' figures. Seconds follow from each other, so that the\n"
+                "Welch's t-test on the logarithms of the seconds' figures. Seconds are not independent, so the\n"
                 "intervals may be too narrow: --repeat 5 on both sides compares runs.\n"
         end
     ].

@@ -144,7 +144,7 @@ invalid(#{errors := Errors} = Total, MaxLag) ->
             #{offered := Offered} when is_integer(Offered), Offered > 0 ->
                 #{count := Turned} = maps:get(lag_us, Total, #{count => 0}),
                 [
-                    io_lib:format("the generator came to ~b of ~b requests that were due", [Turned, Offered])
+                    io_lib:format("the generator handled only ~b of ~b requests that were due", [Turned, Offered])
                  || Turned < Offered * 0.995 - 1
                 ];
             _ ->
@@ -186,7 +186,7 @@ measured(Sum) ->
 text(#{total := Total, promises := Promises, invalid := Invalid} = Document) ->
     [
         [
-            "interrupted: this is what was measured until then\n"
+            "interrupted: these are the results until then\n"
          || maps:get(interrupted, Document)
         ],
         measures(Total),

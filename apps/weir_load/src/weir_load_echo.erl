@@ -15,7 +15,7 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "messages that come back, every byte compared",
+        summary => "sends messages and compares every byte that comes back",
         options => [
             #{name => size, type => {integer, 1, 1_000_000}, value => "BYTES", default => 64,
                 help => "bytes of a message (64)"}

@@ -27,7 +27,7 @@
     end,
     Acquired = fun Acquired(Number) ->
         try weir_nif:counters(Number) of
-            %% Nobody's reactor: its process has acquired it and died.
+            %% The reactor that acquired it has died.
             #{polls := 0} -> Acquired(Number + 1);
             Counters -> [Counters#{pollset => Number} | Acquired(Number + 1)]
         catch

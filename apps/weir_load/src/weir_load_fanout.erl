@@ -17,13 +17,13 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "listeners of what the server sends to all, its delay by a timestamp in the message",
+        summary => "clients that receive what the server sends to all; latency by a timestamp in each message",
         arrivals => none,
         options => [
             #{name => size, type => {integer, 8, 1_000_000}, value => "BYTES", default => 128,
                 help => "bytes of a message (128)"},
             #{name => clock, type => {choice, [monotonic, system]}, value => "C", default => monotonic,
-                help => "of its first 8 bytes: nanoseconds by CLOCK_MONOTONIC, or since 1970 (monotonic)"}
+                help => "clock of the timestamp in its first 8 bytes: CLOCK_MONOTONIC, or since 1970 (monotonic)"}
         ],
         defaults => [{connections, "100"}]
     }.

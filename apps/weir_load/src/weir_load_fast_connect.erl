@@ -20,8 +20,8 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "connect, a request of 26 bytes, a reply, reset; ever faster",
-        help => "Every arrival is a connection of its own. A response time counts from when its connect was due.\n",
+        summary => "connect, a request of 26 bytes, a reply, reset; at a growing rate",
+        help => "Each request has its own connection. Its response time counts from when the connect was due.\n",
         arrivals => connection,
         options => [reply_option()],
         defaults => [{rate, "44.4t"}]
@@ -31,7 +31,7 @@ describe() ->
 -spec reply_option() -> weir_load_scenario:option().
 reply_option() ->
     #{name => reply, type => {integer, 1, 1_000_000}, value => "BYTES",
-        help => "bytes of a reply (whatever comes first is one)"}.
+        help => "bytes of a reply (the bytes that come first)"}.
 
 -spec init(#{reply => pos_integer(), _ => _}) -> {ok, replies()}.
 init(#{reply := Size}) -> {ok, {Size, 0}};

@@ -13,7 +13,7 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "many connections that stay, requests of 26 bytes over all of them, ever faster",
+        summary => "requests of 26 bytes over many connections that stay, at a growing rate",
         options => [weir_load_fast_connect:reply_option()],
         defaults => [{connections, "1000"}, {'connect-rate', "1000"}, {rate, "0..10000"}]
     }.

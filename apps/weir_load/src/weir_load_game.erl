@@ -17,8 +17,8 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "players who answer the server's ticks with 16 bytes each",
-        help => "The ticks come from the server, and are counted as pushed.\n",
+        summary => "players that answer each tick of the server with 16 bytes",
+        help => "The ticks of the server are counted as pushed.\n",
         arrivals => none,
         options => [
             #{name => size, type => {integer, 1, 1_000_000}, value => "BYTES", default => 512,

@@ -34,7 +34,7 @@ describe() ->
         alpn => [<<"http/1.1">>],
         options => [
             #{name => path, type => {text, fun path/1}, value => "PATH",
-                help => "what to ask for (that of the URL, or /)"},
+                help => "path to request (that of the URL, or /)"},
             #{name => method, type => {text, fun method/1}, value => "M", default => "GET", help => "method (GET)"},
             #{name => header, type => {texts, fun header/1}, value => "'N: V'", default => [],
                 help => "a header line; may be given several times"},

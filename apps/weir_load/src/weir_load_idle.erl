@@ -12,7 +12,7 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "connections that are held and say nothing; --observe shows what they cost",
+        summary => "connections that stay open and send nothing; --observe shows what they cost",
         arrivals => none,
         defaults => [{connections, "1000"}]
     }.

@@ -79,9 +79,9 @@ unreachable(Node, LongNames) ->
                     [Own, _] = string:split(atom_to_list(node()), "@"),
                     Known = lists:keydelete(Own, 1, All),
                     case {lists:keymember(Name, 1, Known), Known} of
-                        {true, _} -> "it refuses us. Has it another cookie (--cookie)?";
-                        {false, []} -> ["no node is up on ", Host];
-                        {false, _} -> ["on ", Host, " there is ", lists:join(", ", [Other || {Other, _} <- Known])]
+                        {true, _} -> "it refuses the connection: check the cookie (--cookie)";
+                        {false, []} -> ["no node runs on ", Host];
+                        {false, _} -> ["the nodes on ", Host, " are ", lists:join(", ", [Other || {Other, _} <- Known])]
                     end;
                 {error, address} ->
                     ["no port mapper (epmd) answers on ", Host];
@@ -89,9 +89,9 @@ unreachable(Node, LongNames) ->
                     inet:format_error(Reason)
             end;
         true ->
-            "its name is long (has a dot in its host), and others' are short";
+            "its name is long (its host has a dot), and the others are short";
         false ->
-            "its name is short (has no dot in its host), and others' are long"
+            "its name is short (its host has no dot), and the others are long"
     end.
 
 has_long_name(Node) ->
@@ -112,7 +112,7 @@ distribute(Host, Domain) ->
     Name = list_to_atom("weir_load_" ++ os:getpid() ++ "@" ++ Host),
     case net_kernel:start(Name, #{name_domain => Domain, hidden => true}) of
         {ok, _} -> ok;
-        {error, _} -> {error, ["cannot become the node ", atom_to_list(Name), ": is there an epmd?"]}
+        {error, _} -> {error, ["cannot start distribution as ", atom_to_list(Name), ": is epmd running?"]}
     end.
 
 %% @doc Prepares a node to drive connections.
@@ -126,7 +126,7 @@ ready(Node) ->
         error:{exception, undef, _} ->
             {error, ["the node ", atom_to_list(Node), " lacks Weir's load generator in its code path"]};
         Class:Reason ->
-            {error, io_lib:format("the node ~s cannot be readied: ~0tp", [Node, {Class, Reason}])}
+            {error, io_lib:format("cannot prepare the node ~s: ~0tp", [Node, {Class, Reason}])}
     end.
 
 %% @doc The part of {@link ready/1} that runs on the node.
@@ -143,7 +143,7 @@ prepare() ->
         {ok, _} ->
             case weir_nif:available() of
                 true -> {ok, #{descriptors => Most}};
-                false -> {error, io_lib:format("the load generator needs Weir's native part, which ~s lacks", [node()])}
+                false -> {error, io_lib:format("the load generator needs Weir's native library, which ~s lacks", [node()])}
             end
     end.
 

@@ -31,7 +31,7 @@ parse(Text) ->
         {match, [Name, Relation, Bound]} ->
             case subject(Name) of
                 {ok, Subject} -> bound(Text, Subject, relation(Relation), Bound);
-                error -> {error, ["nothing is called ", Name, " (p99, service.p99, errors, achieved_rate ... are)"]}
+                error -> {error, ["unknown measure ", Name, "; valid: p99, service.p99, errors, achieved_rate, ..."]}
             end;
         nomatch ->
             {error, "a promise is needed, such as p99<10ms, errors=0 or achieved_rate>=2000"}
@@ -71,7 +71,7 @@ bound(Text, [_, _] = Subject, Relation, Bound) ->
 bound(Text, Subject, Relation, Bound) ->
     case weir_load_units:number(Bound) of
         {ok, Number} -> {ok, promise(Text, Subject, Relation, Number)};
-        error -> {error, ["a number is needed, and ", Bound, " is none"]}
+        error -> {error, ["a number is needed; ", Bound, " is not one"]}
     end.
 
 promise(Text, Subject, Relation, Bound) ->

@@ -15,7 +15,7 @@ page(Document) ->
                     {<<"{{script}}">>, [Charts, "\n", Script]}
                 ])};
         _ ->
-            {error, "the chart library is not there: build Weir where there is npm, or take --json"}
+            {error, "the chart library is missing: build Weir on a machine with npm, or use --json"}
     end.
 
 read(File) ->

@@ -105,8 +105,8 @@ enough(Connections, Nodes, Most) ->
             ok;
         Needed ->
             Format =
-                "~b connections need as many descriptors, and a process may have ~b of them (ulimit -n): "
-                "--local-nodes ~b, with so many processes, can hold them",
+                "~b connections need as many descriptors, but a process may open only ~b (ulimit -n): "
+                "use --local-nodes ~b to share them among processes",
             {unoffered, io_lib:format(Format, [Connections, Most, Needed])}
     end.
 

@@ -76,7 +76,7 @@ certificates({file, File}) ->
     case file:read_file(File) of
         {ok, Pem} ->
             case [Der || {'Certificate', Der, not_encrypted} <- public_key:pem_decode(Pem)] of
-                [] -> {error, [File, " holds no certificate in PEM"]};
+                [] -> {error, [File, " contains no PEM certificate"]};
                 Certificates -> {ok, Certificates}
             end;
         {error, Reason} ->
@@ -134,15 +134,15 @@ failure(Reason, #{host := Host, port := Port}) ->
     Target = [Host, " port ", integer_to_list(Port)],
     case Reason of
         {tls_certificate, Text} ->
-            ["the certificate of ", Target, " is not trusted: ", Text, " (--cacert FILE says whom to trust, --insecure all)"];
+            ["the certificate of ", Target, " is not trusted: ", Text, " (--cacert FILE trusts a certificate, --insecure trusts all)"];
         {tls_alert, Text} ->
-            [Target, " refuses TLS with us: ", Text];
+            [Target, " refuses the TLS handshake: ", Text];
         {tls_error, Text} ->
             ["no TLS with ", Target, ": ", Text];
         {socket, timeout} ->
             ["no TLS with ", Target, ": no answer in time"];
         {socket, closed} ->
-            ["no TLS with ", Target, ": it has closed the connection"];
+            ["no TLS with ", Target, ": the server has closed the connection"];
         {socket, Posix} ->
             ["no TLS with ", Target, ": ", inet:format_error(Posix)]
     end.

@@ -56,7 +56,7 @@ rate(Text) ->
         {ok, Rate} ->
             case peak(Rate) of
                 Peak when Peak > 0, Peak =< 10_000_000 -> {ok, Rate};
-                _ -> {error, "at most 10000000 a second is needed, and more than none"}
+                _ -> {error, "a rate above 0 and of at most 10000000 per second is needed"}
             end;
         error ->
             {error, "a rate per second is needed, such as 2000, 100..5000, 100,200,400, 44.4t or pow:5000:2"}

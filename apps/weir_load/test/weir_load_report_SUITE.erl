@@ -58,7 +58,7 @@ a_node_that_was_observed_is_drawn(Config) ->
     ?assertEqual(
         [
             <<"Server: CPU and memory">>,
-            <<"Server: time in which schedulers are at work">>,
+            <<"Server: scheduler utilization">>,
             <<"Server: events of pollsets, per second">>,
             <<"Server: polls, per second">>
         ],
@@ -73,7 +73,7 @@ many_schedulers_are_summed_up(Config) ->
     [
         ?assertEqual([<<"second">>, <<"mean">>, <<"most">>], Legend)
      || #{<<"title">> := Title, <<"legend">> := Legend} <- Drawn,
-        lists:member(Title, [<<"Server: time in which schedulers are at work">>, <<"Server: events of pollsets, per second">>])
+        lists:member(Title, [<<"Server: scheduler utilization">>, <<"Server: events of pollsets, per second">>])
     ],
     all_are_coloured(Drawn).
 

@@ -142,7 +142,7 @@ what_speaks_no_tls_is_an_error(Config) ->
 
 a_refusal_is_an_error(Config) ->
     Old = [{versions, ['tlsv1.2']}, {ciphers, [#{key_exchange => ecdhe_ecdsa, cipher => aes_128_cbc, mac => sha256, prf => sha256}]}],
-    ?assertMatch({match, _}, re:run(refusal(Config, Old, #{}), "refuses TLS with us")).
+    ?assertMatch({match, _}, re:run(refusal(Config, Old, #{}), "refuses the TLS handshake")).
 
 certificates_have_to_be_there(Config) ->
     {error, Absent} = run(Config, 1, #{trust => {file, "/no/such/file"}}),
@@ -150,7 +150,7 @@ certificates_have_to_be_there(Config) ->
     Empty = file("empty.pem", Config),
     ok = file:write_file(Empty, "nothing"),
     {error, None} = run(Config, 1, #{trust => {file, Empty}}),
-    ?assertMatch({match, _}, re:run(None, "holds no certificate")).
+    ?assertMatch({match, _}, re:run(None, "contains no PEM certificate")).
 
 a_close_is_counted_and_the_load_goes_on(Config) ->
     %% The first connection is the trial handshake before the load.

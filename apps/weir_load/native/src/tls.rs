@@ -38,7 +38,7 @@ impl Settings {
                 let mut roots = RootCertStore::empty();
                 let (added, _) = roots.add_parsable_certificates(certificates.into_iter().map(CertificateDer::from));
                 if added == 0 {
-                    return Err(Error::General("no certificate can be read".into()));
+                    return Err(Error::General("none of the certificates can be parsed".into()));
                 }
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
@@ -70,7 +70,7 @@ impl Session {
     /// send.
     pub fn new(settings: &Settings, server: &str) -> Result<(Self, Vec<u8>), Error> {
         let name = ServerName::try_from(server.to_owned())
-            .map_err(|_| Error::General(format!("{server} is no name of a server")))?;
+            .map_err(|_| Error::General(format!("{server} is not a valid server name")))?;
         let mut connection = ClientConnection::new(settings.0.clone(), name)?;
         // Bytes sent during the handshake are buffered without a limit.
         connection.set_buffer_limit(None);
@@ -139,7 +139,7 @@ pub fn kind(error: &Error) -> &'static str {
 /// The text of an error.
 pub fn text(error: &Error) -> String {
     let plain = match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "nobody who is trusted has signed it",
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "it is not signed by a trusted certificate",
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "it has expired"
         }

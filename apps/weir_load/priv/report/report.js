@@ -108,7 +108,7 @@
   };
   const schedulers = each("schedulers", (_, index) => `scheduler ${index + 1}`, (part) => part);
   if (schedulers.length > 0)
-    chart("Server: time in which schedulers are at work", xs, perSecond, schedulers, { y: share }, { range: [0, 1] });
+    chart("Server: scheduler utilization", xs, perSecond, schedulers, { y: share }, { range: [0, 1] });
   const pollsets = each("pollsets",
     ({ pollset }) => (pollset > 1024 ? `reactor ${pollset - 1024}` : `pollset ${pollset}`), (one) => one?.events);
   if (pollsets.length > 0) {
@@ -116,7 +116,7 @@
     const sum = (name) => server((seen) => seen.pollsets?.reduce((all, one) => all + one[name], 0));
     chart("Server: polls, per second", xs, perSecond, [
       { label: "polls", values: sum("polls") },
-      { label: "of these, vain", values: sum("empty_polls") },
+      { label: "empty polls", values: sum("empty_polls") },
       { label: "sleeps", values: sum("sleeps") },
     ], { y: rate });
   }
@@ -181,7 +181,7 @@
   document.title = `weir load ${data.scenario} ${data.target}`;
   document.getElementById("title").textContent = `${data.scenario} on ${data.target}`;
   const load = { open: `open loop, ${data.rate} a second (${data.arrivals})`,
-    closed: `closed loop, ${data.concurrency} at a time`, none: "nothing is asked for" }[data.loop];
+    closed: `closed loop, ${data.concurrency} at a time`, none: "no requests" }[data.loop];
   document.getElementById("about").textContent = [
     data.started, load, `${count(data.connections || total.connected)} connections${data.tls ? " within TLS" : ""}`,
     `${data.duration_s} s` + (data.warmup_s > 0 ? ` after ${data.warmup_s} s of warm-up` : ""),
@@ -192,9 +192,9 @@
 
   const verdict = (good, text) => { element("li", document.getElementById("verdict"), text).className = good ? "good" : "bad"; };
   data.invalid.forEach((reason) => verdict(false, `Invalid: ${reason}.`));
-  if (data.interrupted) verdict(false, "Interrupted: this is what was measured until then.");
+  if (data.interrupted) verdict(false, "Interrupted: these are the results until then.");
   for (const { promise, kept, value } of data.promises)
-    verdict(kept, `${promise}: ${kept ? "kept" : "broken"}${value == null ? ", as nothing was measured" : ""}`);
+    verdict(kept, `${promise}: ${kept ? "kept" : "broken"}${value == null ? ", because nothing was measured" : ""}`);
 
   const tile = (name, value, bad) => {
     const box = element("div", document.getElementById("tiles"));
