@@ -1,5 +1,5 @@
 %% @private
-%% @doc Checks a server at intervals, or asks its agent, in its own process, and sends each result to the backend's
+%% @doc Checks a server at intervals, or asks its agent, in its own process. Sends each result to the backend's
 %% process.
 -module(weir_proxy_check).
 

@@ -27,8 +27,8 @@
 
 -type leaving() :: {leave, weir_proxy_address:endpoint()} | {withdraw, Frontend :: binary()}.
 
-%% How long after its removal an address or frontend is stopped, if no connection needs it then; otherwise looked at
-%% again as late.
+%% A removed address or frontend is stopped after this time if no connection needs it any more. Otherwise it is checked
+%% again after the same time.
 -define(LEAVING_MS, 60_000).
 
 %% Interval of attempts to open the access log or the control socket again.

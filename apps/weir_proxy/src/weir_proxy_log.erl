@@ -25,7 +25,7 @@
 -define(WRITE_MS, 200).
 -define(WRITE_BYTES, 65536).
 
-%% Limits how long opening a file may take. It blocks for a pipe that has no reader.
+%% Limits how long the log may block the proxy, such as when it opens a pipe that has no reader.
 -define(PATIENCE_MS, 2000).
 
 %% Facility local0, severity info, as in HAProxy's examples.

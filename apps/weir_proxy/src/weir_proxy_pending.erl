@@ -63,8 +63,8 @@ displaced() ->
     true = ets:update_element(?TABLE, self(), {?SERVER, none}),
     free(Server, Backend).
 
-%% @doc Routes the connection of the calling process again from the start, in a frontend with these numbers, which may
-%% be the same.
+%% @doc Recounts the connection of the calling process, which is routed again from the start: only in a frontend with
+%% these numbers, which may be the same one.
 -spec moved(numbers()) -> ok.
 moved(Frontend) ->
     [{_, Before, Backend, Server}] = ets:lookup(?TABLE, self()),

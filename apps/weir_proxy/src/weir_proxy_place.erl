@@ -7,7 +7,7 @@
 
 -export([take/4]).
 
-%% Interval and number of looks for the successor of a backend's process: 10 seconds.
+%% Interval and number of attempts to find the successor of a backend's process: 10 seconds in all.
 -define(SUCCESSOR_MS, 20).
 -define(SUCCESSOR_TIMES, 500).
 

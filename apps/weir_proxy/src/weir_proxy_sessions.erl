@@ -30,15 +30,14 @@
 %% insert it.
 -define(AGAIN_MS, 20).
 
-%% Interval and number of looks for a keeper while there is none: 2 seconds.
+%% Interval and number of attempts to find a keeper while there is none: 2 seconds in all.
 -define(SUCCESSOR_MS, 20).
 -define(SUCCESSOR_TIMES, 100).
 
 %% If the client has sent nothing, a close after this time is not early: the server may have timed out.
 -define(EARLY_US, 1_000_000).
 
-%% Interval at which a successor looks for sessions of dead keepers, while there are any. Nothing else reports their
-%% end.
+%% Interval at which a successor checks the sessions of dead keepers, while there are any. Nothing reports their end.
 -define(ORPHANS_MS, 2000).
 
 %% @doc Makes the table, which the caller owns, and the registered names of the keepers.
@@ -50,8 +49,7 @@ init() ->
     ]),
     ok.
 
-%% @doc Returns the number of keepers: one for each scheduler, including those that are offline. An idle keeper costs 3
-%% KB.
+%% @doc Returns the number of keepers: one for each scheduler, online or not. An idle keeper costs 3 KB.
 -spec keepers() -> pos_integer().
 keepers() -> erlang:system_info(schedulers).
 
