@@ -278,9 +278,9 @@ nodes_are_joined_and_observed(Config) ->
         ?assertMatch(#{<<"server">> := #{<<"cpu">> := _, <<"schedulers">> := [_ | _], <<"pollsets">> := [_ | _]}}, First),
         %% What is wrong is told.
         {1, Refused} = load(Config, Load ++ ["--cookie", "another"]),
-        ?assert(mentions("it refuses us", Refused)),
+        ?assert(mentions("it refuses the connection", Refused)),
         {1, Absent} = load(Config, ["echo", Target, "--observe", "nobody@localhost"]),
-        ?assert(mentions("cannot reach the node nobody@localhost: on localhost there is", Absent)),
+        ?assert(mentions("cannot reach the node nobody@localhost: the nodes on localhost are", Absent)),
         [ok = peer:stop(Peer) || Peer <- [PeerA, PeerB]]
     end).
 

@@ -1,5 +1,5 @@
-%% The generator beside wrk: two clients of one nginx, in turns, in a closed loop. Where the server decides how fast it
-%% goes, both have to say the same of it. Takes about two minutes, and a machine that does nothing else.
+%% Compares the generator with wrk: two clients of one nginx, in turns, in a closed loop. Where the server is the
+%% bottleneck, both must measure the same. Takes about two minutes, and needs an idle machine.
 -module(weir_load_wrk_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -25,7 +25,7 @@ init_per_suite(Config) ->
         {_, false, _} -> {skip, "no wrk here: scripts/setup soak"};
         {_, _, 1} -> {skip, "one core: server and client need one each"};
         {Nginx, Wrk, _} ->
-            %% The server has a core, and both clients another. Nobody waits busily.
+            %% The server has one core, both clients the other. No scheduler spins.
             Quiet = ["+S", "1", "+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "-pa" | code:get_path()],
             Exec = {os:find_executable("taskset"), ["-c", "0", os:find_executable("erl")]},
             {ok, Peer, _} = peer:start(#{connection => standard_io, exec => Exec, args => Quiet}),
@@ -37,7 +37,7 @@ end_per_suite(Config) ->
     "" = os:cmd("kill " ++ integer_to_list(?config(nginx, Config))),
     ok = peer:stop(?config(peer, Config)).
 
-%% Debian keeps it where only root looks.
+%% Debian has it in /usr/sbin, which is not in the PATH of users.
 nginx() ->
     case os:find_executable("nginx") of
         false -> os:find_executable("nginx", "/usr/sbin");
@@ -53,7 +53,7 @@ start_nginx(Nginx, Config) ->
     ok = file:write_file(filename:join(Directory, "small.html"), binary:copy(<<"x">>, 612)),
     File = filename:join(Directory, "nginx.conf"),
     ok = file:write_file(File, configuration(Directory, Port)),
-    %% It ends with this node, too.
+    %% nginx ends when this node does.
     Program = open_port({spawn_executable, os:find_executable("setpriv")}, [
         {args, ["--pdeathsig", "TERM", "taskset", "-c", "1", Nginx, "-p", Directory, "-c", File, "-e", "error.log"]}, exit_status, stderr_to_stdout, binary
     ]),
@@ -89,20 +89,20 @@ configuration(Directory, Port) ->
         "} }\n"
     ].
 
-%% A thousand requests a second, and what is more waits: 16 at a time take 16 ms each.
+%% Limited to 1,000 requests a second; the others wait. With 16 at a time each takes 16 ms.
 a_server_that_its_clock_limits(Config) ->
     within(0.05, beside("limited", Config)).
 
-%% Each answer is compressed anew.
+%% Every answer is compressed.
 a_server_that_its_cpu_limits(Config) ->
     within(0.05, beside("page.txt", Config)).
 
-%% Here the clients are as busy as the server: who is faster says nothing of the truth, and is noted only.
+%% Here the clients are as busy as the server, so the result is only noted.
 a_small_page(Config) ->
     #{rate := Rate, median := Median} = beside("small.html", Config),
     {comment, io_lib:format("requests/s ~.3f of wrk's, median latency ~.3f", [Rate, Median])}.
 
-%% Where wrk does not agree with itself from round to round, the machine does something else, and nothing follows.
+%% If the rounds of wrk differ, the machine is busy with something else, and the result is skipped.
 within(Part, #{spread := Spread}) when Spread > 2 * Part ->
     {skip, io_lib:format("the machine is busy: rounds of wrk are ~b % apart", [round(100 * Spread)])};
 within(Part, #{rate := Rate, median := Median} = Ratios) ->
@@ -110,7 +110,7 @@ within(Part, #{rate := Rate, median := Median} = Ratios) ->
     ?assert(abs(Median - 1) =< Part, Ratios),
     {comment, io_lib:format("requests/s ~.3f of wrk's, median latency ~.3f", [Rate, Median])}.
 
-%% Ours to wrk's: medians of the rounds. Who begins takes turns too.
+%% Ratios of the medians, ours to wrk's. The two take turns in beginning a round.
 beside(Path, Config) ->
     Rounds = lists:append([round(Number, Path, Config) || Number <- lists:seq(1, ?ROUNDS)]),
     Of = fun(Who, Figure) -> lists:sort([maps:get(Figure, Figures) || {Name, Figures} <- Rounds, Name =:= Who]) end,
@@ -119,7 +119,7 @@ beside(Path, Config) ->
     Ratios = maps:from_list([{Figure, Median(Of(weir, Figure)) / Median(Of(wrk, Figure))} || Figure <- [rate, median]]),
     Ratios#{spread => lists:max([spread(Of(wrk, Figure), Median) || Figure <- [rate, median]])}.
 
-%% Without the best and the worst round.
+%% The spread without the best and the worst round.
 spread(Values, Median) -> (lists:nth(?ROUNDS - 1, Values) - lists:nth(2, Values)) / Median(Values).
 
 round(Number, Path, Config) when Number rem 2 =:= 0 -> [{wrk, wrk(Path, Config)}, {weir, weir(Path, Config)}];

@@ -1,15 +1,14 @@
-%% @doc Whether of two documents one is better, with regard to the noise.
+%% @doc Compares two documents and decides whether one is better, given the noise.
 %%
-%% Each figure has several values on each side: one for each run where the documents have three runs or more, and
-%% otherwise one for each second, without the first and without those after the window. The means of their logarithms
-%% are compared by Welch's t-test, which does not ask for the same spread on both sides: the confidence interval of the
-%% difference is that of a ratio, B to A. Only an interval that leaves out 1 says that there is a difference.
-%% Logarithms, because latencies are skewed to the right and spread by factors. The intervals are wide enough that with
-%% 95 % confidence all of them hold together (Bonferroni): of a server and itself, one comparison in twenty is wrong,
-%% however many figures it has.
+%% Each figure has several values on each side: one for each run if both documents have three runs or more, otherwise
+%% one for each second, without the first second and those after the window. Welch's t-test, which allows a different
+%% spread on each side, compares the means of their logarithms. So the confidence interval of the difference is one of
+%% the ratio of B to A. An interval that excludes 1 shows a difference. Logarithms, because latencies are skewed to the
+%% right and vary by factors. The intervals are wide enough that all of them hold together with 95 % confidence
+%% (Bonferroni): if a server is compared with itself, one comparison in twenty is wrong, however many figures it has.
 %%
-%% Seconds of one run follow from each other: what disturbs one disturbs the next. So they make intervals that are too
-%% narrow when a machine has good and bad minutes, and the text says so. Runs are better, taken in turns.
+%% The seconds of one run are not independent: a disturbance lasts for more than one. Intervals from seconds are too
+%% narrow on a machine with good and bad minutes, and the text says so. Prefer runs of A and B in turns.
 -module(weir_load_compare).
 
 -export([compare/2]).
@@ -18,8 +17,8 @@
 
 -export_type([comparison/0]).
 
-%% `ratio' is B to A, between `low' and `high', with 95 % confidence for all rows together. It is `null' where there is
-%% too little, or a 0.
+%% `ratio' is B divided by A, between `low' and `high' with 95 % confidence for all rows together. The three are `null'
+%% if there are too few values above 0.
 -type row() :: #{
     figure := binary(),
     a := number(),
@@ -30,12 +29,12 @@
     verdict := better | worse | no_difference | too_little
 }.
 
-%% Of all intervals together.
+%% That all intervals hold together.
 -define(CONFIDENCE, 0.95).
 
 -type comparison() :: #{values := runs | seconds, rows := [row()], notes := [binary()]}.
 
-%% @doc Compares two documents, as read from their JSON.
+%% @doc Compares two documents, decoded from their JSON.
 -spec compare(weir_json:value(), weir_json:value()) -> {ok, comparison()} | {error, iodata()}.
 compare(#{<<"schema">> := 1, <<"total">> := _} = A, #{<<"schema">> := 1, <<"total">> := _} = B) ->
     Kind =
@@ -53,7 +52,7 @@ compare(#{<<"schema">> := 1, <<"total">> := _} = A, #{<<"schema">> := 1, <<"tota
     Rows = [row(Figure, Better, InA, InB, Confidence) || {Figure, Better, InA, InB} <- Measured],
     {ok, #{values => Kind, rows => Rows, notes => notes(A, B)}};
 compare(_, _) ->
-    {error, "both files have to be what `weir load --json` writes, of schema 1"}.
+    {error, "both files must be written by `weir load --json`, with schema 1"}.
 
 figures() ->
     [
@@ -102,7 +101,8 @@ number([], Number) -> Number;
 number([Key | Keys], Map) when is_map_key(Key, Map) -> number(Keys, maps:get(Key, Map));
 number(_Path, _Map) -> none.
 
-%% @doc The ratio of the geometric means of the second values to the first, and its confidence interval by Welch.
+%% @doc Returns the ratio of the geometric means, B to A, and its confidence interval by Welch's t-test. Returns
+%% `too_little' if a side has fewer than three values.
 -spec interval([number()], [number()], Confidence :: float()) ->
     {ok, Ratio :: float(), Low :: float(), High :: float()} | too_little.
 interval(A, B, _Confidence) when length(A) < 3; length(B) < 3 ->
@@ -115,7 +115,7 @@ interval(A, B, Confidence) ->
     Half =
         case Error > 0 of
             true ->
-                %% Welch and Satterthwaite.
+                %% Degrees of freedom by Welch and Satterthwaite.
                 Freedom = Error * Error / (ErrorA * ErrorA / (NA - 1) + ErrorB * ErrorB / (NB - 1)),
                 student(floor(Freedom), Confidence) * math:sqrt(Error);
             false ->
@@ -123,7 +123,7 @@ interval(A, B, Confidence) ->
         end,
     {ok, math:exp(Difference), math:exp(Difference - Half), math:exp(Difference + Half)}.
 
-%% The mean of logarithms, the square of its standard error, and how many there are.
+%% The mean of the logarithms, the square of its standard error, and the number of values.
 moments(Values) ->
     Logs = [math:log(Value) || Value <- Values],
     Count = length(Logs),
@@ -131,7 +131,7 @@ moments(Values) ->
     Variance = lists:sum([(Log - Mean) * (Log - Mean) || Log <- Logs]) / (Count - 1),
     {Mean, Variance / Count, Count}.
 
-%% How far Student's distribution reaches to both sides with a probability: by bisection.
+%% The two-sided quantile of Student's t-distribution, by bisection.
 student(Freedom, Probability) ->
     student(max(1, min(Freedom, 1000)), Probability, 0.0, 1.0e4).
 
@@ -154,7 +154,7 @@ within(T, Freedom) ->
         1 -> 2 / math:pi() * (Angle + math:sin(Angle) * series(2, Freedom - 2, Cos, Cos))
     end.
 
-%% Term, term * N/(N+1) cos^2, ... as long as N is not past the last.
+%% Sums Term, Term * N/(N+1) cos^2, ... up to N = Last.
 series(N, Last, _Cos, Term) when N > Last -> Term;
 series(N, Last, Cos, Term) -> Term + series(N + 2, Last, Cos, Term * N / (N + 1) * Cos * Cos).
 
@@ -177,7 +177,7 @@ notes(A, B) ->
 show(Text) when is_binary(Text) -> Text;
 show(Value) -> io_lib:format("~w", [Value]).
 
-%% @doc The comparison for a terminal.
+%% @doc Formats a comparison for a terminal.
 -spec text(comparison()) -> unicode:chardata().
 text(#{values := Kind, rows := Rows, notes := Notes}) ->
     [
@@ -190,7 +190,7 @@ text(#{values := Kind, rows := Rows, notes := Notes}) ->
         case Kind of
             runs -> "Welch's t-test on the logarithms of the runs' figures.\n";
             seconds ->
-                "Welch's t-test on the logarithms of the seconds' figures. Seconds follow from each other, so that the\n"
+                "Welch's t-test on the logarithms of the seconds' figures. Seconds are not independent, so the\n"
                 "intervals may be too narrow: --repeat 5 on both sides compares runs.\n"
         end
     ].

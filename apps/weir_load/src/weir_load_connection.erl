@@ -1,13 +1,13 @@
-%% @doc One connection of a load: what is due on it, what is on its way, and what its scenario makes of the bytes.
+%% @doc One connection of a load: its waiting requests, its requests on their way, and the state of its scenario.
 %%
-%% A value. Engines hand in what happens, with the time, and carry out the effects that come back. All rules of
-%% measuring are here, so that every engine measures the same:
+%% Pure functions. The engine passes in events with their time, and carries out the effects that are returned. All
+%% rules of measuring are here, so that every engine measures the same:
 %%
-%% A request that is due waits its turn on its connection, and its response time counts that wait: a server that stalls
-%% is not spared the requests that would have come meanwhile. What was due before the window of measurement is not
-%% counted, but for its errors: a server that loses connections in the warm-up has lost them. A request without an
-%% answer in time, counted from when it was due, is a `timeout'; if it was sent, its connection ends, since its answer
-%% would be taken for another's.
+%% A request that is due waits for its turn on its connection, and its response time includes that wait. So the
+%% requests that come due while a server stalls count against the server. Requests that were due before the measurement
+%% window are not counted, but their errors are. A request that has no answer within the timeout, from when it was due,
+%% is a `timeout'. If it was sent, its connection is closed, because its answer would be taken for that of another
+%% request.
 -module(weir_load_connection).
 
 -include("weir_load_profile.hrl").
@@ -31,17 +31,16 @@
 
 -import(weir_load_profile, [is_inside/2]).
 
-%% `close' ends the connection as the scenario wants it, `abort' after an error. The connection counts as closed
-%% already.
+%% `close' ends the connection because the scenario wants it, `abort' after an error, which is counted already.
 -type effect() :: {send, iodata()} | close | abort.
 
-%% `asked' is for a request that was answered and the next one sent: there is as much on its way as before.
+%% `asked': a request was answered and the next one sent. The number of requests on their way is the same.
 -type step() :: {[effect()], connection(), weir_load_sample:sample()}.
 -type asked() :: {asked, Request :: iodata(), connection(), weir_load_sample:sample()}.
 
 -record(request, {
     due :: integer(),
-    %% When work on it began: see weir_load_sample.
+    %% The start of its service time, see weir_load_sample.
     begun :: integer(),
     sent :: integer(),
     first_byte :: integer() | undefined
@@ -52,19 +51,19 @@
     scenario = closed :: closed | {open, weir_load_scenario:connection()},
     %% When its last connect began.
     begun = 0 :: integer(),
-    %% Since it stands.
+    %% Requests sent since it was opened.
     sent = 0 :: non_neg_integer(),
-    %% Requests on their way. The oldest has a place of its own: most connections have no other.
+    %% Requests on their way. The oldest is in its own field, because most connections have only one.
     in_flight = 0 :: non_neg_integer(),
     oldest = none :: none | #request{},
     younger = queue:new() :: queue:queue(#request{}),
-    %% When requests were due that are not sent yet, and how many there are.
+    %% The number of requests that are not sent yet, and when they were due.
     waiting = 0 :: non_neg_integer(),
     due = queue:new() :: queue:queue(integer())
 }).
 
-%% A connection of a closed loop whose only request is on its way, since `due': all that changes with each request. What
-%% stays, the connection without that request, is not copied, by us or by the collection of garbage.
+%% A connection of a closed loop whose only request has been on its way since `due'. It has only what changes with each
+%% request, so that the rest is copied neither by updates nor by garbage collections.
 -record(asked, {
     due :: integer(),
     sent :: pos_integer(),
@@ -72,29 +71,29 @@
 }).
 -opaque connection() :: #connection{} | #asked{}.
 
-%% @doc A connection that is not open yet.
+%% @doc Returns a connection that is not open yet.
 -spec new(Number :: pos_integer()) -> connection().
 new(Number) -> #connection{number = Number}.
 
-%% @doc Its number.
+%% @doc Returns its number.
 -spec number(connection()) -> pos_integer().
 number(#asked{connection = #connection{number = Number}}) -> Number;
 number(#connection{number = Number}) -> Number.
 
-%% @doc Its connect begins.
+%% @doc Notes that its connect begins.
 -spec opening(Now :: integer(), connection()) -> connection().
 opening(Now, Connection) -> Connection#connection{begun = Now}.
 
-%% @doc Whether its connect has taken too long.
+%% @doc Returns whether its connect has timed out.
 -spec is_late(Now :: integer(), connection(), weir_load_profile:profile()) -> boolean().
 is_late(Now, #connection{scenario = closed, begun = Begun}, #profile{timeout = Timeout}) -> Begun < Now - Timeout;
 is_late(_Now, _Connection, _Profile) -> false.
 
-%% The connection with the request that is on its way.
+%% The full record, with the request that is on its way.
 whole(#asked{due = Due, sent = Sent, connection = Connection}) ->
     Connection#connection{sent = Sent, in_flight = 1, oldest = #request{due = Due, begun = Due, sent = Due}}.
 
-%% @doc It stands now.
+%% @doc Handles a connect that has succeeded.
 -spec opened(Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
 opened(Now, Connection, #profile{scenario = Scenario, config = Config} = Profile, Sample) ->
     #connection{number = Number, begun = Begun, due = Due} = Connection,
@@ -116,7 +115,7 @@ opened(Now, Connection, #profile{scenario = Scenario, config = Config} = Profile
             pump(Now, Connection#connection{scenario = {open, State}, sent = 0}, Profile, Sent, [{send, Bytes}])
     end.
 
-%% @doc It could not be opened. Where each request has a connection of its own, the request has failed.
+%% @doc Handles a connect that has failed. If each request has its own connection, the request has failed.
 -spec not_opened(weir_load_scenario:error(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) ->
     {connection(), weir_load_sample:sample()}.
 not_opened(Reason, Connection, #profile{arrivals = connection}, Sample) ->
@@ -124,7 +123,7 @@ not_opened(Reason, Connection, #profile{arrivals = connection}, Sample) ->
 not_opened(Reason, Connection, _Profile, Sample) ->
     {Connection, weir_load_sample:error(Reason, Sample)}.
 
-%% @doc A request that was due at a time is the connection's now.
+%% @doc Adds a request that was due at a time.
 -spec due(Due :: integer(), Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
 due(Due, Now, #asked{} = Asked, Profile, Sample) ->
     due(Due, Now, whole(Asked), Profile, Sample);
@@ -136,15 +135,15 @@ due(Due, Now, Connection, Profile, Sample) ->
         end,
     arrived(Due, Now, Connection, Profile, Timed).
 
-%% @doc A closed loop begins: a connection asks as far as it has room, and one that is still to be opened, as its request
-%% has it to itself, gets that.
+%% @doc Begins a closed loop: sends requests up to the depth. If each request has its own connection, adds the request
+%% that the connection is opened for.
 -spec ask(Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
 ask(Now, Connection, #profile{arrivals = connection} = Profile, Sample) ->
     arrived(Now, Now, Connection, Profile, Sample);
 ask(Now, Connection, Profile, Sample) ->
     pump(Now, Connection, Profile, Sample, []).
 
-%% What can be sent at once need not wait first.
+%% Sends a request at once if it need not wait.
 arrived(
     Due,
     Now,
@@ -157,7 +156,7 @@ arrived(
 arrived(Due, Now, #connection{waiting = Waiting, due = Dues} = Connection, Profile, Sample) ->
     pump(Now, Connection#connection{waiting = Waiting + 1, due = queue:in(Due, Dues)}, Profile, Sample, []).
 
-%% Sends what is waiting, as deep as the profile allows, or what a closed loop asks.
+%% Sends waiting requests, or new ones of a closed loop, up to the depth.
 pump(
     Now,
     #connection{scenario = {open, State}, waiting = Waiting, in_flight = InFlight} = Connection,
@@ -181,7 +180,7 @@ pump(
 pump(_Now, Connection, Profile, Sample, Effects) ->
     {lists:reverse(Effects), compact(Connection, Profile), Sample}.
 
-%% A request that is on its way by itself since it was due.
+%% The small record, if the only request was sent when it was due.
 compact(
     #connection{in_flight = 1, waiting = 0, oldest = #request{due = Due, begun = Due, sent = Due, first_byte = undefined}} =
         Connection,
@@ -213,7 +212,7 @@ on_its_way(Request, 0, Connection) ->
 on_its_way(Request, _InFlight, #connection{younger = Younger} = Connection) ->
     Connection#connection{younger = queue:in(Request, Younger)}.
 
-%% @doc Bytes have come.
+%% @doc Handles received bytes.
 -spec received(binary(), Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step() | asked().
 received(
     Data,
@@ -256,7 +255,7 @@ responded(Result, Data, Now, Connection, Profile, Sample) ->
             fail(Kind, Connection, Profile, Counted, [])
     end.
 
-%% The oldest request has a part of its answer.
+%% The first byte of the answer to the oldest request has come.
 note_first_byte(Now, #connection{oldest = #request{first_byte = undefined} = Request} = Connection) ->
     Connection#connection{oldest = Request#request{first_byte = Now}};
 note_first_byte(_Now, Connection) ->
@@ -319,7 +318,7 @@ without_oldest(#connection{in_flight = InFlight, younger = Younger} = Connection
     {{value, Next}, Rest} = queue:out(Younger),
     Connection#connection{in_flight = InFlight - 1, oldest = Next, younger = Rest}.
 
-%% An error that ends the connection: of each request on its way, or of the connection itself.
+%% An error that ends the connection. Counted once for each request on its way, or once if there is none.
 fail(Kind, #connection{in_flight = InFlight} = Connection, _Profile, Sample, Effects) ->
     ended(abort, Connection, errors(max(1, InFlight), Kind, Sample), Effects).
 
@@ -329,7 +328,7 @@ errors(Count, Kind, Sample) -> errors(Count - 1, Kind, weir_load_sample:error(Ki
 ended(How, #connection{scenario = {open, _}} = Connection, Sample, Effects) ->
     {lists:reverse(Effects, [How]), Connection, Sample}.
 
-%% @doc The server has ended the connection, or the system has.
+%% @doc Handles a connection that was closed by the server or the system.
 -spec closed(weir_load_scenario:error(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) ->
     {connection(), weir_load_sample:sample()}.
 closed(Reason, #asked{} = Asked, Profile, Sample) ->
@@ -339,7 +338,7 @@ closed(closed, #connection{in_flight = 0} = Connection, #profile{held = false}, 
 closed(Reason, #connection{in_flight = InFlight} = Connection, _Profile, Sample) ->
     {Connection, errors(max(1, InFlight), Reason, Sample)}.
 
-%% @doc What has waited too long, fails.
+%% @doc Fails the requests that have timed out.
 -spec expire(Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
 expire(Now, #asked{due = Due} = Asked, #profile{timeout = Timeout}, Sample) when Due >= Now - Timeout ->
     {[], Asked, Sample};
@@ -362,8 +361,8 @@ expire_waiting(Latest, #connection{waiting = Waiting, due = Dues} = Connection, 
             {Connection, Sample}
     end.
 
-%% @doc The connection has ended, for whatever reason: its scenario is told, and what was on its way is forgotten. What
-%% waits its turn waits for the connection to be opened anew.
+%% @doc Ends the connection: calls the scenario's `done' and forgets the requests on their way. Requests that were not
+%% sent wait for the connection to be opened again.
 -spec finish(connection(), weir_load_profile:profile()) -> connection().
 finish(#asked{} = Asked, Profile) ->
     finish(whole(Asked), Profile);
@@ -373,12 +372,12 @@ finish(#connection{scenario = {open, State}} = Connection, #profile{scenario = S
     ok = Scenario:done(State),
     Connection#connection{scenario = closed, in_flight = 0, oldest = none, younger = queue:new()}.
 
-%% @doc Whether it stands.
+%% @doc Returns whether it is open.
 -spec is_open(connection()) -> boolean().
 is_open(#asked{}) -> true;
 is_open(#connection{scenario = Scenario}) -> Scenario =/= closed.
 
-%% @doc Requests that wait, for their turn or for an answer.
+%% @doc Returns the number of requests that wait for their turn or for an answer.
 -spec pending(connection()) -> non_neg_integer().
 pending(#asked{}) -> 1;
 pending(#connection{waiting = Waiting, in_flight = InFlight}) -> Waiting + InFlight.

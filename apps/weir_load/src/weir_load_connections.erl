@@ -1,9 +1,9 @@
 %% @private
-%% @doc The connections of a driver: what becomes of them, from the first connect on.
+%% @doc The connections of a driver, from the first connect on.
 %%
-%% They are in the process dictionary: by the handle of the socket, and for a number, negative, the handle, or the
-%% connection itself while it has no socket. Finding one costs one look into the table, and changing it no copy of
-%% anything else, whether there are ten or twenty thousand.
+%% They are in the process dictionary. A socket's handle maps to its connection. A negative connection number maps to
+%% the handle, or to the connection itself while it has no socket. So finding a connection is one hash lookup, and
+%% changing it copies nothing else, however many there are.
 -module(weir_load_connections).
 
 -include("weir_load_driver.hrl").
@@ -23,19 +23,19 @@
 -type driver() :: #driver{}.
 
 -type key() :: integer().
-%% The handle of a socket, or a number with a minus.
+%% The handle of a socket, or a negative connection number.
 
-%% Two words for two things, in every write.
+%% A write is an improper list, `[Handle | Bytes]': two words.
 -dialyzer({no_improper_lists, [effects/5]}).
 
-%% Milliseconds before a connection that has failed is opened anew: a server that refuses is not to be stormed.
+%% Milliseconds before a failed connection is opened again, so that a server that refuses is not flooded.
 -define(REST, 100).
 
-%% @doc Connections, by what they are found with: none twice.
+%% @doc Returns the key of each connection, once.
 -spec keys() -> [key()].
 keys() -> [Key || {Key, Connection} <- get(), is_integer(Key), not is_integer(Connection)].
 
-%% @doc Begins to open a connection.
+%% @doc Starts to open a connection.
 -spec dial(Number :: pos_integer(), weir_load_connection:connection(), driver()) -> driver().
 dial(Number, Connection, #driver{share = Share, reactor = Reactor, dialing = Dialing} = Driver) ->
     #{address := Address, port := Port} = Share,
@@ -43,7 +43,8 @@ dial(Number, Connection, #driver{share = Share, reactor = Reactor, dialing = Dia
     Options = weir_load_family:source(Address, Number) ++ [
         binary,
         {nodelay, true},
-        %% A reset leaves no port behind in TIME_WAIT: a minute's connections would use them up.
+        %% Close with a reset, which leaves no port in TIME_WAIT. Otherwise the connections of a minute use up all
+        %% ports.
         {linger, {true, 0}}
     ],
     case weir_load_reactor:connect(Address, Port, Options, Reactor) of
@@ -55,7 +56,7 @@ dial(Number, Connection, #driver{share = Share, reactor = Reactor, dialing = Dia
             not_opened(error_kind(Reason), Opening, Driver#driver{dialing = Dialing + 1})
     end.
 
-%% @doc The time after which a connection is opened anew is over.
+%% @doc Opens a failed connection again, after the pause.
 -spec dial_again(Number :: pos_integer(), driver()) -> driver().
 dial_again(Number, Driver) ->
     Connection = get(-Number),
@@ -64,7 +65,7 @@ dial_again(Number, Driver) ->
         false -> Driver
     end.
 
-%% @doc A socket was closed by its peer or the system, or could not be connected.
+%% @doc Handles a socket that was closed by its peer or the system, or could not be connected.
 -spec lost(weir_nif:handle(), Reason :: atom(), driver()) -> driver().
 lost(Handle, Reason, #driver{profile = Profile, sample = Sample} = Driver) ->
     case erase(Handle) of
@@ -89,13 +90,13 @@ error_kind(econnreset) -> reset;
 error_kind(etimedout) -> timeout;
 error_kind(Reason) -> Reason.
 
-%% @doc A closed loop begins on a connection.
+%% @doc Starts a closed loop on a connection.
 -spec ask(key(), Now :: integer(), driver()) -> driver().
 ask(Key, Now, #driver{profile = Profile, sample = Sample} = Driver) ->
     Connection = get(Key),
     step(Key, Connection, weir_load_connection:ask(Now, Connection, Profile, Sample), Driver).
 
-%% @doc Opens a connection for the next request of a closed loop, where each has its own.
+%% @doc Opens a connection for the next request of a closed loop in which each request has its own.
 -spec start_another(driver()) -> driver().
 start_another(#driver{profile = Profile, sample = Sample} = Driver) ->
     {Number, Numbered} = next_number(Driver),
@@ -104,14 +105,14 @@ start_another(#driver{profile = Profile, sample = Sample} = Driver) ->
         weir_load_connection:ask(Now, weir_load_connection:new(Number), Profile, Sample),
     begin_with(Connection, Numbered#driver{sample = Counted}).
 
-%% A connection with a request that waits for it.
+%% Dials a connection that has a waiting request already.
 begin_with(Connection, #driver{pending = Pending} = Driver) ->
     dial(weir_load_connection:number(Connection), Connection, Driver#driver{pending = Pending + 1}).
 
 next_number(#driver{turn = Number, share = #{drivers := Drivers}} = Driver) ->
     {Number, Driver#driver{turn = Number + Drivers}}.
 
-%% @doc A request is due, on the connection whose turn it is, or on one of its own.
+%% @doc Handles a request that is due, on the connection whose turn it is, or on its own.
 -spec arrival(Due :: integer(), Now :: integer(), driver()) -> driver().
 arrival(Due, Now, #driver{share = #{opens := false}, profile = Profile, sample = Sample} = Driver) ->
     {Number, Numbered} = next_number(Driver),
@@ -133,7 +134,7 @@ next_turn(#driver{turn = Number, share = #{number := First, drivers := Drivers, 
         _ -> {Number, Driver#driver{turn = First}}
     end.
 
-%% @doc Keeps what has become of a connection, and does what it wants.
+%% @doc Stores the new state of a connection and carries out its effects.
 -spec step(key(), Before :: weir_load_connection:connection(), weir_load_connection:step(), driver()) -> driver().
 step(Key, Before, {Effects, Connection, Sample}, #driver{writes = Writes} = Driver) ->
     _ = put(Key, Connection),
@@ -145,7 +146,7 @@ step(Key, Before, {Effects, Connection, Sample}, #driver{writes = Writes} = Driv
         _ -> effects(Effects, [], Key, Connection, Driver#driver{sample = Sample, pending = Pending})
     end.
 
-%% Several sends are one write.
+%% Joins several sends into one write.
 effects([{send, Bytes} | Effects], Sent, Handle, Connection, Driver) ->
     effects(Effects, [Bytes | Sent], Handle, Connection, Driver);
 effects([How], [], Handle, Connection, #driver{writes = Writes} = Driver) when How =:= close; How =:= abort ->
@@ -158,13 +159,13 @@ effects(Effects, [_ | _] = Sent, Handle, Connection, #driver{writes = Writes} = 
         [_] -> effects(Effects, [], Handle, Connection, Sending)
     end.
 
-%% The socket is gone. `Counted' is the connection as its requests were counted last.
+%% The socket is closed. Counted is the state whose pending requests are included in the driver's count.
 ended(How, Counted, Ended, #driver{profile = Profile, pending = Pending} = Driver) ->
     Connection = weir_load_connection:finish(Ended, Profile),
     Left = Pending - weir_load_connection:pending(Counted) + weir_load_connection:pending(Connection),
     again(How, weir_load_connection:number(Connection), Connection, Driver#driver{pending = Left}).
 
-%% A connection is opened anew; or, where each request has its own, it is forgotten, and a closed loop begins another.
+%% Opens a connection again. If each request has its own, forgets it, and a closed loop starts another.
 again(How, Number, Connection, #driver{share = #{opens := false}, pending = Pending} = Driver) ->
     _ = erase(-Number),
     another(How, Driver#driver{pending = Pending - weir_load_connection:pending(Connection)});
@@ -180,7 +181,7 @@ again(How, Number, Connection, Driver) ->
             Driver
     end.
 
-%% After the window only what still waits needs a connection.
+%% After the window only waiting requests need a connection.
 is_wanted(Connection, #driver{phase = draining}) -> weir_load_connection:pending(Connection) > 0;
 is_wanted(_Connection, _Driver) -> true.
 
@@ -192,7 +193,7 @@ another(abort, Driver) ->
     _ = erlang:send_after(?REST, self(), start_another),
     Driver.
 
-%% @doc Fails what has waited too long on a connection, or for it.
+%% @doc Fails the requests of a connection that have timed out, or the connect itself.
 -spec expire(key(), Now :: integer(), driver()) -> driver().
 expire(Key, Now, Driver) ->
     case get(Key) of
@@ -206,7 +207,7 @@ expire(Key, Connection, Now, #driver{profile = Profile, sample = Sample, share =
             _ = erase(Key),
             not_opened(timeout, Connection, Driver#driver{writes = [Key | Driver#driver.writes]});
         false ->
-            %% A request with a connection of its own fails with its connect.
+            %% If each request has its own connection, it fails with the connect.
             case Opens orelse weir_load_connection:is_open(Connection) of
                 true -> step(Key, Connection, weir_load_connection:expire(Now, Connection, Profile, Sample), Driver);
                 false -> Driver

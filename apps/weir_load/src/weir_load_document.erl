@@ -1,4 +1,5 @@
-%% @doc A run as a document: what goes into the JSON file, the report and the summary. `docs/load.md' has its schema.
+%% @doc The document of a run, from which the JSON file, the report and the summary are made. `docs/load.md' has its
+%% schema.
 -module(weir_load_document).
 
 -export([new/2]).
@@ -7,7 +8,7 @@
 
 -export_type([about/0, document/0, total/0]).
 
-%% What the run was told to do, in words for people and machines.
+%% The settings of a run.
 -type about() :: #{
     scenario := binary(),
     target := binary(),
@@ -29,18 +30,18 @@
     promises := [weir_load_promise:promise()]
 }.
 
-%% `weir_load_second:figures()' and rates.
+%% The keys of `weir_load_second:figures()', and rates.
 -type total() :: #{atom() => term()}.
 
 -type document() :: #{atom() => term()}.
 
 -define(SECOND, 1_000_000_000).
 
-%% What the generator itself ran out of, among the errors.
+%% Errors that mean that the generator itself ran out of a resource.
 -define(OWN_ERRORS, [emfile, enfile, eaddrnotavail, enobufs, enomem, system_limit]).
 
-%% @doc The document of one or several runs that were told the same. Its `total' is that of all of them together; where
-%% there are several, `runs' has that of each.
+%% @doc Returns the document of one or several runs with the same settings. `total' sums up all of them; if there are
+%% several, `runs' has the total of each.
 -spec new(about(), [weir_load_run:outcome(), ...]) -> document().
 new(About, Outcomes) ->
     Totals = [total(Outcome, achieved(About, Outcome)) || Outcome <- Outcomes],
@@ -74,8 +75,9 @@ total(#{total := Sum, offered := Offered, elapsed := Elapsed, window := Window},
         pushed_rate => rate(weir_load_sample:counter(pushed, Sum), Elapsed)
     }.
 
-%% Answers, and in what time. What was offered in the window may have taken until after it. A closed loop stops asking at
-%% its end, and its last answers come ever slower: where the window has whole seconds, these count.
+%% The number of answers, and the time that they took. Answers to requests of the window may come after it. A closed
+%% loop stops sending at the end of its window, and its last answers come ever slower, so only the seconds of the
+%% window count if they are whole.
 achieved(#{loop := closed}, #{window := Window, seconds := Seconds}) when Window rem ?SECOND =:= 0 ->
     Until = Window div ?SECOND,
     {lists:sum([Answered || #{second := Second, answered := Answered} <- Seconds, Second < Until]), Window};
@@ -102,7 +104,7 @@ together(#{promises := Promises, max_lag_ns := MaxLag} = About, Outcomes, Totals
         },
         {lists:sum(Answers), lists:sum(Times)}
     ),
-    %% One run that could not offer its load spoils the sum.
+    %% One invalid run makes the sum invalid.
     Invalid = lists:usort(lists:append([invalid(One, MaxLag) || One <- Totals])),
     #{
         total => Total,
@@ -125,8 +127,8 @@ seconds(Outcomes) ->
     Numbered = lists:zip(lists:seq(1, length(Outcomes)), Outcomes),
     [Second#{run => Run} || {Run, #{seconds := Seconds}} <- Numbered, Second <- Seconds].
 
-%% @doc Why a run says little about the server: the generator itself was late, left requests out, or ran out of
-%% something.
+%% @doc Returns why a run says little about the server: the generator was late, left out requests, or ran out of a
+%% resource.
 -spec invalid(total(), MaxLag :: pos_integer()) -> [binary()].
 invalid(#{errors := Errors} = Total, MaxLag) ->
     Late =
@@ -142,7 +144,7 @@ invalid(#{errors := Errors} = Total, MaxLag) ->
             #{offered := Offered} when is_integer(Offered), Offered > 0 ->
                 #{count := Turned} = maps:get(lag_us, Total, #{count => 0}),
                 [
-                    io_lib:format("the generator came to ~b of ~b requests that were due", [Turned, Offered])
+                    io_lib:format("the generator handled only ~b of ~b requests that were due", [Turned, Offered])
                  || Turned < Offered * 0.995 - 1
                 ];
             _ ->
@@ -154,7 +156,7 @@ invalid(#{errors := Errors} = Total, MaxLag) ->
     ],
     [unicode:characters_to_binary(Reason) || Reason <- Late ++ LeftOut ++ Exhausted].
 
-%% The latency at more and more nines, evenly on the axis of 1 / (1 - quantile): ten points to each nine.
+%% Latencies up to 99.999 %, ten points to each nine, evenly spaced on a logarithmic axis of 1 / (1 - quantile).
 spectrum(Sum) ->
     Percentiles = [100 * (1 - math:pow(10, -Step / 10)) || Step <- lists:seq(0, 50)],
     maps:from_list([
@@ -165,7 +167,7 @@ spectrum(Sum) ->
      || {Measure, Histogram} <- measured(Sum)
     ]).
 
-%% HdrHistogram's V2 encoding, of nanoseconds.
+%% Nanoseconds, in HdrHistogram's V2 encoding.
 histograms(Sum) ->
     maps:from_list([
         {Measure, base64:encode(weir_load_histogram:serialise(Histogram))} || {Measure, Histogram} <- measured(Sum)
@@ -179,12 +181,12 @@ measured(Sum) ->
         maps:get(count, weir_load_histogram:summary(Histogram)) > 0
     ].
 
-%% @doc The summary for a terminal.
+%% @doc Formats the summary for a terminal.
 -spec text(document()) -> unicode:chardata().
 text(#{total := Total, promises := Promises, invalid := Invalid} = Document) ->
     [
         [
-            "interrupted: this is what was measured until then\n"
+            "interrupted: these are the results until then\n"
          || maps:get(interrupted, Document)
         ],
         measures(Total),

@@ -1,11 +1,11 @@
-%% @doc Drives connections from one process, which is a reactor: what has come for all of them is taken in one call,
-%% which first sends what was asked for on all of them.
+%% @doc Drives connections from one process, which is a reactor: one native call sends the writes of all connections
+%% and returns their events.
 %%
-%% A turn is such a call, what the events mean, messages, and what is due by now; then the next, or sleep until something
-%% comes. The time of a turn is taken once, after its call: it is when the generator has what came, and from when what it
-%% sends now is counted.
+%% A turn makes this call, then handles the events, messages, and what is due by now. After it comes the next turn, or
+%% sleep until something happens. The clock is read right after the call: its events count as received at that time,
+%% and what they cause to be sent counts as sent then.
 %%
-%% What becomes of its connections is in `weir_load_connections'.
+%% `weir_load_connections' handles the connections.
 -module(weir_load_driver).
 
 -include("weir_load_driver.hrl").
@@ -18,27 +18,27 @@
 -define(SECOND, 1_000_000_000).
 -define(MILLISECOND, 1_000_000).
 
-%% Between looks for what has waited too long, and how many connections are looked at in one turn.
+%% Interval of scans for timeouts, and how many connections one turn scans.
 -define(SCAN, 100 * ?MILLISECOND).
 -define(SCANNED, 256).
 
-%% Arrivals and messages of one turn.
+%% Most arrivals and most messages handled in one turn.
 -define(BURST, 64).
 -define(MESSAGES, 64).
 
-%% Connects at the same time while the connections of a run are opened: fewer than the backlog of most servers.
+%% Most connects at a time while the connections of a run are opened: fewer than the backlog of most servers.
 -define(MOST_DIALING, 100).
 
-%% Closed in one call, which stays short.
+%% Connections closed in one call, to keep it short.
 -define(CLOSED, 64).
 
-%% Words. What a turn makes dies in the next, so the heap fits the caches; but every collection looks at all
-%% connections, so with many of them it is larger, up to 8 MiB, and collections are rare.
+%% The minimal heap in words. The garbage of a turn is dead in the next, so a small heap fits into the caches. But
+%% every collection visits all connections, so with many the heap is larger, up to 8 MiB, and collections are rare.
 -define(HEAP, 32_768).
 -define(HEAP_MOST, 1_048_576).
 -define(HEAP_PER_CONNECTION, 32).
 
-%% Words of binaries on the way that make a collection worth it: 4 MiB.
+%% Words of binaries that trigger a collection: 4 MiB.
 -define(BINARIES, 524_288).
 
 %% @doc Starts a driver on a node, linked to its run, which is the caller.
@@ -79,7 +79,7 @@ loop(#driver{writes = Writes, reactor = Reactor} = Driver) ->
 turn(Now, Driver) ->
     Heard = messages(?MESSAGES, Driver),
     case Heard of
-        %% In the midst of a load, with nothing due: an atom is later than any time.
+        %% Nothing is due. (`never', an atom, is later than any time.)
         #driver{phase = running, wake_at = At, writes = [_ | _]} when Now < At -> loop(Heard);
         #driver{phase = running, wake_at = At} when Now < At -> rest(Now, Heard);
         _ -> due_turn(now_ns(), Heard)
@@ -144,11 +144,11 @@ message(Message, #driver{reactor = Reactor} = Driver) ->
 
 %% Events
 
-%% Writes and sample are apart from the driver, which would be copied for every event.
+%% Writes and Sample are separate arguments: updating them in the driver would copy it for every event.
 events([[Handle | Data] | Events], Now, Writes, Sample, #driver{profile = Profile} = Driver) ->
     case get(Handle) of
         undefined ->
-            %% It was closed when this had come already.
+            %% The connection was closed after these bytes had come.
             events(Events, Now, Writes, Sample, Driver);
         Connection ->
             case weir_load_connection:received(Data, Now, Connection, Profile, Sample) of
@@ -179,7 +179,7 @@ event({closed, Handle, Reason}, _Now, Driver) ->
 event({writable, _Handle}, _Now, Driver) ->
     Driver;
 event({unsent, _Handle, Reason, Data}, _Now, _Driver) ->
-    %% The scenario's fault, which no count should hide.
+    %% A bug in the scenario: crash rather than count it.
     error(Reason, [Data]).
 
 %% Opening
@@ -237,7 +237,7 @@ absolute(_Start, done) -> done;
 absolute(Start, {Due, Arrivals}) -> {Start + Due, Arrivals}.
 
 begin_loop(_Now, #driver{asks = true, share = #{opens := false} = Share} = Driver) ->
-    %% Here the total is how many requests, each with its connection, are under way at a time.
+    %% Here `total' is how many requests are under way at a time, each on its own connection.
     #{number := Number, drivers := Drivers, total := Total} = Share,
     lists:foldl(
         fun(_, Started) -> weir_load_connections:start_another(Started) end, Driver, lists:seq(Number, Total, Drivers)
@@ -258,7 +258,7 @@ dispatch(_Burst, _Now, Driver) ->
 
 %% Time
 
-%% What time brings.
+%% Handles everything that is due by now.
 on_time(_Now, #driver{phase = Phase} = Driver) when Phase =:= over; Phase =:= waiting ->
     Driver;
 on_time(Now, #driver{phase = opening} = Driver) ->
@@ -266,7 +266,7 @@ on_time(Now, #driver{phase = opening} = Driver) ->
 on_time(Now, Driver) ->
     drain(Now, scan(Now, dispatch(?BURST, Now, seconds(Now, Driver)))).
 
-%% Says what the seconds that are over have brought.
+%% Reports the seconds that are over.
 seconds(Now, #driver{share = #{run := Run}, second = Second, sample = Sample} = Driver) ->
     case end_of_second(Driver) =< Now of
         true ->
@@ -276,7 +276,7 @@ seconds(Now, #driver{share = #{run := Run}, second = Second, sample = Sample} = 
             Driver
     end.
 
-%% Some connections at a time: looking at thousands would make the next arrivals late.
+%% Scans some connections at a time: scanning thousands would delay the next arrivals.
 scan(Now, #driver{to_scan = [], scan_at = ScanAt} = Driver) when Now < ScanAt ->
     Driver;
 scan(Now, #driver{to_scan = [], pending = 0, dialing = 0} = Driver) ->
@@ -291,7 +291,7 @@ scan(Count, [Key | Keys], Now, Driver) when Count > 0 ->
 scan(_Count, Keys, _Now, Driver) ->
     Driver#driver{to_scan = Keys}.
 
-%% The window is over; what was due in it is waited for, but not for ever.
+%% After the window, waits for the answers to its requests, at most for the timeout.
 drain(Now, #driver{timetable = #{window := {_, To}}, profile = Profile} = Driver) ->
     Longest = To + weir_load_profile:timeout(Profile) + 2 * ?SCAN,
     case Driver of
@@ -302,7 +302,7 @@ drain(Now, #driver{timetable = #{window := {_, To}}, profile = Profile} = Driver
         #driver{} -> asks_no_longer(Driver)
     end.
 
-%% A generator that is late may come here before it has looked for what has waited too long.
+%% A generator that is late may end before its scans have found all timeouts.
 expire_all(Now, Driver) ->
     Expire = fun(Key, Expiring) -> weir_load_connections:expire(Key, Now, Expiring) end,
     lists:foldl(Expire, Driver, weir_load_connections:keys()).

@@ -1,34 +1,34 @@
-%% The state of a driver, which weir_load_driver and weir_load_connections change.
+%% The state of a driver, shared by weir_load_driver and weir_load_connections.
 
 -record(driver, {
     share :: weir_load_engine:share(),
     profile :: weir_load_profile:profile(),
     reactor :: weir_load_reactor:reactor(),
     phase = opening :: opening | waiting | running | draining | over,
-    %% For the next call, the last one first.
+    %% Writes for the next native call, last one first.
     writes = [] :: [weir_load_reactor:write()],
-    %% Requests that wait, for their turn or for an answer.
+    %% Requests that wait for their turn or for an answer.
     pending = 0 :: non_neg_integer(),
     sample = weir_load_sample:new() :: weir_load_sample:sample(),
-    %% While opening: the number that is dialed next, how many are dialed and open, and what went wrong last.
+    %% While opening: the next number to dial, the numbers of dials and open connections, and the last error.
     to_open :: pos_integer(),
     opening_since :: integer(),
     dialed = 0 :: non_neg_integer(),
     dialing = 0 :: non_neg_integer(),
     opened = 0 :: non_neg_integer(),
     last_error = none :: none | atom(),
-    %% From `go' on.
+    %% Set by `go'.
     timetable :: weir_load_engine:timetable() | undefined,
     next = done :: {Due :: integer(), weir_load_schedule:arrivals()} | done,
     second = 0 :: integer(),
-    %% Whether it is a closed loop in its window.
+    %% Whether connections ask by themselves: a closed loop before the end of its window.
     asks = false :: boolean(),
-    %% When time brings something next.
+    %% When the next timed action is due.
     wake_at = never :: integer() | never,
-    %% When to look next for what has waited too long, and where this look has still to look.
+    %% When the next scan for timeouts begins, and which connections the current scan has left.
     scan_at :: integer(),
     to_scan = [] :: [weir_load_connections:key()],
-    %% The number of the connection whose turn it is, or of the next one, where each arrival has its own.
+    %% The number of the connection whose turn it is, or of the next new one if each arrival has its own.
     turn :: pos_integer(),
     last_answer = none :: none | integer()
 }).

@@ -1,4 +1,4 @@
-%% @doc Scenario `echo': messages that come back, every byte compared.
+%% @doc Scenario `echo': sends messages and compares every byte that comes back.
 -module(weir_load_echo).
 -behaviour(weir_load_scenario).
 
@@ -9,13 +9,13 @@
 -export([response/2]).
 -export([done/1]).
 
-%% The message of a connection, and what has come of the next.
+%% The message of a connection, and the part of the next reply that has come.
 -record(echo, {message :: binary(), part = <<>> :: binary()}).
 
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "messages that come back, every byte compared",
+        summary => "sends messages and compares every byte that comes back",
         options => [
             #{name => size, type => {integer, 1, 1_000_000}, value => "BYTES", default => 64,
                 help => "bytes of a message (64)"}
@@ -25,8 +25,9 @@ describe() ->
 -spec init(#{size := pos_integer(), _ => _}) -> {ok, binary()}.
 init(#{size := Size}) -> {ok, binary:copy(<<"e">>, Size)}.
 
-%% Each connection has a message of its own, as far as there is room to tell: one that goes astray is noticed. It stays
-%% the same, so that nothing is made for a request and the state only changes where a message comes in pieces.
+%% Each connection has its own message, if the size has room for its number, so that a reply on the wrong connection is
+%% noticed. The message stays the same: a request allocates nothing, and the state changes only if a reply comes in
+%% pieces.
 -spec connect(pos_integer(), binary()) -> {ok, #echo{}}.
 connect(Number, <<_:32, Filler/binary>>) -> {ok, #echo{message = <<Number:32, Filler/binary>>}};
 connect(Number, Short) -> {ok, #echo{message = binary:part(<<Number:32/little>>, 0, byte_size(Short))}}.

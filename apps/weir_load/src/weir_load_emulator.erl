@@ -1,24 +1,24 @@
-%% @doc What an Erlang node has used, by its own account.
+%% @doc Reads what an Erlang node uses, from the node itself.
 %%
-%% The node needs none of our code: it evaluates expressions, with what every OTP has. Nothing stays there but the time
-%% of its schedulers being kept, which costs next to nothing, until the observer has ended.
+%% The node needs none of our code: it evaluates expressions that need only OTP. It keeps `scheduler_wall_time' on
+%% until the observer ends, which costs next to nothing.
 -module(weir_load_emulator).
 
 -export([attach/1]).
 -export([read/1]).
 
-%% A second without an answer is one without a reading.
+%% Less than a second: without an answer in time, the second has no reading.
 -define(PATIENCE, 900).
 
-%% The process that switches the keeping of time on has to live as long as it is to be on.
+%% `scheduler_wall_time' stays on as long as the process lives that has switched it on.
 -define(KEEP_TIME, "
     erlang:system_flag(scheduler_wall_time, true),
     Monitor = erlang:monitor(process, Observer),
     receive {'DOWN', Monitor, process, _, _} -> ok end.
 ").
 
-%% Dirty schedulers come after the others in the list. Weir is not asked where it has not been started, since to ask
-%% would be to start it. Reactors' own pollsets have numbers from 1025 on, in the order in which they were first taken.
+%% Dirty schedulers have numbers above those of normal ones. Weir is asked only where it runs, because asking would
+%% start it. The pollsets of reactors have numbers from 1025 on, in the order in which they were first acquired.
 -define(READ, "
     Online = erlang:system_info(schedulers_online),
     Times = case erlang:statistics(scheduler_wall_time) of
@@ -27,7 +27,7 @@
     end,
     Acquired = fun Acquired(Number) ->
         try weir_nif:counters(Number) of
-            %% Nobody's reactor: its process has acquired it and died.
+            %% The reactor that acquired it has died.
             #{polls := 0} -> Acquired(Number + 1);
             Counters -> [Counters#{pollset => Number} | Acquired(Number + 1)]
         catch
@@ -48,7 +48,7 @@
     }.
 ").
 
-%% @doc Begins to observe a node that we are connected with, on behalf of the caller, with whom it ends.
+%% @doc Starts to observe a connected node, until the caller ends.
 -spec attach(node()) -> {ok, weir_load_observer:reading()} | {error, iodata()}.
 attach(Node) ->
     _ = erlang:spawn(Node, erl_eval, exprs, [expressions(?KEEP_TIME), [{'Observer', self()}]]),
@@ -57,10 +57,10 @@ attach(Node) ->
         error -> {error, ["the node ", atom_to_list(Node), " does not answer"]}
     end.
 
-%% @doc What it has used until now.
+%% @doc Returns what the node has used until now.
 -spec read(node()) -> {ok, weir_load_observer:reading()} | error.
 read(Node) ->
-    %% One that has gone is not connected with anew: that may take seconds.
+    %% Do not reconnect to a node that is gone: that may take seconds.
     case Node =:= node() orelse lists:member(Node, nodes(connected)) of
         true -> ask(Node);
         false -> error
@@ -72,14 +72,14 @@ ask(Node) ->
             Rss =
                 case Status of
                     {ok, Text} -> weir_load_proc:rss(Text);
-                    %% No Linux: what its allocators have, which is the most of it.
+                    %% Not Linux: the memory of the VM's allocators, which is most of it.
                     {error, _} -> Memory
                 end,
             Reading = #{at => At, cpu_ns => CpuMs * 1_000_000, rss_bytes => Rss, schedulers => Times},
             {ok, maps:merge(Reading, maps:from_list([{pollsets, Pollsets} || Pollsets =/= none]))}
     catch
         error:{erpc, _} -> error;
-        %% Weir is being stopped there, for instance.
+        %% For instance, Weir is being stopped there.
         error:{exception, _, _} -> error
     end.
 

@@ -1,14 +1,14 @@
-%% @doc What drives connections: the boundary between a run, which knows what to offer and sums up, and the processes
-%% that have sockets.
+%% @doc The interface between a run, which decides what to offer and sums up, and the drivers, which have the sockets.
 %%
-%% A run starts several drivers, each with its share, and links to them. A driver tells its run, in this order:
+%% A run starts several drivers, each with its share, and links to them. A driver sends these messages to its run, in
+%% this order:
 %%
-%%     {opened, Pid, Open, LastError}      all its connections have been tried
-%%     {sample, Pid, Second, Packed}       what it has measured until the end of that second of the window, once for each
-%%                                         second, in order; those before the window are negative
-%%     {finished, Pid, LastAnswer}         with the monotonic nanosecond of its last answer, or `none'
+%%     {opened, Pid, Open, LastError}      it has tried to open all its connections
+%%     {sample, Pid, Second, Packed}       what it has measured in this second of the window; one for each second, in
+%%                                         order; seconds before the window are negative
+%%     {finished, Pid, LastAnswer}         the monotonic time of its last answer in nanoseconds, or `none'
 %%
-%% A driver that has said `opened' waits for {@link go/2}. {@link stop/1} ends it at once, with what it has measured.
+%% After `opened' a driver waits for {@link go/2}. {@link stop/1} ends it at once; it still sends its last sample.
 -module(weir_load_engine).
 
 -export([go/2]).
@@ -16,15 +16,15 @@
 
 -export_type([share/0, timetable/0, event/0]).
 
-%% `number' is that of its first connection, `drivers' the step to the next. `total' is that of all drivers: their
-%% connections, or, where each request has a connection of its own, which are not opened before the load, the requests
-%% of a closed loop that are under way at a time.
+%% `number' is the number of its first connection, `drivers' the step to the next. `total' counts over all drivers:
+%% their connections, or, if each request has its own connection, how many requests of a closed loop are under way at a
+%% time. `opens': connections are opened before the load.
 -type share() :: #{
     run := pid(),
     number := pos_integer(),
     drivers := pos_integer(),
     total := non_neg_integer(),
-    %% Connects a second, of this driver.
+    %% Connects per second of this driver.
     connect_rate := number() | unlimited,
     address := inet:ip_address(),
     port := inet:port_number(),
@@ -33,7 +33,7 @@
     loop := open | closed | none
 }.
 
-%% Monotonic nanoseconds of the driver's node. Arrivals are counted from `start', the warm-up included.
+%% Monotonic time of the driver's node in nanoseconds. The schedule begins at `start' and includes the warm-up.
 -type timetable() :: #{
     start := integer(),
     window := {From :: integer(), To :: integer()},
@@ -45,13 +45,13 @@
     | {sample, pid(), integer(), weir_load_sample:packed()}
     | {finished, pid(), LastAnswer :: none | integer()}.
 
-%% @doc Tells a driver when to do what.
+%% @doc Gives a driver its timetable.
 -spec go(pid(), timetable()) -> ok.
 go(Driver, Timetable) ->
     Driver ! {go, Timetable},
     ok.
 
-%% @doc Ends a driver, which says that it has finished.
+%% @doc Ends a driver. It still sends `finished'.
 -spec stop(pid()) -> ok.
 stop(Driver) ->
     Driver ! stop,

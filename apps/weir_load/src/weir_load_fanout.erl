@@ -1,6 +1,7 @@
-%% @doc Scenario `fanout': listeners, who take the messages that the server sends to all of them. How long one was under
-%% way follows from its first 8 bytes: nanoseconds of the system's monotonic clock when it was sent, big-endian. So
-%% the server is on the same machine, or, with `--clock system', one whose clock is right.
+%% @doc Scenario `fanout': clients that receive the messages that the server sends to all. The first 8 bytes of a
+%% message are the time when it was sent, in nanoseconds, big-endian, from which its latency follows. The time is that
+%% of CLOCK_MONOTONIC, which needs a server on the same machine, or, with `--clock system', of a server whose clock is
+%% right.
 -module(weir_load_fanout).
 -behaviour(weir_load_scenario).
 
@@ -16,13 +17,13 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "listeners of what the server sends to all, its delay by a timestamp in the message",
+        summary => "clients that receive what the server sends to all; latency by a timestamp in each message",
         arrivals => none,
         options => [
             #{name => size, type => {integer, 8, 1_000_000}, value => "BYTES", default => 128,
                 help => "bytes of a message (128)"},
             #{name => clock, type => {choice, [monotonic, system]}, value => "C", default => monotonic,
-                help => "of its first 8 bytes: nanoseconds by CLOCK_MONOTONIC, or since 1970 (monotonic)"}
+                help => "clock of the timestamp in its first 8 bytes: CLOCK_MONOTONIC, or since 1970 (monotonic)"}
         ],
         defaults => [{connections, "100"}]
     }.
@@ -43,7 +44,7 @@ response(Data, #listener{part = Part, clock = Clock} = Listener) ->
 messages(<<SentAt:64, _/binary>> = Bytes, Now, #listener{size = Size} = Listener, Events) when
     byte_size(Bytes) >= Size
 ->
-    %% A time to come, or none: the sizes differ, or the server is another one.
+    %% A time of 0 or in the future: the message size differs, or this is another server.
     case SentAt > 0 andalso SentAt =< Now of
         true ->
             <<_:Size/binary, Rest/binary>> = Bytes,
@@ -57,7 +58,7 @@ messages(Bytes, _Now, Listener, Events) ->
 now(system) ->
     os:system_time(nanosecond);
 now(monotonic) ->
-    %% The VM's own monotonic time counts from elsewhere.
+    %% Not erlang:monotonic_time/1, which has an offset of its own.
     {time, Time} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
     erlang:convert_time_unit(Time, native, nanosecond).
 

@@ -1,5 +1,6 @@
-%% @doc Scenario `fast_connect': connections that come ever faster, each with one request of 26 bytes and one reply. It
-%% is that of the measurements of ranch against gen_tcp, with its ramp of 44.4 more connections a second every second.
+%% @doc Scenario `fast_connect': connections at a growing rate, each with one request of 26 bytes and one reply. It is
+%% the scenario of the measurements of ranch against gen_tcp, with their ramp: every second 44.4 connections per second
+%% more.
 -module(weir_load_fast_connect).
 -behaviour(weir_load_scenario).
 
@@ -13,24 +14,24 @@
 
 -define(REQUEST, <<"GET / HTTP/1.0\r\nHost:w\r\n\r\n">>).
 
-%% Bytes of a reply, and those that have come; or whatever comes at a time is one.
+%% Bytes of a reply, and how many have come. `any': whatever comes at once is a reply.
 -type replies() :: any | {Size :: pos_integer(), Received :: non_neg_integer()}.
 
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "connect, a request of 26 bytes, a reply, reset; ever faster",
-        help => "Every arrival is a connection of its own. A response time counts from when its connect was due.\n",
+        summary => "connect, a request of 26 bytes, a reply, reset; at a growing rate",
+        help => "Each request has its own connection. Its response time counts from when the connect was due.\n",
         arrivals => connection,
         options => [reply_option()],
         defaults => [{rate, "44.4t"}]
     }.
 
-%% @doc The option that says what a reply is.
+%% @doc Returns the option `reply'.
 -spec reply_option() -> weir_load_scenario:option().
 reply_option() ->
     #{name => reply, type => {integer, 1, 1_000_000}, value => "BYTES",
-        help => "bytes of a reply (whatever comes first is one)"}.
+        help => "bytes of a reply (the bytes that come first)"}.
 
 -spec init(#{reply => pos_integer(), _ => _}) -> {ok, replies()}.
 init(#{reply := Size}) -> {ok, {Size, 0}};

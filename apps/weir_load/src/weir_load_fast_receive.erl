@@ -1,5 +1,5 @@
-%% @doc Scenario `fast_receive': connections are opened at a rate and kept; then requests come over all of them, ever
-%% faster. Request and reply are those of {@link weir_load_fast_connect}.
+%% @doc Scenario `fast_receive': opens connections at a rate and keeps them, then sends requests over all of them at a
+%% growing rate. Request and reply are those of {@link weir_load_fast_connect}.
 -module(weir_load_fast_receive).
 -behaviour(weir_load_scenario).
 
@@ -13,7 +13,7 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "many connections that stay, requests of 26 bytes over all of them, ever faster",
+        summary => "requests of 26 bytes over many connections that stay, at a growing rate",
         options => [weir_load_fast_connect:reply_option()],
         defaults => [{connections, "1000"}, {'connect-rate', "1000"}, {rate, "0..10000"}]
     }.

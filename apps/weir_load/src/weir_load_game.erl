@@ -1,4 +1,4 @@
-%% @doc Scenario `game': players, who answer every tick of the server with 16 bytes.
+%% @doc Scenario `game': players that answer every tick of the server with 16 bytes.
 -module(weir_load_game).
 -behaviour(weir_load_scenario).
 
@@ -11,14 +11,14 @@
 
 -define(ANSWER, <<"!!!!!!!!!!!!!!!!">>).
 
-%% Bytes of a tick, and those that have come of the next.
+%% Bytes of a tick, and how many bytes of the next have come.
 -type ticks() :: {Size :: pos_integer(), Received :: non_neg_integer()}.
 
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "players who answer the server's ticks with 16 bytes each",
-        help => "The ticks come from the server, and are counted as pushed.\n",
+        summary => "players that answer each tick of the server with 16 bytes",
+        help => "The ticks of the server are counted as pushed.\n",
         arrivals => none,
         options => [
             #{name => size, type => {integer, 1, 1_000_000}, value => "BYTES", default => 512,

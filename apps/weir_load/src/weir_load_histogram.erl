@@ -1,7 +1,7 @@
-%% @doc Latencies in nanoseconds, counted by HdrHistogram with three significant digits, from 0 to an hour.
+%% @doc Histograms of latencies: HdrHistogram with three significant digits, from 0 nanoseconds to an hour.
 %%
-%% A histogram is mutable and may be used by any process of its node. Serialised it travels: between nodes, and into
-%% files, where any other HdrHistogram reads it.
+%% A histogram is mutable, and any process of its node may use it. Serialise it for other nodes and for files; other
+%% implementations of HdrHistogram can read it.
 -module(weir_load_histogram).
 
 -export([new/0]).
@@ -25,14 +25,14 @@
 }.
 %% Nanoseconds, all 0 when nothing was counted.
 
-%% What the native side takes in one call, so that a call stays short.
+%% Most values in one native call, which keeps it short.
 -define(MOST, 4096).
 
-%% @doc An empty histogram.
+%% @doc Returns an empty histogram.
 -spec new() -> histogram().
 new() -> weir_load_nif:new().
 
-%% @doc Counts nanoseconds. One past an hour counts as an hour.
+%% @doc Counts latencies. One longer than an hour counts as an hour.
 -spec record(histogram(), [non_neg_integer()]) -> ok.
 record(Histogram, Nanoseconds) ->
     case length(Nanoseconds) =< ?MOST of
@@ -44,25 +44,25 @@ record(Histogram, Nanoseconds) ->
             record(Histogram, Rest)
     end.
 
-%% @doc Adds what the second has counted to the first, without loss.
+%% @doc Adds the counts of the second histogram to the first, without loss.
 -spec merge(histogram(), histogram()) -> ok.
 merge(Histogram, Added) -> weir_load_nif:merge(Histogram, Added).
 
-%% @doc The nanoseconds at percentiles, which are from 0 to 100.
+%% @doc Returns the nanoseconds at percentiles from 0 to 100.
 -spec percentiles(histogram(), [number()]) -> [non_neg_integer()].
 percentiles(Histogram, Percentiles) ->
     weir_load_nif:percentiles(Histogram, [float(Percentile) || Percentile <- Percentiles]).
 
-%% @doc How many, the shortest, the longest, their mean and standard deviation.
+%% @doc Returns the count, minimum, maximum, mean and standard deviation.
 -spec summary(histogram()) -> summary().
 summary(Histogram) ->
     {Count, Min, Max, Mean, Stdev} = weir_load_nif:summary(Histogram),
     #{count => Count, min => Min, max => Max, mean => Mean, stdev => Stdev}.
 
-%% @doc HdrHistogram's V2 encoding, compressed.
+%% @doc Returns HdrHistogram's V2 encoding, compressed.
 -spec serialise(histogram()) -> binary().
 serialise(Histogram) -> weir_load_nif:serialise(Histogram).
 
-%% @doc The histogram that was serialised; `badarg' if it is none, or of another precision.
+%% @doc Returns the histogram of an encoding. Raises `badarg' if the bytes are not a histogram of this precision.
 -spec deserialise(binary()) -> histogram().
 deserialise(Bytes) -> weir_load_nif:deserialise(Bytes).

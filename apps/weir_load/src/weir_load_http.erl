@@ -1,7 +1,7 @@
-%% @doc Scenario `http': requests over connections that are kept alive.
+%% @doc Scenario `http': requests over keep-alive connections.
 %%
-%% Responses are those that tell their end, by a length or in chunks. A status other than 2xx and 3xx is the error
-%% `http_STATUS'. A server may end a connection that waits for nothing, and after `Connection: close'.
+%% Responses need a Content-Length or chunked encoding. A status other than 2xx and 3xx is the error `http_STATUS'. The
+%% server may close a connection that is idle, or after `Connection: close'.
 -module(weir_load_http).
 -behaviour(weir_load_scenario).
 
@@ -15,7 +15,7 @@
 -record(http, {
     request :: binary(),
     has_body :: boolean(),
-    %% What is being read, and what has come of it.
+    %% The parser's state, and bytes that are not parsed yet.
     state = status :: status | {headers, 100..999, body(), boolean()} | {body, outcome(), boolean(), left()},
     part = <<>> :: binary()
 }).
@@ -34,7 +34,7 @@ describe() ->
         alpn => [<<"http/1.1">>],
         options => [
             #{name => path, type => {text, fun path/1}, value => "PATH",
-                help => "what to ask for (that of the URL, or /)"},
+                help => "path to request (that of the URL, or /)"},
             #{name => method, type => {text, fun method/1}, value => "M", default => "GET", help => "method (GET)"},
             #{name => header, type => {texts, fun header/1}, value => "'N: V'", default => [],
                 help => "a header line; may be given several times"},
@@ -72,7 +72,7 @@ init(#{host := Host, port := Port, method := Method, header := Headers, body := 
     Request = unicode:characters_to_binary([Method, " ", Path, " HTTP/1.1\r\n", Lines, "\r\n", Body]),
     {ok, #http{request = Request, has_body = Method =/= "HEAD"}}.
 
-%% An address of IPv6 is in brackets.
+%% An IPv6 address is in brackets.
 host(Host) ->
     case lists:member($:, Host) of
         true -> ["[", Host, "]"];
@@ -146,7 +146,7 @@ header('Connection', Value, Body, Closes) ->
 header(_Name, _Value, Body, Closes) ->
     {Body, Closes}.
 
-%% 1xx: the response itself is still to come.
+%% 1xx: the final response follows.
 body(Rest, Status, _Body, _Closes, Http, Events) when Status < 200 ->
     read(Rest, Http#http{state = status}, Events);
 body(Rest, Status, Body, Closes, #http{has_body = HasBody} = Http, Events) ->
@@ -167,7 +167,7 @@ complete(_Rest, Outcome, true, Http, Events) ->
 complete(Rest, Outcome, false, Http, Events) ->
     read(Rest, Http#http{state = status}, [Outcome | Events]).
 
-%% What is left of a body, without the bytes of it that have come.
+%% Skips the bytes of a body that have come.
 skip(Bytes, Left) when is_integer(Left) ->
     case Bytes of
         <<_:Left/binary, Rest/binary>> -> {done, Rest};
@@ -184,7 +184,7 @@ skip(Bytes, chunk) ->
             [Digits | _] = binary:split(Line, <<";">>),
             try binary_to_integer(string:trim(Digits), 16) of
                 0 -> skip(Rest, trailer);
-                %% The chunk, and the end of its last line.
+                %% The chunk and its CRLF.
                 Size when Size > 0 -> skip(Rest, {chunk, Size + 2});
                 _ -> {error, bad_response}
             catch

@@ -1,4 +1,4 @@
-%% @doc Scenario `idle': connections that are held and say nothing. With `--observe' it shows what one costs.
+%% @doc Scenario `idle': connections that stay open and send nothing. `--observe' shows what they cost.
 -module(weir_load_idle).
 -behaviour(weir_load_scenario).
 
@@ -12,7 +12,7 @@
 -spec describe() -> weir_load_scenario:description().
 describe() ->
     #{
-        summary => "connections that are held and say nothing; --observe shows what they cost",
+        summary => "connections that stay open and send nothing; --observe shows what they cost",
         arrivals => none,
         defaults => [{connections, "1000"}]
     }.
@@ -26,7 +26,7 @@ connect(_Number, idle) -> {ok, idle}.
 -spec request(pos_integer(), idle) -> {ok, iodata(), idle}.
 request(_Sequence, idle) -> {ok, <<>>, idle}.
 
-%% A server that greets is no mistake.
+%% Ignores a greeting of the server.
 -spec response(binary(), idle) -> {ok, [weir_load_scenario:event()], idle}.
 response(_Data, idle) -> {ok, [], idle}.
 

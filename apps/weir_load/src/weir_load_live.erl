@@ -1,5 +1,5 @@
-%% @doc A run as it goes: a line for each second with the columns of tcprstat, on standard error, and below them, on a
-%% terminal, a bar of how far it is.
+%% @doc Shows the progress of a run on standard error: a line for each second with the columns of tcprstat, and on a
+%% terminal a progress bar below.
 -module(weir_load_live).
 
 -export([new/2]).
@@ -7,22 +7,22 @@
 
 -export_type([live/0]).
 
-%% `window' are the seconds of a run. A terminal is one on which a line can be rewritten.
+%% `window': the seconds of the run. `terminal': the last line can be rewritten.
 -record(live, {terminal :: boolean(), window :: pos_integer()}).
 -opaque live() :: #live{}.
 
 -define(BAR, 40).
 
-%% The header again after so many lines.
+%% Lines until the header is repeated.
 -define(PAGE, 20).
 
-%% @doc For runs of a duration in nanoseconds. Whether standard error is a terminal is for the caller to know: OTP 25
-%% cannot tell.
+%% @doc Returns the display for a run of `Duration' nanoseconds. `Terminal': standard error is a terminal, which OTP 25
+%% cannot find out.
 -spec new(Terminal :: boolean(), Duration :: pos_integer()) -> live().
 new(Terminal, Duration) ->
     #live{terminal = Terminal, window = max(1, round(Duration / 1_000_000_000))}.
 
-%% @doc Shows what goes on.
+%% @doc Shows an event of a run; `clear' removes the bar.
 -spec show(weir_load_run:news() | clear, live()) -> ok.
 show({opening, 0}, _Live) ->
     ok;
@@ -36,7 +36,7 @@ show({second, #{second := Number} = Second}, #live{window = Window} = Live) ->
 show(clear, Live) ->
     print("", Live).
 
-%% Takes away the bar, which is what stands in the last line.
+%% Removes the bar first, which is the last line.
 print(Text, #live{terminal = true}) -> io:put_chars(standard_error, ["\r\e[K", Text]);
 print(Text, #live{terminal = false}) -> io:put_chars(standard_error, Text).
 

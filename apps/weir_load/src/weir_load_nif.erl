@@ -1,6 +1,6 @@
-%% @doc The native boundary of the load generator: histograms, alarms and TLS. A wrong argument is a `badarg'.
+%% @doc The native boundary of the load generator: histograms, alarms and TLS. Raises `badarg' for a wrong argument.
 %%
-%% Internal: {@link weir_load_histogram} and {@link weir_load_tls} are what others use.
+%% Internal: use {@link weir_load_histogram} and {@link weir_load_tls}.
 -module(weir_load_nif).
 
 -on_load(load/0).
@@ -18,7 +18,7 @@
 -export([alarm_start/0]).
 -export([alarm_set/2]).
 
-%% TLS as a client, from bytes to bytes.
+%% A TLS client without a socket: it takes and returns bytes.
 -export([tls_settings/2]).
 -export([tls_connect/2]).
 -export([tls_is_handshaking/1]).
@@ -32,8 +32,8 @@
 -opaque tls_settings() :: reference().
 -opaque tls_session() :: reference().
 
-%% `tls_certificate' if the server is not who it should be, `tls_alert' if it has refused, and `tls_error' for the
-%% rest; and a line about it.
+%% `tls_certificate': the server's certificate is not trusted. `tls_alert': the server has refused. `tls_error':
+%% anything else. The text explains it in one line.
 -type tls_failure() :: {tls_certificate | tls_alert | tls_error, Text :: string()}.
 
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
@@ -44,63 +44,63 @@ load() ->
         {error, _} = Error -> Error
     end.
 
-%% @doc An empty histogram.
+%% @doc Returns an empty histogram.
 -spec new() -> histogram().
 new() -> ?NOT_LOADED.
 
-%% @doc Counts at most 4096 values. One past an hour counts as an hour.
+%% @doc Counts at most 4096 values. A value longer than an hour counts as an hour.
 -spec record_some(histogram(), [non_neg_integer()]) -> ok.
 record_some(_Histogram, _Nanoseconds) -> ?NOT_LOADED.
 
-%% @doc Adds what the second has counted to the first.
+%% @doc Adds the counts of the second histogram to the first.
 -spec merge(histogram(), histogram()) -> ok.
 merge(_Histogram, _Added) -> ?NOT_LOADED.
 
-%% @doc The values at percentiles, floats from 0.0 to 100.0; 0 for an empty histogram.
+%% @doc Returns the values at percentiles from 0.0 to 100.0, all 0 for an empty histogram.
 -spec percentiles(histogram(), [float()]) -> [non_neg_integer()].
 percentiles(_Histogram, _Percentiles) -> ?NOT_LOADED.
 
-%% @doc Count, shortest, longest, mean and standard deviation.
+%% @doc Returns the count, minimum, maximum, mean and standard deviation.
 -spec summary(histogram()) ->
     {non_neg_integer(), non_neg_integer(), non_neg_integer(), Mean :: float(), Deviation :: float()}.
 summary(_Histogram) -> ?NOT_LOADED.
 
-%% @doc HdrHistogram's V2 encoding, compressed.
+%% @doc Returns HdrHistogram's V2 encoding, compressed.
 -spec serialise(histogram()) -> binary().
 serialise(_Histogram) -> ?NOT_LOADED.
 
-%% @doc The histogram that was serialised.
+%% @doc Returns the histogram of an encoding.
 -spec deserialise(binary()) -> histogram().
 deserialise(_Bytes) -> ?NOT_LOADED.
 
-%% @doc An alarm for the caller, with a thread behind it, until it is garbage.
+%% @doc Returns an alarm of the calling process. It has a thread until it is garbage collected.
 -spec alarm_start() -> alarm().
 alarm_start() -> ?NOT_LOADED.
 
-%% @doc The owner gets the message `weir_load_alarm' in so many nanoseconds, an hour at most. What was set before and
-%% has not gone off is forgotten.
+%% @doc Sends `weir_load_alarm' to the owner in `Nanoseconds', at most an hour. Replaces an earlier setting that has
+%% not gone off.
 -spec alarm_set(alarm(), Nanoseconds :: non_neg_integer()) -> ok.
 alarm_set(_Alarm, _Nanoseconds) -> ?NOT_LOADED.
 
-%% @doc What connections share: the certificates, in DER, of those who sign for servers, or `anybody' where any server
-%% will do; and application protocols to offer.
+%% @doc Returns the settings that connections share: the trusted root certificates in DER, or `anybody' to accept any
+%% server, and the application protocols to offer.
 -spec tls_settings([binary()] | anybody, Protocols :: [binary()]) -> {ok, tls_settings()} | {error, tls_failure()}.
 tls_settings(_Trust, _Protocols) -> ?NOT_LOADED.
 
-%% @doc A connection to a server of this name or address, and the first bytes to send.
+%% @doc Starts a connection to a server of this name or address. Returns it with the first bytes to send.
 -spec tls_connect(tls_settings(), Server :: binary()) -> {ok, {tls_session(), binary()}} | {error, tls_failure()}.
 tls_connect(_Settings, _Server) -> ?NOT_LOADED.
 
-%% @doc Whether the handshake is still going on.
+%% @doc Returns whether the handshake is still going on.
 -spec tls_is_handshaking(tls_session()) -> boolean().
 tls_is_handshaking(_Session) -> ?NOT_LOADED.
 
-%% @doc The bytes to send for these. During the handshake there are none; they are among what {@link tls_received/2}
-%% wants sent when it is over.
+%% @doc Encrypts bytes and returns what to send. During the handshake it returns nothing and keeps the bytes: they are
+%% in the reply of {@link tls_received/2} at the end of the handshake.
 -spec tls_send(tls_session(), binary()) -> {ok, binary()} | {error, tls_failure()}.
 tls_send(_Session, _Plain) -> ?NOT_LOADED.
 
-%% @doc Takes bytes that have come: what the server has said, and what has to be sent.
+%% @doc Decrypts received bytes. Returns what the server has sent, and bytes to send in reply.
 -spec tls_received(tls_session(), binary()) ->
     {ok, {Plain :: binary(), Reply :: binary()}} | {error, tls_failure()}.
 tls_received(_Session, _Cipher) -> ?NOT_LOADED.

@@ -1,4 +1,4 @@
-%% @doc Nodes that load is offered from: readied, and their clocks compared with ours. By OTP's own distribution.
+%% @doc Prepares the nodes that offer the load and compares their clocks with ours. Uses OTP's distribution.
 -module(weir_load_nodes).
 
 -export([start_local/1]).
@@ -9,19 +9,19 @@
 
 -export_type([readiness/0]).
 
-%% The descriptors that a node may open, of which connections are some.
+%% The descriptors that a node may open. Connections need one each.
 -type readiness() :: #{descriptors := pos_integer()}.
 
-%% Clocks are compared so many times, and the shortest round trip counts: the error is half of it at most.
+%% Comparisons of two clocks. The one with the shortest round trip counts; its error is at most half of that.
 -define(COMPARISONS, 25).
 
-%% For a node to load its code and to start Weir.
+%% Timeout for a node to load its code and to start Weir.
 -define(PATIENCE, 30_000).
 
-%% @doc Starts nodes on this machine, which end with the caller's.
+%% @doc Starts nodes on this machine. They end with the caller.
 -spec start_local(pos_integer()) -> {ok, [node()]} | {error, iodata()}.
 start_local(Count) ->
-    %% These nodes talk to each other and to nobody else.
+    %% Listen on loopback only: these nodes talk only to each other.
     ok = application:set_env(kernel, inet_dist_use_interface, {127, 0, 0, 1}),
     case distribute("localhost", shortnames) of
         ok -> start_peers(Count, []);
@@ -43,7 +43,7 @@ start_peers(Count, Nodes) ->
         {error, Reason} -> {error, io_lib:format("cannot start a node: ~0tp", [Reason])}
     end.
 
-%% @doc Joins nodes by their names, which are all short or all long, with a cookie or, for `none', our own.
+%% @doc Connects to nodes. Their names must be all short or all long. `Cookie' is `none' for our own.
 -spec join([node()], Cookie :: atom()) -> ok | {error, iodata()}.
 join([], _Cookie) ->
     ok;
@@ -54,7 +54,7 @@ join(Nodes, Cookie) ->
             [] -> shortnames
         end,
     {ok, Hostname} = inet:gethostname(),
-    %% A node's long name needs its host's full name, which the system may not know.
+    %% A long node name needs the full host name, which the system may not know.
     Host = case Domain of longnames -> full_name(Hostname); shortnames -> Hostname end,
     case distribute(Host, Domain) of
         ok -> connect(Nodes, Cookie, net_kernel:longnames());
@@ -79,9 +79,9 @@ unreachable(Node, LongNames) ->
                     [Own, _] = string:split(atom_to_list(node()), "@"),
                     Known = lists:keydelete(Own, 1, All),
                     case {lists:keymember(Name, 1, Known), Known} of
-                        {true, _} -> "it refuses us. Has it another cookie (--cookie)?";
-                        {false, []} -> ["no node is up on ", Host];
-                        {false, _} -> ["on ", Host, " there is ", lists:join(", ", [Other || {Other, _} <- Known])]
+                        {true, _} -> "it refuses the connection: check the cookie (--cookie)";
+                        {false, []} -> ["no node runs on ", Host];
+                        {false, _} -> ["the nodes on ", Host, " are ", lists:join(", ", [Other || {Other, _} <- Known])]
                     end;
                 {error, address} ->
                     ["no port mapper (epmd) answers on ", Host];
@@ -89,9 +89,9 @@ unreachable(Node, LongNames) ->
                     inet:format_error(Reason)
             end;
         true ->
-            "its name is long (has a dot in its host), and others' are short";
+            "its name is long (its host has a dot), and the others are short";
         false ->
-            "its name is short (has no dot in its host), and others' are long"
+            "its name is short (its host has no dot), and the others are long"
     end.
 
 has_long_name(Node) ->
@@ -107,15 +107,15 @@ full_name(Hostname) ->
 distribute(_Host, _Domain) when node() =/= nonode@nohost ->
     ok;
 distribute(Host, Domain) ->
-    %% The emulator starts its port mapper only when it is distributed from the start.
+    %% The VM starts epmd only if it is distributed from its start.
     _ = os:cmd("epmd -daemon"),
     Name = list_to_atom("weir_load_" ++ os:getpid() ++ "@" ++ Host),
     case net_kernel:start(Name, #{name_domain => Domain, hidden => true}) of
         {ok, _} -> ok;
-        {error, _} -> {error, ["cannot become the node ", atom_to_list(Name), ": is there an epmd?"]}
+        {error, _} -> {error, ["cannot start distribution as ", atom_to_list(Name), ": is epmd running?"]}
     end.
 
-%% @doc Readies a node to drive connections.
+%% @doc Prepares a node to drive connections.
 -spec ready(node()) -> {ok, readiness()} | {error, iodata()}.
 ready(Node) when Node =:= node() ->
     prepare();
@@ -126,13 +126,13 @@ ready(Node) ->
         error:{exception, undef, _} ->
             {error, ["the node ", atom_to_list(Node), " lacks Weir's load generator in its code path"]};
         Class:Reason ->
-            {error, io_lib:format("the node ~s cannot be readied: ~0tp", [Node, {Class, Reason}])}
+            {error, io_lib:format("cannot prepare the node ~s: ~0tp", [Node, {Class, Reason}])}
     end.
 
-%% @doc What {@link ready/1} does on the node itself.
+%% @doc The part of {@link ready/1} that runs on the node.
 -spec prepare() -> {ok, readiness()} | {error, iodata()}.
 prepare() ->
-    %% All code now: when connections have taken all descriptors, no module can be loaded.
+    %% Load all code now: no module can be loaded once connections have taken all descriptors.
     _ = application:load(weir_load),
     {ok, Modules} = application:get_key(weir_load, modules),
     ok = code:ensure_modules_loaded(Modules ++ [base64, calendar, io_lib_format, io_lib_pretty, queue, rand, string]),
@@ -143,11 +143,11 @@ prepare() ->
         {ok, _} ->
             case weir_nif:available() of
                 true -> {ok, #{descriptors => Most}};
-                false -> {error, io_lib:format("the load generator needs Weir's native part, which ~s lacks", [node()])}
+                false -> {error, io_lib:format("the load generator needs Weir's native library, which ~s lacks", [node()])}
             end
     end.
 
-%% @doc Nanoseconds by which a node's monotonic clock is ahead of ours.
+%% @doc Returns the nanoseconds by which a node's monotonic clock is ahead of ours.
 -spec offset(node()) -> integer().
 offset(Node) when Node =:= node() ->
     0;

@@ -1,4 +1,5 @@
-%% @doc What a server uses meanwhile: a process of this machine, by /proc, or an Erlang node, which is asked itself.
+%% @doc Observes what a server uses during a run: a process of this machine through /proc, or an Erlang node through
+%% distribution.
 -module(weir_load_observer).
 
 -export([new/1]).
@@ -6,12 +7,12 @@
 
 -export_type([target/0, observer/0, observation/0, reading/0, pollset/0]).
 
-%% A process of the operating system, or a node.
+%% The id of an operating system process, or a node.
 -type target() :: pos_integer() | node().
 
-%% What has been used until a moment. `at' is of any clock of nanoseconds that does not jump. The last two are of
-%% nodes: `schedulers' has the time in which each was at work, and all its time; `pollsets' are those of Weir, as
-%% {@link weir:pollsets/0} gives them, and those of reactors.
+%% What has been used until a moment. `at': nanoseconds of a monotonic clock. The last two are only of nodes.
+%% `schedulers': the busy time and the total time of each scheduler. `pollsets': the pollsets of Weir as in
+%% {@link weir:pollsets/0}, and those of reactors.
 -type reading() :: #{
     at := integer(),
     cpu_ns := non_neg_integer(),
@@ -20,8 +21,8 @@
     pollsets => [#{atom() => term()}]
 }.
 
-%% Since the last observation: `cpu' is how many cores were busy, on average, and `schedulers' how much of its time each
-%% scheduler was at work, from 0 to 1.
+%% What was used since the last observation. `cpu': how many cores were busy on average. `schedulers': the busy part of
+%% each scheduler's time, from 0 to 1.
 -type observation() :: #{
     cpu := float(),
     rss_bytes := non_neg_integer(),
@@ -29,7 +30,7 @@
     pollsets => [pollset()]
 }.
 
-%% `sockets' is their number; `asleep' a part of the time, from 0 to 1; the others are a second.
+%% `sockets' is a number, `asleep' a part of the time from 0 to 1; the others are per second.
 -type pollset() :: #{atom() => number()}.
 
 -record(observer, {target :: target(), last :: reading()}).
@@ -37,7 +38,7 @@
 
 -define(SECOND, 1_000_000_000).
 
-%% @doc Begins to observe, on behalf of the caller, with whom it ends. The error says what is wrong.
+%% @doc Starts to observe a target, until the caller ends. The error is a text.
 -spec new(target()) -> {ok, observer()} | {error, iodata()}.
 new(Pid) when is_integer(Pid) ->
     case weir_load_proc:read(Pid) of
@@ -50,7 +51,7 @@ new(Node) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc What was used since the last time.
+%% @doc Returns what was used since the last call; `gone' if the target does not answer.
 -spec observe(observer()) -> {ok, observation(), observer()} | {gone, observer()}.
 observe(#observer{target = Target, last = Before} = Observer) ->
     Answer =
@@ -91,7 +92,7 @@ pollset(Time, Before, #{pollset := Number, sockets := Sockets} = Now) ->
         moved_out
     ],
     Rates = maps:from_list([{Key, round(Since(Key) * ?SECOND / Time)} || Key <- Counters, is_map_key(Key, Now)]),
-    %% A sleep counts when it ends: one that has not polled at all has slept.
+    %% A sleep is counted when it ends. A pollset that has not polled at all was asleep all the time.
     Asleep =
         case Since(polls) of
             0 -> 1.0;

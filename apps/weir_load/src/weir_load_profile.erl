@@ -1,4 +1,4 @@
-%% @doc What the connections of a load have in common: the scenario, its limits, and the window of measurement.
+%% @doc What all connections of a load share: the scenario, its limits, and the measurement window.
 -module(weir_load_profile).
 
 -include("weir_load_profile.hrl").
@@ -19,11 +19,11 @@
     depth := pos_integer(),
     timeout := pos_integer()
 }.
-%% `depth' is how many requests may be on their way on a connection. Times are nanoseconds.
+%% `depth': most requests on their way on one connection. Times are nanoseconds.
 
 -type profile() :: #profile{}.
 
-%% @doc The settings of a load, whose window is not known yet.
+%% @doc Returns the profile of a load whose window is not known yet.
 -spec new(settings()) -> profile().
 new(#{scenario := Scenario, config := Config, arrivals := Arrivals} = Settings) ->
     #profile{
@@ -37,18 +37,19 @@ new(#{scenario := Scenario, config := Config, arrivals := Arrivals} = Settings) 
         timeout = maps:get(timeout, Settings)
     }.
 
-%% @doc The same with the window of measurement, in monotonic nanoseconds of the driver's node.
+%% @doc Sets the measurement window, in monotonic nanoseconds of the driver's node.
 -spec window({From :: integer(), To :: integer()}, profile()) -> profile().
 window({From, To}, Profile) -> Profile#profile{from = From, to = To}.
 
-%% @doc The same for connections that ask as soon as they have room, a closed loop, or do so no longer.
+%% @doc Sets whether connections send as soon as they have room, as in a closed loop.
 -spec asking(boolean(), profile()) -> profile().
 asking(Asks, Profile) -> Profile#profile{asks = Asks}.
 
-%% @doc How long an answer is waited for.
+%% @doc Returns the timeout of a request in nanoseconds.
 -spec timeout(profile()) -> pos_integer().
 timeout(#profile{timeout = Timeout}) -> Timeout.
 
-%% @doc Whether a time is in the window. One that is not known yet is later than any time: atoms are more than numbers.
+%% @doc Returns whether a time is in the window. A window that is not known yet is later than any time, because atoms
+%% are greater than numbers.
 -spec is_inside(Time :: integer(), profile()) -> boolean().
 is_inside(Time, #profile{from = From, to = To}) -> Time >= From andalso Time < To.

@@ -1,5 +1,5 @@
-%% The settings as every request needs them, with the callbacks as funs, which are called without a lookup by name, and
-%% the window, which is beyond all times until it is known.
+%% The settings that every request needs. Callbacks are funs, which are called without a lookup by name. The window is
+%% `infinity', later than any time, until it is known.
 -record(profile, {
     scenario :: module(),
     request :: fun((pos_integer(), weir_load_scenario:connection()) -> {ok, iodata(), weir_load_scenario:connection()}),
@@ -12,7 +12,7 @@
     held :: boolean(),
     depth :: pos_integer(),
     timeout :: pos_integer(),
-    %% Whether a connection asks as soon as it has room: a closed loop.
+    %% A closed loop: a connection sends as soon as fewer than `depth' requests are on their way.
     asks = false :: boolean(),
     from = infinity :: integer() | infinity,
     to = infinity :: integer() | infinity

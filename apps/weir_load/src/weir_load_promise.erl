@@ -1,9 +1,8 @@
-%% @doc Promises such as `p99<10ms' or `errors=0', and whether a run has kept them.
+%% @doc Parses promises such as `p99<10ms' or `errors=0', and checks whether a run has kept them.
 %%
-%% What is promised: a percentile (`p50', `p75', `p90', `p95', `p99', `p999', `p9999', `p99999'), `min', `max', `mean'
-%% or `stdev' of the response time; of another measure with its name before it, as in `service.p99' or `connect.max';
-%% `errors', or those of a kind, as in `errors.timeout'; `achieved_rate', `pushed_rate', `answered', `pushed' or
-%% `connected'.
+%% A promise is about a percentile (`p50', `p75', `p90', `p95', `p99', `p999', `p9999', `p99999'), `min', `max', `mean'
+%% or `stdev' of the response time; the same of another measure, as in `service.p99' or `connect.max'; `errors', or
+%% those of one kind, as in `errors.timeout'; `achieved_rate', `pushed_rate', `answered', `pushed' or `connected'.
 -module(weir_load_promise).
 
 -export([parse/1]).
@@ -22,17 +21,17 @@
 
 -type relation() :: '<' | '=<' | '>' | '>=' | '=:='.
 
-%% `value' is `null' where nothing was measured; then no promise is kept.
+%% `value' is `null' if nothing was measured; the promise is not kept then.
 -type verdict() :: #{promise := binary(), value := number() | null, kept := boolean()}.
 
-%% @doc Reads a promise, or says what is needed.
+%% @doc Parses a promise. The error says what is needed.
 -spec parse(string()) -> {ok, promise()} | {error, iodata()}.
 parse(Text) ->
     case re:run(Text, "^([a-z0-9_.]+)(<=|>=|<|>|=)([0-9][0-9.]*[a-z]*)$", [{capture, all_but_first, list}]) of
         {match, [Name, Relation, Bound]} ->
             case subject(Name) of
                 {ok, Subject} -> bound(Text, Subject, relation(Relation), Bound);
-                error -> {error, ["nothing is called ", Name, " (p99, service.p99, errors, achieved_rate ... are)"]}
+                error -> {error, ["unknown measure ", Name, "; valid: p99, service.p99, errors, achieved_rate, ..."]}
             end;
         nomatch ->
             {error, "a promise is needed, such as p99<10ms, errors=0 or achieved_rate>=2000"}
@@ -72,21 +71,21 @@ bound(Text, [_, _] = Subject, Relation, Bound) ->
 bound(Text, Subject, Relation, Bound) ->
     case weir_load_units:number(Bound) of
         {ok, Number} -> {ok, promise(Text, Subject, Relation, Number)};
-        error -> {error, ["a number is needed, and ", Bound, " is none"]}
+        error -> {error, ["a number is needed; ", Bound, " is not one"]}
     end.
 
 promise(Text, Subject, Relation, Bound) ->
     #promise{text = Text, subject = Subject, relation = Relation, bound = Bound}.
 
-%% @doc As it was written.
+%% @doc Returns the promise as it was written.
 -spec text(promise()) -> string().
 text(#promise{text = Text}) -> Text.
 
-%% @doc Whether the total of a run keeps it.
+%% @doc Checks a promise against the total of a run.
 -spec check(promise(), weir_load_document:total()) -> verdict().
 check(#promise{text = Text, subject = Subject, relation = Relation, bound = Bound}, Total) ->
     Value = value(Subject, Total),
-    %% In Erlang's order of terms, 0 is not 0.0 by =:=, and an atom is more than any number.
+    %% As floats, because 0 =:= 0.0 is false. Any number is less than the atom `null', so that must be excluded.
     Kept = is_number(Value) andalso erlang:Relation(float(Value), float(Bound)),
     #{promise => list_to_binary(Text), value => Value, kept => Kept}.
 

@@ -1,4 +1,4 @@
-%% @doc Scenario `proxy': echo through a proxy to a backend in the generator, so that what is measured is the proxy.
+%% @doc Scenario `proxy': echo through a proxy to a backend that the generator runs, to measure the proxy.
 -module(weir_load_proxy).
 -behaviour(weir_load_scenario).
 
@@ -14,10 +14,10 @@ describe() ->
     #{options := Options} = Echo = weir_load_echo:describe(),
     Echo#{
         summary => "echo through a proxy to a backend that the generator runs",
-        help => "The backend listens on 127.0.0.1. The target is the proxy, which has to be told of it.\n",
+        help => "The backend listens on 127.0.0.1. The target is the proxy, which must have it as a server.\n",
         options => [
             #{name => backend, type => {integer, 1, 65535}, value => "PORT",
-                help => "port of the backend, which is needed"}
+                help => "port of the backend (required)"}
             | Options
         ]
     }.
@@ -34,7 +34,7 @@ init(#{backend := Port} = Options) ->
             {error, ["--backend ", integer_to_list(Port), ": ", inet:format_error(Reason), "; a free port is needed"]}
     end;
 init(_Options) ->
-    {error, "proxy needs --backend PORT, where its backend is to listen"}.
+    {error, "proxy needs --backend PORT, the port of its backend"}.
 
 accept(Listener) ->
     case gen_tcp:accept(Listener) of

@@ -1,12 +1,11 @@
 %% @private
-%% @doc Many connections of one process: writes and events in one native call, as {@link weir_reactor} does it, for a
-%% process that has more to do than to answer.
+%% @doc Many connections of one process, with their writes and events in one native call, as in {@link weir_reactor}.
 %%
-%% A driver sends by a schedule, over connections that have said nothing, and sums up over all of them. The callbacks of
-%% a reactor are about one connection each, so this is the step below: the same native calls, sockets and events, as a
-%% value in the hands of the process.
+%% A driver sends by a schedule, not only in answer to events, and sums up over all connections. The callbacks of
+%% {@link weir_reactor} handle one connection each, so this module uses the same native calls one level below, with the
+%% state in the hands of the process.
 %%
-%% For what is due at a time there is an alarm, since timers of the VM know milliseconds only.
+%% An alarm wakes the process for timed actions, because timers of the VM have a resolution of milliseconds.
 -module(weir_load_reactor).
 
 -export([start/0]).
@@ -20,11 +19,10 @@
 -record(reactor, {
     pollset :: weir_nif:pollset(),
     token :: non_neg_integer(),
-    %% Since when there has been nothing to read or write.
+    %% Since when there was nothing to read or write.
     idle_since = busy :: busy | integer(),
-    %% Whether the VM watches the pollset for a sleep that something else has ended.
     alarm :: weir_load_nif:alarm(),
-    %% For when it is set.
+    %% When the alarm goes off.
     alarm_at = none :: none | integer()
 }).
 -opaque reactor() :: #reactor{}.
@@ -32,14 +30,14 @@
 -type event() :: weir_reactor_process:event().
 -type write() :: weir_reactor_process:write().
 
-%% What waits on a connection is bounded by the load, as deep as it goes.
+%% In effect no limit: the depth of the load limits the send queue.
 -define(MAX_SEND_QUEUE, 1 bsl 40).
 
-%% How many nanoseconds it spins before it sleeps. A server that is busy answers sooner, and to sleep and be woken takes the VM
-%% and its poll thread several times what a request takes.
+%% Nanoseconds that it spins before it sleeps. A busy server answers sooner than that, and sleeping and being woken
+%% costs the VM and its poll thread several times as much as a request.
 -define(SPIN, 20_000).
 
-%% A wait so short is not worth an alarm.
+%% Nanoseconds. A shorter wait is not worth an alarm.
 -define(SHORT, 20_000).
 
 %% @doc Makes the calling process a reactor. Its connections end with it.
@@ -53,8 +51,8 @@ start() ->
             Error
     end.
 
-%% @doc Begins a connection, by the options of `gen_tcp:connect/3'. The event `{connected, Handle}' or
-%% `{refused, Handle, Reason}' tells what came of it.
+%% @doc Starts to connect, with options of `gen_tcp:connect/3'. The event `{connected, Handle}' or
+%% `{refused, Handle, Reason}' reports the result.
 -spec connect(inet:ip_address(), inet:port_number(), [gen_tcp:connect_option()], reactor()) ->
     {ok, weir_nif:handle()} | {error, inet:posix()}.
 connect(Address, Port, Options, #reactor{pollset = Pollset}) ->
@@ -68,7 +66,7 @@ connect(Address, Port, Options, #reactor{pollset = Pollset}) ->
             Error
     end.
 
-%% @doc Makes writes, the last of which comes first, and takes the events of connections that are ready.
+%% @doc Makes the writes, which are in reverse order, and returns the events of ready connections.
 -spec react([write()], reactor()) -> {[event()], reactor()}.
 react([], #reactor{pollset = Pollset, token = Token} = Reactor) ->
     case weir_nif:react(Pollset, Token, []) of
@@ -79,8 +77,8 @@ react(Writes, #reactor{pollset = Pollset, token = Token} = Reactor) ->
     {Events, _Found, _Round} = weir_nif:react(Pollset, Token, Writes),
     {Events, Reactor#reactor{idle_since = busy}}.
 
-%% @doc After a call without writes to come: returns when it is time for the next, or with a message for
-%% {@link message/2} to look at first. `At' is when there is something to do whatever happens.
+%% @doc Waits when there is nothing to write. Returns when it is time for the next {@link react/2}, or with a message
+%% that {@link message/2} must see first. `At' is the time of the next timed action.
 -spec rest(At :: integer() | never, Now :: integer(), reactor()) -> {ready, reactor()} | {message, term(), reactor()}.
 rest(_At, Now, #reactor{idle_since = busy} = Reactor) ->
     erlang:yield(),
@@ -108,7 +106,7 @@ sleep(#reactor{pollset = Pollset, token = Token} = Reactor) ->
             {ready, Reactor}
     end.
 
-%% @doc Looks at a message: `other' if it is not for the reactor.
+%% @doc Handles a message. Returns `other' if it is not for the reactor.
 -spec message(term(), reactor()) -> {ok, reactor()} | other.
 message(weir_wake, Reactor) -> {ok, Reactor};
 message(weir_load_alarm, Reactor) -> {ok, Reactor#reactor{alarm_at = none}};

@@ -1,9 +1,9 @@
-%% @doc A run as one HTML page that holds all it needs, its charts by uPlot.
+%% @doc The report of a run: one self-contained HTML page with charts by uPlot.
 -module(weir_load_report).
 
 -export([page/1]).
 
-%% @doc The page of a document; an error where the chart library was not there when Weir was built.
+%% @doc Returns the page of a document, or an error if the chart library was missing when Weir was built.
 -spec page(weir_load_document:document()) -> {ok, iodata()} | {error, iodata()}.
 page(Document) ->
     case [read(File) || File <- ["report.html", "uplot.css", "report.css", "uplot.js", "report.js"]] of
@@ -15,7 +15,7 @@ page(Document) ->
                     {<<"{{script}}">>, [Charts, "\n", Script]}
                 ])};
         _ ->
-            {error, "the chart library is not there: build Weir where there is npm, or take --json"}
+            {error, "the chart library is missing: build Weir on a machine with npm, or use --json"}
     end.
 
 read(File) ->
@@ -33,6 +33,6 @@ fill(Html, [{Place, Text} | Places]) ->
     [Before, After] = binary:split(Html, Place),
     [Before, Text | fill(After, Places)].
 
-%% No text of the document ends the script element that it stands in.
+%% Escapes `<', so that no text in the document can end the script element around it.
 harmless(Json) ->
     binary:replace(iolist_to_binary(Json), <<"<">>, <<"\\u003c">>, [global]).

@@ -1,12 +1,12 @@
-%% @doc A run: starts drivers, tells them when to do what, and sums up what they have measured.
+%% @doc A run: starts drivers, gives them a timetable, and sums up what they have measured.
 -module(weir_load_run).
 
 -export([run/2]).
 
 -export_type([plan/0, news/0, outcome/0]).
 
-%% Times are nanoseconds. `options' are for the scenario's `init'. For a load of connections that come and go,
-%% `connections' is 0.
+%% Times are nanoseconds. `options' go to the scenario's `init'. If each request has its own connection, `connections'
+%% is 0.
 -type plan() :: #{
     scenario := module(),
     options := #{atom() => term()},
@@ -19,14 +19,14 @@
     duration := pos_integer(),
     warmup := non_neg_integer(),
     timeout := pos_integer(),
-    %% On each node.
+    %% Drivers on each node.
     drivers := pos_integer(),
-    %% Where the load comes from.
+    %% The nodes that offer the load.
     nodes := [node(), ...],
     observe := none | weir_load_observer:target()
 }.
 
-%% What goes on, for who looks on.
+%% Progress, for a display.
 -type news() ::
     {opening, Connections :: non_neg_integer()}
     | warming_up
@@ -35,9 +35,9 @@
 -type outcome() :: #{
     total := weir_load_sample:measured(),
     seconds := [weir_load_second:second()],
-    %% Arrivals that the schedule made due in the window.
+    %% Arrivals that were due in the window by the schedule.
     offered := none | non_neg_integer(),
-    %% Nanoseconds of the window, and until the last answer if that came after it.
+    %% Nanoseconds: the window, and from its start to its end or to the last answer, if that came later.
     window := pos_integer(),
     elapsed := pos_integer(),
     interrupted := boolean()
@@ -46,27 +46,27 @@
 -record(run, {
     plan :: plan(),
     show :: fun((news()) -> ok),
-    %% Drivers at work, with the second of their last sample.
+    %% Running drivers, with the second of their last sample.
     drivers :: #{pid() => integer()},
-    %% By how much the clocks of nodes are ahead of ours.
+    %% Nanoseconds by which the clocks of nodes are ahead of ours.
     offsets :: #{node() => integer()},
     schedule :: none | weir_load_schedule:schedule(),
     start :: integer(),
     from :: integer(),
     to :: integer(),
-    %% Seconds that some drivers have not told about.
+    %% Seconds that some drivers have not reported yet.
     open = #{} :: #{integer() => weir_load_sample:measured()},
     total = weir_load_sample:empty() :: weir_load_sample:measured(),
     seconds = [] :: [weir_load_second:second()],
     observer :: none | weir_load_observer:observer(),
     observed = #{} :: #{integer() => weir_load_observer:observation()},
-    %% Up to which second the server was looked at. A second is told with what was seen of it.
+    %% The last second for which the server was observed. A second is shown together with its observation.
     looked :: integer(),
     last_answer :: integer(),
     interrupted = false :: false | {true, At :: integer()}
 }).
 
-%% Descriptors that the emulator has for other things.
+%% Descriptors that the VM needs for other things.
 -define(OTHER_DESCRIPTORS, 64).
 
 %% Later than any second.
@@ -75,11 +75,12 @@
 -define(SECOND, 1_000_000_000).
 -define(MILLISECOND, 1_000_000).
 
-%% From the opening of the last connection to the first arrival, for every driver to have heard of it.
+%% From opening the last connection to the first arrival, so that every driver has its timetable by then.
 -define(HEAD_START, 100 * ?MILLISECOND).
 
-%% @doc Runs a load. The message `stop' ends it early, with what was measured until then; before the load has begun, it
-%% is an error. Links to its drivers: a process for this alone is best.
+%% @doc Runs a load. The message `stop' ends it early and returns what was measured until then, or an error if the load
+%% has not begun. Links to the drivers, so call it in its own process. `unoffered': the nodes cannot hold so many
+%% connections.
 -spec run(plan(), fun((news()) -> ok)) -> {ok, outcome()} | {error, iodata()} | {unoffered, iodata()}.
 run(#{scenario := Scenario, options := Options} = Plan, Show) ->
     case {Scenario:init(Options), observer(Plan), ready(Plan)} of
@@ -89,7 +90,7 @@ run(#{scenario := Scenario, options := Options} = Plan, Show) ->
         {_, _, NotReady} -> NotReady
     end.
 
-%% Whether each node can hold its share of the connections.
+%% Checks that each node can hold its share of the connections.
 ready(#{nodes := Nodes, connections := Connections}) ->
     Answers = [weir_load_nodes:ready(Node) || Node <- Nodes],
     case [Error || {error, _} = Error <- Answers] of
@@ -104,8 +105,8 @@ enough(Connections, Nodes, Most) ->
             ok;
         Needed ->
             Format =
-                "~b connections need as many descriptors, and a process may have ~b of them (ulimit -n): "
-                "--local-nodes ~b, with so many processes, can hold them",
+                "~b connections need as many descriptors, but a process may open only ~b (ulimit -n): "
+                "use --local-nodes ~b to share them among processes",
             {unoffered, io_lib:format(Format, [Connections, Most, Needed])}
     end.
 
@@ -131,7 +132,7 @@ open(#{connections := Connections} = Plan, Config, Observer, Show) ->
             cannot_connect(Plan, Reason)
     end.
 
-%% Where no connection is opened before the load, one tries whether anybody is there.
+%% If no connection is opened before the load, tries one, so that an unreachable server is one clear error.
 reaches(#{connections := 0, address := Address, port := Port, timeout := Timeout}) ->
     Options = weir_load_family:options(Address) ++ [{linger, {true, 0}}],
     case gen_tcp:connect(Address, Port, Options, Timeout div ?MILLISECOND) of
@@ -163,7 +164,7 @@ start_drivers(Plan, Config) ->
             #{load := {open, _, _}} -> {open, Connections};
             #{load := none} -> {none, Connections}
         end,
-    %% A driver without connections would be one without work.
+    %% No driver without connections.
     Count =
         case Total of
             0 -> Wanted;
@@ -242,7 +243,7 @@ load(#{warmup := Warmup, duration := Duration} = Plan, Drivers, Observer, Show) 
     observe_at(0, Run),
     measure(Run).
 
-%% The warm-up has the rate with which the window begins.
+%% The warm-up has the rate of the window's beginning.
 schedule(#{load := {open, [First | _] = Segments, Pattern}, warmup := Warmup}) ->
     Rate = weir_load_schedule:rate_at(weir_load_schedule:new([First]), 0),
     weir_load_schedule:new([{constant, Rate, Warmup} || Warmup > 0] ++ Segments, Pattern);
@@ -252,7 +253,7 @@ schedule(_Closed) ->
 measure(#run{drivers = Drivers, looked = Looked, from = From, to = To, interrupted = Interrupted} = Run) when
     map_size(Drivers) =:= 0
 ->
-    %% The look at the last whole second of the window is due at its end, as the end of the drivers is.
+    %% The last observation is due at the end of the window, when the drivers end too: wait for it.
     case Interrupted =/= false orelse Looked >= (To - From) div ?SECOND - 1 of
         true -> outcome(tell(Run#run{looked = ?LAST}));
         false -> receive {observe, Second} -> measure(observe(Second, Run)) end
@@ -289,7 +290,7 @@ observe_at(Second, #run{from = From}) ->
     _ = erlang:send_after(At, self(), {observe, Second}, [{abs, true}]),
     ok.
 
-%% At the beginning of a second the one before is known.
+%% Observed at the beginning of a second, for the second before.
 observe(Second, #run{observer = Observer, observed = Observed} = Run) ->
     observe_at(Second + 1, Run),
     Looked = Run#run{looked = Second - 1},
@@ -298,7 +299,7 @@ observe(Second, #run{observer = Observer, observed = Observed} = Run) ->
         {gone, Later} -> Looked#run{observer = Later}
     end.
 
-%% Closes the seconds of which all drivers have told, and the observer.
+%% Closes the seconds that all drivers and the observer have reported.
 tell(#run{drivers = Drivers, looked = Looked, open = Open, show = Show} = Run) ->
     Latest = lists:min([Looked | maps:values(Drivers)]),
     case lists:sort([Second || Second <- maps:keys(Open), Second =< Latest]) of
@@ -306,11 +307,11 @@ tell(#run{drivers = Drivers, looked = Looked, open = Open, show = Show} = Run) -
             Run;
         [First | _] ->
             {Sum, Rest} = maps:take(First, Open),
-            %% Before the sum becomes part of the total.
+            %% Before add_up, which reuses Sum.
             Seconds =
                 case First >= 0 andalso second(First, Sum, Run) of
                     #{answered := 0, pushed := 0, error_count := 0} when First * ?SECOND >= Run#run.to - Run#run.from ->
-                        %% After the window, where nothing was left to come.
+                        %% A second after the window in which nothing happened is not shown.
                         Run#run.seconds;
                     #{} = Second ->
                         Show({second, Second}),
@@ -329,7 +330,7 @@ second(Number, Sum, #run{observed = Observed, from = From} = Run) ->
         Sum
     ).
 
-%% Arrivals between two moments, within the window.
+%% Arrivals that were due between two times, within the window.
 offered(_Since, _Until, #run{schedule = none}) ->
     none;
 offered(Since, Until, #run{schedule = Schedule, start = Start, from = From, to = To}) ->
@@ -339,7 +340,7 @@ offered(Since, Until, #run{schedule = Schedule, start = Start, from = From, to =
 outcome(#run{from = From, to = To, last_answer = LastAnswer, interrupted = Interrupted} = Run) ->
     {End, IsInterrupted} =
         case Interrupted of
-            %% A driver may have gone on for a moment: what was answered was offered.
+            %% A driver may go on for a moment after `stop': include its last answers.
             {true, At} -> {max(From + 1, min(max(At, LastAnswer), To)), true};
             false -> {To, false}
         end,

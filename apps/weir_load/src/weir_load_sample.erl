@@ -1,10 +1,10 @@
-%% @doc What one driver has measured since it was last asked: a value that becomes small when it travels.
+%% @doc What a driver has measured in one second. Packed when it is sent to the run, which adds samples up.
 %%
-%% Times are nanoseconds. `response' counts from when a request was due, `service' from when work on it began, which is
-%% its actual send, or its connect where each request has a connection of its own. `connect' is the time to open a
-%% connection, `first_byte' from the actual send to the first byte that came then, and `lag' from when a request was
-%% due to when the generator turned to it: its own lateness, and nobody else's. `push' is what messages say that nobody
-%% asked for.
+%% Times are nanoseconds. `response': from when a request was due to its answer. `service': from when it was sent, or,
+%% if each request has its own connection, from the start of its connect. `connect': the time to open a connection.
+%% `first_byte': from the send to the first byte of the answer. `lag': from when a request was due to when the
+%% generator handled it, which is the generator's own delay. `push': the latency of messages that the server sends
+%% unasked.
 -module(weir_load_sample).
 
 -export([new/0]).
@@ -28,11 +28,11 @@
 -type measure() :: response | service | connect | first_byte | lag | push.
 -type counter() :: sent | answered | pushed | bytes_sent | bytes_received | connected.
 
-%% A record with a field for each, since it changes several times for every request: a map would cost more than all
-%% else that a request needs.
+%% A record, because it changes several times for each request. A map would cost more than everything else that a
+%% request needs.
 -record(sample, {
-    %% Values that wait to be counted, newest first, and how many there are in all. `answer' are those of answers whose
-    %% response, service and first byte took the same time, as almost all of a closed loop: counted once for the three.
+    %% Values to be counted, newest first, and their number. `answer' holds answers whose response, service and first
+    %% byte took the same time, as almost all do in a closed loop: they are counted once for the three.
     waiting = 0 :: non_neg_integer(),
     answer = [] :: [non_neg_integer()],
     response = [] :: [non_neg_integer()],
@@ -52,7 +52,7 @@
 }).
 -opaque sample() :: #sample{}.
 
-%% As it travels, between processes and nodes.
+%% The form that is sent between processes and nodes.
 -opaque packed() :: {#{measure() => binary()}, #{counter() => non_neg_integer()}, #{atom() => pos_integer()}}.
 
 -record(measured, {
@@ -61,21 +61,21 @@
     errors = #{} :: #{weir_load_scenario:error() => pos_integer()}
 }).
 
-%% The sum of samples. Its histograms are mutable: a sum belongs to who made it.
+%% The sum of samples. Its histograms are mutable.
 -opaque measured() :: #measured{}.
 
-%% Enough that a call to the native side is worth it, and few enough that it takes them all and is short.
+%% Values counted in one native call: enough to be worth the call, few enough to keep it short.
 -define(BATCH, 500).
 
-%% @doc All measures, in the order in which they are shown.
+%% @doc Returns all measures in the order in which they are shown.
 -spec measures() -> [measure()].
 measures() -> [response, service, connect, first_byte, lag, push].
 
-%% @doc Nothing measured.
+%% @doc Returns an empty sample.
 -spec new() -> sample().
 new() -> #sample{}.
 
-%% @doc Counts a time that is not that of an answer.
+%% @doc Counts a time other than that of an answer.
 -spec time(connect | lag | push, integer(), sample()) -> sample().
 time(Measure, Nanoseconds, #sample{waiting = Waiting} = Sample) when Waiting >= ?BATCH ->
     time(Measure, Nanoseconds, flush(Sample));
@@ -86,12 +86,12 @@ time(lag, Nanoseconds, #sample{waiting = Waiting, lag = Values} = Sample) ->
 time(push, Nanoseconds, #sample{waiting = Waiting, push = Values} = Sample) ->
     Sample#sample{waiting = Waiting + 1, push = [max(0, Nanoseconds) | Values]}.
 
-%% @doc Counts a request, or none, and the bytes that were sent.
+%% @doc Counts one request or none, and the bytes sent.
 -spec sent(Requests :: 0 | 1, Bytes :: non_neg_integer(), sample()) -> sample().
 sent(Requests, Bytes, #sample{sent = Sent, bytes_sent = BytesSent} = Sample) ->
     Sample#sample{sent = Sent + Requests, bytes_sent = BytesSent + Bytes}.
 
-%% @doc Counts an answer, with its times.
+%% @doc Counts an answer and its times.
 -spec answered(Response :: integer(), Service :: integer(), FirstByte :: integer(), sample()) -> sample().
 answered(Response, Service, FirstByte, #sample{waiting = Waiting} = Sample) when Waiting >= ?BATCH ->
     answered(Response, Service, FirstByte, flush(Sample));
@@ -107,7 +107,7 @@ answered(Response, Service, FirstByte, #sample{waiting = Waiting, answered = Ans
         first_byte = [max(0, FirstByte) | FirstBytes]
     }.
 
-%% @doc Counts an answer and the next request, which was sent at once: all its times are the same.
+%% @doc Counts an answer and the next request, which was sent at once. All times of the answer are the same.
 -spec asked(Time :: non_neg_integer(), Received :: non_neg_integer(), Sent :: non_neg_integer(), sample()) -> sample().
 asked(Time, Received, Sent, #sample{waiting = Waiting} = Sample) when Waiting >= ?BATCH ->
     asked(Time, Received, Sent, flush(Sample));
@@ -156,7 +156,7 @@ count({Measure, Values}, Histograms) ->
             Histograms#{Measure => Histogram}
     end.
 
-%% @doc Counts so many of something.
+%% @doc Adds to a counter.
 -spec add(pushed | bytes_received | connected, non_neg_integer(), sample()) -> sample().
 add(pushed, Count, #sample{pushed = Before} = Sample) -> Sample#sample{pushed = Before + Count};
 add(bytes_received, Count, #sample{bytes_received = Before} = Sample) -> Sample#sample{bytes_received = Before + Count};
@@ -173,7 +173,7 @@ plus(Key, Count, Counts) ->
         #{} -> Counts#{Key => Count}
     end.
 
-%% @doc The sample as it travels.
+%% @doc Packs a sample to be sent.
 -spec pack(sample()) -> packed().
 pack(Sample) ->
     #sample{histograms = Histograms, errors = Errors} = flush(Sample),
@@ -196,11 +196,11 @@ serialised(#{answer := Answer} = Histograms) ->
 serialised(Histograms) ->
     maps:map(fun(_, Histogram) -> weir_load_histogram:serialise(Histogram) end, Histograms).
 
-%% @doc The sum of no samples.
+%% @doc Returns the sum of no samples.
 -spec empty() -> measured().
 empty() -> #measured{}.
 
-%% @doc Adds a sample to a sum, without loss. The sum that was given is not to be used any more.
+%% @doc Adds a packed sample to a sum, without loss. Do not use the old sum any more.
 -spec merge(packed(), measured()) -> measured().
 merge({Packed, Counters, Errors}, #measured{histograms = Histograms} = Sum) ->
     Sum#measured{
@@ -212,7 +212,7 @@ merge({Packed, Counters, Errors}, #measured{histograms = Histograms} = Sum) ->
 merge_histogram(Measure, Bytes, Histograms) ->
     add_histogram(Measure, weir_load_histogram:deserialise(Bytes), Histograms).
 
-%% @doc Adds a sum to a sum, which is not to be used any more; nor is the first, from then on.
+%% @doc Adds a sum to another, without loss. Do not use either of the old sums any more.
 -spec add_up(measured(), measured()) -> measured().
 add_up(#measured{} = Added, #measured{} = Sum) ->
     Sum#measured{
@@ -230,7 +230,7 @@ add_histogram(Measure, Histogram, Histograms) ->
             Histograms#{Measure => Histogram}
     end.
 
-%% @doc The histogram of a measure, empty if there was none.
+%% @doc Returns the histogram of a measure; it is empty if nothing was measured.
 -spec histogram(measure(), measured()) -> weir_load_histogram:histogram().
 histogram(Measure, #measured{histograms = Histograms}) ->
     case Histograms of
@@ -238,10 +238,10 @@ histogram(Measure, #measured{histograms = Histograms}) ->
         #{} -> weir_load_histogram:new()
     end.
 
-%% @doc How many there were of something.
+%% @doc Returns a counter.
 -spec counter(counter(), measured()) -> non_neg_integer().
 counter(Counter, #measured{counters = Counters}) -> maps:get(Counter, Counters, 0).
 
-%% @doc Errors by kind.
+%% @doc Returns the errors by kind.
 -spec errors(measured()) -> #{weir_load_scenario:error() => pos_integer()}.
 errors(#measured{errors = Errors}) -> Errors.

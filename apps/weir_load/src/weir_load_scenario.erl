@@ -1,13 +1,13 @@
-%% @doc What a load says and what it expects: the behaviour of scenarios.
+%% @doc The behaviour of scenarios: what a load sends and which answers it expects.
 %%
-%% The engine decides when a request is due and on which connection, takes the times and keeps the counts. A scenario
-%% only knows the protocol, one connection at a time, as values: it gets bytes and gives bytes, and never sees a socket
-%% or a clock. So it is tested without a network, and runs on any engine.
+%% The engine decides when a request is due and on which connection, measures times and counts. A scenario knows only
+%% the protocol of one connection. It takes and returns bytes and never sees a socket or a clock, so it can be tested
+%% without a network and runs on any engine.
 %%
-%%     init      once, before the load: the options become the configuration that all connections share
-%%     connect   a connection stands
-%%     request   the bytes of the next request on it
-%%     response  bytes have come: which requests do they answer?
+%%     init      once, before the load: turns the options into the configuration that all connections share
+%%     connect   a connection is open
+%%     request   returns the bytes of the next request
+%%     response  bytes have come: returns which requests they answer
 %%     done      the connection has ended
 %%
 %% See `docs/load.md' for two examples.
@@ -19,35 +19,36 @@
 -export_type([description/0, option/0, config/0, connection/0, event/0, error/0]).
 
 -type description() :: #{
-    %% What it does, a line.
+    %% What it does, in one line.
     summary := string(),
-    %% More of it for `--help'.
+    %% More for `--help'.
     help => iodata(),
-    %% What is due at the rate: a request on one of the connections (the default); a connection of its own with one
-    %% request on it; or nothing, as the server speaks by itself or nobody does.
+    %% What the rate counts: requests on connections that stay (the default), connections with one request each, or
+    %% nothing, because the client sends no requests of its own.
     arrivals => request | connection | none,
-    %% Whether connections that have nothing to wait for ought to be there (`true'), or the server may end them.
+    %% Whether it is an error if the server closes an idle connection.
     held => boolean(),
-    %% What to say in TLS that the protocol is, by its names in the registry for ALPN; nothing by default.
+    %% The protocol names to offer by ALPN in TLS; none by default.
     alpn => [binary()],
-    %% The scenario's own options, and other defaults of the general ones, as texts of the command line.
+    %% The scenario's own options, and its defaults for general options, in the form of the command line.
     options => [option()],
     defaults => [{Name :: atom(), Text :: string()}]
 }.
 
-%% An option as `weir_cli_options' knows it.
+%% An option of `weir_cli_options'.
 -type option() :: #{name := atom(), type := term(), help := string(), value => string(), default => term()}.
 
 -type config() :: term().
 -type connection() :: term().
 
-%% In the words of the report, such as `wrong_reply'. Those of the engine are `refused', `reset', `closed', `timeout',
-%% and others of inet.
+%% The name in the report, such as `wrong_reply'. The engine's own are `refused', `reset', `closed', `timeout', and the
+%% POSIX errors of inet.
 -type error() :: atom().
 
-%% What came means: the oldest request that has no answer is answered, or failed while the connection goes on; a message
-%% came that nobody asked for, with its latency in nanoseconds if it tells one; bytes have to be sent; or the connection
-%% is to be closed and opened anew, without that being an error.
+%% What the bytes mean. `answered': the oldest request without an answer has its answer. `failed': it has failed, and
+%% the connection goes on. `pushed': the server sent a message unasked; if the message has a timestamp, with its
+%% latency in nanoseconds. `send': send these bytes. `close': close the connection and open it again, which is not an
+%% error.
 -type event() ::
     answered
     | {failed, error()}
@@ -56,30 +57,30 @@
     | {send, iodata()}
     | close.
 
-%% What `--help' tells and the engine has to know. Optional.
+%% Describes the scenario for `--help' and the engine. Optional.
 -callback describe() -> description().
 
-%% The same for a scenario that is made of another, by the options that tell which. Optional.
+%% Describes a scenario that wraps another one, which the options name. Optional.
 -callback describe(Options :: #{atom() => term()}) -> description().
 
-%% The options are the values of the scenario's own, and `host', `port' and, for a URL, `path' of the target. The error
-%% is a line: what is wrong, with which value, and what is needed. Runs in a process that lives as long as the load.
+%% The options are the scenario's own, and `host', `port' and, for a URL, `path' of the target. The error is one line:
+%% what is wrong, with which value, and what is needed. Runs in a process that lives as long as the load.
 -callback init(Options :: #{atom() => term()}) -> {ok, config()} | {error, iodata()}.
 
-%% Connections are numbered from 1, for good: one that is opened anew keeps its number.
+%% Connections are numbered from 1. A connection that is opened again keeps its number.
 -callback connect(Number :: pos_integer(), config()) -> {ok, connection()} | {send, iodata(), connection()}.
 
-%% Requests are numbered from 1 since the connection stands.
+%% Requests are numbered from 1 on each new connection.
 -callback request(Number :: pos_integer(), connection()) -> {ok, iodata(), connection()}.
 
-%% Bytes come as they come, cut anywhere. An error ends the connection and fails all requests that wait for an answer.
+%% Bytes may be cut anywhere. An error ends the connection and fails all requests that wait for an answer.
 -callback response(binary(), connection()) -> {ok, [event()], connection()} | {error, error()}.
 
 -callback done(connection()) -> ok.
 
 -optional_callbacks([describe/0, describe/1]).
 
-%% @doc The description of a scenario, with what it leaves out.
+%% @doc Returns the description of a scenario, with defaults filled in.
 -spec describe(module()) -> #{
     summary := string(),
     help := iodata(),
@@ -98,7 +99,7 @@ describe(Module) ->
         end
     ).
 
-%% @doc The description of a scenario that is run with these options.
+%% @doc Returns the description of a scenario with these options.
 -spec describe(module(), Options :: #{atom() => term()}) -> #{
     arrivals := request | connection | none, held := boolean(), alpn := [binary()], atom() => term()
 }.

@@ -1,7 +1,8 @@
-%% @doc The highest rate that keeps a promise.
+%% @doc Searches for the highest rate that keeps a promise.
 %%
-%% Rates double until one breaks it, or halve until one keeps it; then the gap is halved until it is a twentieth of the
-%% rate. Each rate is tried until two runs out of three agree, so that one bad moment decides nothing.
+%% The rate is doubled until the promise breaks, or halved until it is kept. Then the gap between the two is halved
+%% until it is 5 % of the rate. Each rate is tried until two runs of three agree, so that one bad moment decides
+%% nothing.
 -module(weir_load_search).
 
 -export([search/2]).
@@ -9,16 +10,17 @@
 
 -export_type([bounds/0, outcome/0, result/0]).
 
-%% What came of a run: the promise was kept or broken, or the generator could not offer that much. The search ends with
-%% `stopped' when a try does.
+%% The result of a run: the promise was kept or broken, or the generator could not offer that rate (`unoffered'). The
+%% search ends when a try returns `stopped'.
 -type outcome() :: kept | broken | unoffered | stopped.
 
-%% Rates outside of `least' (1) to `most' (10,000,000) are not tried. The search ends when the gap is `precision' (0.05) of the rate. `once': a rate
-%% that was kept once is kept, and only what is broken is tried again; by default each is tried until two agree.
+%% Rates below `least' (default 1) or above `most' (10,000,000) are not tried. The search ends when the gap is at most
+%% `precision' (0.05) of the rate. `once': a rate that was kept once counts as kept, and only broken ones are tried
+%% again; by default each rate is tried until two runs agree.
 -type bounds() :: #{least => number(), most => number(), precision => float(), once => boolean()}.
 
-%% `kept' is the highest rate that was found to keep the promise, `broken' the lowest above it that did not: the answer
-%% lies between. `limit' says what ended it at the top. `tries' are all runs, in order.
+%% `kept': the highest rate that kept the promise. `broken': the lowest rate above it that did not. `limit': whether
+%% the server or the generator was the limit. `tries': all runs in order.
 -type result() :: #{
     kept := number() | none,
     broken := number() | none,
@@ -37,11 +39,11 @@
     tries = [] :: [{number(), outcome()}]
 }).
 
-%% @doc Searches from a rate on.
+%% @doc Searches, beginning at a rate.
 -spec search(fun((number()) -> outcome()), Start :: number()) -> {ok | stopped, result()}.
 search(Try, Start) -> search(Try, Start, #{}).
 
-%% @doc The same within bounds.
+%% @doc Searches within bounds, beginning at a rate.
 -spec search(fun((number()) -> outcome()), Start :: number(), bounds()) -> {ok | stopped, result()}.
 search(Try, Start, Bounds) -> at(Start, #search{try_rate = Try, bounds = maps:merge(?BOUNDS, Bounds)}).
 
@@ -62,7 +64,7 @@ decide(Rate, Votes, #search{try_rate = Try, tries = Tries, bounds = #{once := On
         Outcome =:= stopped -> {stopped, Later};
         Once andalso Outcome =:= kept -> {kept, Later};
         Count >= 2 -> {Outcome, Later};
-        %% One of each: it is not kept.
+        %% Three different outcomes: it is not kept.
         Total >= 3 -> {broken, Later};
         true -> decide(Rate, Votes#{Outcome => Count}, Later)
     end.

@@ -1,4 +1,4 @@
-%% @doc One second of a run, or the whole of it, in figures: the terms that tables, reports and JSON are made from.
+%% @doc The figures of one second of a run, or of the whole run. Tables, reports and JSON are made from them.
 -module(weir_load_second).
 
 -export([new/4]).
@@ -8,7 +8,7 @@
 
 -export_type([second/0, figures/0, latency/0]).
 
-%% Microseconds, to a tenth.
+%% Microseconds, rounded to a tenth.
 -type latency() :: #{
     count := pos_integer(),
     min := float(),
@@ -25,7 +25,7 @@
     p99999 := float()
 }.
 
-%% What never happened has no latency.
+%% Latencies are missing where nothing was measured.
 -type figures() :: #{
     sent := non_neg_integer(),
     answered := non_neg_integer(),
@@ -43,12 +43,12 @@
     push_us => latency()
 }.
 
-%% The figures and `second', counted from 0 with the window, `offered' (arrivals that were due in it, or `null' where
-%% nothing is due by a schedule) and `server', if it is observed. Answers count in the second in which they came, which
-%% may be after the window.
+%% The figures, with `second' (from 0 at the start of the window), `offered' (arrivals that were due in it, or `null'
+%% without a schedule) and `server', if that is observed. An answer counts in the second in which it came, which may be
+%% after the window.
 -type second() :: #{atom() => term()}.
 
-%% @doc The figures of a second.
+%% @doc Returns the figures of a second.
 -spec new(Number, Offered, none | weir_load_observer:observation(), weir_load_sample:measured()) -> second() when
     Number :: non_neg_integer(), Offered :: none | non_neg_integer().
 new(Number, Offered, Observation, Sum) ->
@@ -66,7 +66,7 @@ new(Number, Offered, Observation, Sum) ->
             end
     }).
 
-%% @doc Counts, errors and latencies.
+%% @doc Returns counts, errors and latencies.
 -spec figures(weir_load_sample:measured()) -> figures().
 figures(Sum) ->
     Counters = [sent, answered, pushed, connected, bytes_sent, bytes_received],
@@ -87,12 +87,12 @@ name(first_byte) -> first_byte_us;
 name(lag) -> lag_us;
 name(push) -> push_us.
 
-%% @doc The percentiles that are told, with their names.
+%% @doc Returns the percentiles that are reported, with their names.
 -spec percentiles() -> [{atom(), number()}].
 percentiles() ->
     [{p50, 50}, {p75, 75}, {p90, 90}, {p95, 95}, {p99, 99}, {p999, 99.9}, {p9999, 99.99}, {p99999, 99.999}].
 
-%% @doc A histogram in figures. With a count of 0 it is no latency.
+%% @doc Returns the figures of a histogram. If the count is 0, the others are 0 and mean nothing.
 -spec latency(weir_load_histogram:histogram()) -> #{atom() => number()}.
 latency(Histogram) ->
     #{count := Count, min := Min, max := Max, mean := Mean, stdev := Stdev} = weir_load_histogram:summary(Histogram),

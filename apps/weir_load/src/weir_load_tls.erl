@@ -1,8 +1,7 @@
-%% @doc A scenario within TLS: another scenario, whose bytes are encrypted on their way out and decrypted on their way
-%% in. Engines know nothing of it.
+%% @doc Runs another scenario over TLS: encrypts its output and decrypts its input. The engine does not know.
 %%
-%% TLS is rustls in native code, on the thread that drives the connection. A handshake begins as soon as its connection
-%% stands, and is always a full one. Requests that are sent meanwhile wait for its end in the session.
+%% TLS is rustls in native code, on the thread that drives the connection. A handshake begins when its connection is
+%% open and is always a full one. Requests sent during the handshake wait in the session.
 -module(weir_load_tls).
 -behaviour(weir_load_scenario).
 
@@ -15,11 +14,11 @@
 
 -export_type([trust/0]).
 
-%% Whom to believe that they are the server: those with a certificate that the system trusts, or one of the
-%% certificates in a file (PEM), or anybody.
+%% Which servers to trust: those with a certificate that the system trusts, or that the certificates in a PEM file have
+%% signed, or any.
 -type trust() :: system | {file, file:filename()} | anybody.
 
-%% `settings' are native and belong to a node: what they are made from travels, and `id' tells whether they are there.
+%% Native settings exist on one node only. So this has what they are made from, and `id' identifies those of a node.
 -record(config, {
     scenario :: module(),
     config :: weir_load_scenario:config(),
@@ -40,7 +39,7 @@
 -spec describe(#{within_tls := module(), _ => _}) -> weir_load_scenario:description().
 describe(#{within_tls := Scenario}) -> weir_load_scenario:describe(Scenario).
 
-%% A handshake is tried before the load: what would fail each connection is one clear line.
+%% Tries a handshake before the load, so that a problem is one clear error instead of one for each connection.
 -spec init(#{within_tls := module(), trust := trust(), host := string(), _ => _}) ->
     {ok, #config{}} | {error, iodata()}.
 init(#{within_tls := Scenario, trust := Trust, host := Host} = Options) ->
@@ -77,7 +76,7 @@ certificates({file, File}) ->
     case file:read_file(File) of
         {ok, Pem} ->
             case [Der || {'Certificate', Der, not_encrypted} <- public_key:pem_decode(Pem)] of
-                [] -> {error, [File, " holds no certificate in PEM"]};
+                [] -> {error, [File, " contains no PEM certificate"]};
                 Certificates -> {ok, Certificates}
             end;
         {error, Reason} ->
@@ -96,7 +95,7 @@ try_handshake(Config, #{address := Address, port := Port, timeout := Timeout} = 
                 {error, Reason} -> {error, failure(Reason, Options)}
             end;
         {error, _} ->
-            %% The load itself tells that nobody is there.
+            %% The load itself reports a server that cannot be reached.
             ok
     end.
 
@@ -135,20 +134,20 @@ failure(Reason, #{host := Host, port := Port}) ->
     Target = [Host, " port ", integer_to_list(Port)],
     case Reason of
         {tls_certificate, Text} ->
-            ["the certificate of ", Target, " is not trusted: ", Text, " (--cacert FILE says whom to trust, --insecure all)"];
+            ["the certificate of ", Target, " is not trusted: ", Text, " (--cacert FILE trusts a certificate, --insecure trusts all)"];
         {tls_alert, Text} ->
-            [Target, " refuses TLS with us: ", Text];
+            [Target, " refuses the TLS handshake: ", Text];
         {tls_error, Text} ->
             ["no TLS with ", Target, ": ", Text];
         {socket, timeout} ->
             ["no TLS with ", Target, ": no answer in time"];
         {socket, closed} ->
-            ["no TLS with ", Target, ": it has closed the connection"];
+            ["no TLS with ", Target, ": the server has closed the connection"];
         {socket, Posix} ->
             ["no TLS with ", Target, ": ", inet:format_error(Posix)]
     end.
 
-%% Those of this node, which are made when they are first asked for. Two that do so at the same time make the same.
+%% The settings of this node, made at the first call. Concurrent first calls make equal ones.
 settings(#config{id = Id, trust = Trust, alpn = Alpn}) ->
     case persistent_term:get(?MODULE, none) of
         {Id, Settings} ->

@@ -1,4 +1,4 @@
-%% @doc Times, numbers and rates as people write them.
+%% @doc Parses times, numbers and rates of the command line, and formats times.
 -module(weir_load_units).
 
 -export([time/1]).
@@ -9,7 +9,7 @@
 
 -export_type([rate/0]).
 
-%% A rate over a duration that is not known yet. Numbers are per second.
+%% A rate without its duration. Numbers are per second.
 -type rate() ::
     {constant, number()}
     | {steps, [number(), ...]}
@@ -19,7 +19,7 @@
 
 -define(SECOND, 1_000_000_000).
 
-%% @doc Nanoseconds from `500us', `10ms', `8s', `5m' or `1h'.
+%% @doc Parses a time such as `500us', `10ms', `8s', `5m' or `1h'. Returns nanoseconds.
 -spec time(string()) -> {ok, non_neg_integer()} | {error, iodata()}.
 time(Text) ->
     {Digits, Unit} = lists:splitwith(fun(C) -> C >= $0 andalso C =< $9 orelse C =:= $. end, Text),
@@ -36,7 +36,7 @@ unit("m") -> {ok, 60 * ?SECOND};
 unit("h") -> {ok, 3600 * ?SECOND};
 unit(_) -> error.
 
-%% @doc A number that is not negative.
+%% @doc Parses a number that is not negative.
 -spec number(string()) -> {ok, number()} | error.
 number([First | _] = Text) when First >= $0, First =< $9 ->
     case {string:to_integer(Text), string:to_float(Text)} of
@@ -47,15 +47,16 @@ number([First | _] = Text) when First >= $0, First =< $9 ->
 number(_) ->
     error.
 
-%% @doc A rate: `2000', `100..5000' (a ramp), `100,200,400' (steps of the same length), `44.4t' (a ramp that begins at 0
-%% and gains 44.4 a second every second) or `pow:5000:2' (5000 at the end, growing as the square of time).
+%% @doc Parses a rate: `2000', `100..5000' (a ramp), `100,200,400' (steps of the same length), `44.4t' (a ramp that
+%% begins at 0 and grows by 44.4 per second every second) or `pow:5000:2' (grows as the square of time, to 5000 at the
+%% end).
 -spec rate(string()) -> {ok, rate()} | {error, iodata()}.
 rate(Text) ->
     case rate_of(Text) of
         {ok, Rate} ->
             case peak(Rate) of
                 Peak when Peak > 0, Peak =< 10_000_000 -> {ok, Rate};
-                _ -> {error, "at most 10000000 a second is needed, and more than none"}
+                _ -> {error, "a rate above 0 and of at most 10000000 per second is needed"}
             end;
         error ->
             {error, "a rate per second is needed, such as 2000, 100..5000, 100,200,400, 44.4t or pow:5000:2"}
@@ -87,7 +88,7 @@ peak({ramp, From, To}) -> max(From, To);
 peak({slope, Slope}) -> Slope;
 peak({power, Rate, _}) -> Rate.
 
-%% @doc The rate over a duration.
+%% @doc Returns the segments of a rate over a duration in nanoseconds.
 -spec segments(rate(), pos_integer()) -> [weir_load_schedule:segment()].
 segments({constant, Rate}, Duration) -> [{constant, Rate, Duration}];
 segments({ramp, From, To}, Duration) -> [{ramp, From, To, Duration}];
@@ -100,7 +101,7 @@ segments({steps, Rates}, Duration) ->
      || {Step, Rate} <- lists:zip(lists:seq(1, Count), Rates)
     ].
 
-%% @doc Microseconds, in the unit that suits them.
+%% @doc Formats microseconds with a suitable unit.
 -spec show_time(number()) -> iodata().
 show_time(Microseconds) when Microseconds < 1_000 -> io_lib:format("~.1fus", [float(Microseconds)]);
 show_time(Microseconds) when Microseconds < 1_000_000 -> io_lib:format("~.2fms", [Microseconds / 1_000]);

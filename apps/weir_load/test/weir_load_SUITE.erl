@@ -1,5 +1,5 @@
-%% Loads against a server whose delays are known. Bounds of time are one-sided where they can be: a slow machine makes
-%% things later, never earlier.
+%% Loads against a server with known delays. Bounds of time are one-sided where possible: a slow machine makes things
+%% later, never earlier.
 -module(weir_load_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -77,7 +77,7 @@ end_per_suite(_Config) ->
 %% Counts
 
 every_request_of_an_open_loop_is_counted(_Config) ->
-    %% Bytes count that were sent in the window. So it stays open until all were sent, however late.
+    %% Only bytes sent in the window count, so it stays open until all are sent.
     Load = {open, [{constant, 1000, ?SECOND}, {constant, 0, 3599 * ?SECOND}], even},
     Server = weir_load_server:start(at_once()),
     #{total := Total} = run_until_answered(1000, Server, #{load => Load}),
@@ -92,7 +92,8 @@ random_arrivals_are_as_many(_Config) ->
     #{total := Total} = measure(at_once(), #{load => Load}),
     ?assertMatch(#{offered := 500, sent := 500, answered := 500}, Total).
 
-%% What was due is the integral of the rate, in each second and in the whole, and all of it is sent. All kinds at the same time.
+%% The number of due requests is the integral of the rate, in each second and in total, and all of them are sent. All
+%% kinds of rates run at the same time.
 every_kind_of_rate_is_offered(_Config) ->
     Server = weir_load_server:start(at_once()),
     Runs = [
@@ -108,7 +109,7 @@ every_kind_of_rate_is_offered(_Config) ->
             {"200t", even, 400, 100, 0},
             %% The integral of 600 (t/2)^2 is 50 t^3.
             {"pow:600:2", even, 400, 50, 0},
-            %% Counts at random: five times their deviation, which one seed keeps for good.
+            %% Random counts: the tolerance is five standard deviations, and the seed is fixed.
             {"400", {poisson, 7}, 800, 400, 100}
         ]
     ],
@@ -142,9 +143,9 @@ a_closed_loop_keeps_its_concurrency(_Config) ->
     #{total := Total} = run_until_answered(100, Server, #{load => {closed, 8}, connections => 8}),
     ok = weir_load_server:stop(Server),
     #{answered := Answered, sent := Sent, offered := null, error_count := 0, connected := 8, elapsed_s := Elapsed} = Total,
-    %% Those on their way at the end.
+    %% At most the requests on their way at the end.
     ?assert(Sent - Answered >= 0 andalso Sent - Answered =< 8, Total),
-    %% A second of eight at a time, each at least 10 ms, are 800 at most, and those at the ends of the window.
+    %% 8 at a time, each for at least 10 ms: at most 800 per second, and some at the ends of the window.
     ?assert(Answered >= 100 andalso Answered =< 800 * Elapsed + 16, Total).
 
 the_warmup_is_not_measured(_Config) ->
@@ -153,7 +154,7 @@ the_warmup_is_not_measured(_Config) ->
     ?assertMatch(#{offered := 200, sent := 200, answered := 200, lag_us := #{count := 200}}, Total).
 
 requests_are_pipelined(_Config) ->
-    %% One connection, and a server that takes 20 ms for each: four at a time are answered in the time of four.
+    %% The server takes 20 ms for each request, one after the other. With four on their way each takes the time of four.
     Server = weir_load_server:start(delay(20)),
     #{total := Total} = run_until_answered(8, Server, #{load => {closed, 1}, connections => 1, depth => 4}),
     ok = weir_load_server:stop(Server),
@@ -173,7 +174,7 @@ every_arrival_may_have_a_connection(_Config) ->
     ?assertMatch(#{offered := 200, sent := 200, answered := 200, connected := 200, error_count := 0}, Total),
     #{response_us := Response, service_us := Service, connect_us := Connect, first_byte_us := FirstByte} = Total,
     [?assertMatch(#{count := 200}, Latency) || Latency <- [Response, Service, Connect, FirstByte]],
-    %% Work on such a request begins with its connect.
+    %% The service time of such a request begins with its connect.
     ?assert(maps:get(mean, Service) >= maps:get(mean, FirstByte)).
 
 a_closed_loop_of_connections(_Config) ->
@@ -181,7 +182,7 @@ a_closed_loop_of_connections(_Config) ->
     #{total := Total} = run_until_answered(20, Server, #{scenario => weir_load_short, load => {closed, 4}, connections => 0}),
     ok = weir_load_server:stop(Server),
     #{answered := Answered, connected := Connected, error_count := 0} = Total,
-    %% Those on their way at the end.
+    %% At most the requests on their way at the end.
     ?assert(Connected - Answered >= 0 andalso Connected - Answered =< 4, Total).
 
 %% Latencies
@@ -190,7 +191,7 @@ a_fixed_delay_is_measured(_Config) ->
     #{total := Total} = open_loop(delay(20), [{constant, 100, ?SECOND}], #{}),
     #{response_us := Response, service_us := Service, first_byte_us := FirstByte, elapsed_s := Elapsed} = Total,
     [?assert(maps:get(min, Latency) >= 20_000 * 0.999) || Latency <- [Response, Service, FirstByte]],
-    %% Nothing took longer than the whole.
+    %% No request took longer than the whole run.
     ?assert(maps:get(max, Response) =< 1_001_000 * Elapsed, Total),
     ?assert(maps:get(mean, Response) >= maps:get(mean, Service)).
 
@@ -202,19 +203,19 @@ two_delays_are_told_apart(_Config) ->
     ?assert(maps:get(p95, Response) >= 2_000_000 * 0.999).
 
 an_open_loop_shows_a_stall_that_a_closed_loop_hides(_Config) ->
-    %% A second, from the message on that is due at half a second.
+    %% A stall of one second, from the message that is due after half a second.
     Stall = {201, 1000},
     OfOpen = weir_load_server:start(delay(5), Stall),
     Load = {open, [{constant, 400, 2 * ?SECOND}], even},
     #{total := Open} = run(OfOpen, #{load => Load, connections => 40, duration => 2 * ?SECOND}),
     ok = weir_load_server:stop(OfOpen),
     ?assertMatch(#{offered := 800, answered := 800, error_count := 0}, Open),
-    %% What was due in the first tenth of the stall waited 900 ms and more: 40 of 800 at least.
+    %% Requests due in the first tenth of the stall waited at least 900 ms: at least 40 of 800.
     ?assert(percentile(p99, Open) >= 900_000),
     ?assert(percentile(p90, Open) >= 600_000),
     OfClosed = weir_load_server:start(delay(1), Stall),
     #{total := Closed} = run_until_answered(202, OfClosed, #{load => {closed, 2}, connections => 2}),
-    %% Each connection had one request that waited; all others were asked before or after.
+    %% On each connection one request waited. All others were sent before or after the stall.
     #{answered := Answered, response_us := #{max := Longest}} = Closed,
     ?assert(Answered >= 202),
     ?assert(Longest >= 1_000_000 * 0.999),
@@ -236,7 +237,7 @@ dropped_replies_are_timeouts(_Config) ->
     ?assertEqual(400, Answered + Timeouts),
     ?assert(Timeouts >= 7).
 
-%% The driver sleeps until the time for the answers is over: it had no turn to look for what has waited too long.
+%% The driver is suspended until the timeout is over, so it has had no turn to scan for timeouts.
 what_a_late_generator_gives_up_is_a_timeout(_Config) ->
     Server = weir_load_server:start(fun(_Number) -> drop end),
     Load = {open, [{constant, 100, ?SECOND div 5}], even},
@@ -245,7 +246,7 @@ what_a_late_generator_gives_up_is_a_timeout(_Config) ->
     weir_test_wait:wait_until(fun() -> weir_load_server:messages(Server) > 0 end),
     {links, [Driver]} = process_info(Pid, links),
     true = erlang:suspend_process(Driver),
-    %% The duration, the timeout, and two looks.
+    %% The duration, the timeout and two scans.
     ok = timer:sleep(700),
     true = erlang:resume_process(Driver),
     receive
@@ -275,7 +276,7 @@ a_server_that_closes_is_counted(_Config) ->
     ?assertMatch(#{offered := 400, answered := 390, errors := #{closed := 10}, error_count := 10}, Total).
 
 nobody_there_is_an_error(_Config) ->
-    %% Any free one may be another suite's a moment later.
+    %% Not a free port, which another suite may use a moment later.
     Port = 1,
     [
         begin
@@ -297,7 +298,7 @@ a_stop_ends_with_what_was_measured(_Config) ->
     ?assert(Elapsed < 3600).
 
 an_overloaded_generator_is_noticed(_Config) ->
-    %% Two million in a tenth of a second are more than one process can come to.
+    %% Two million requests in 100 ms are more than one process can send.
     Duration = ?SECOND div 10,
     Load = {open, [{constant, 20_000_000, Duration}], even},
     Plan = #{load => Load, duration => Duration, timeout => ?SECOND, drivers => 1},
@@ -313,7 +314,7 @@ connections_are_held_and_go(_Config) ->
     {ok, Outcome} = weir_load_run:run(plan(#{port => Port}, Plan), fun(_News) -> ok end),
     #{total := Total} = document([Outcome]),
     ?assertMatch(#{connected := 300, error_count := 0, offered := null}, Total),
-    %% A run waits for none of them to be there any more, but they go.
+    %% A run does not wait until its connections are closed, but they are closed.
     [receive opened -> ok after patience() -> ct:fail(not_opened) end || _ <- lists:seq(1, 300)],
     [receive closed -> ok after patience() -> ct:fail(not_closed) end || _ <- lists:seq(1, 300)],
     unlink(Server),

@@ -16,7 +16,7 @@ verdicts(A, B) ->
     {ok, #{rows := Rows}} = weir_load_compare:compare(A, B),
     maps:from_list([{Figure, Verdict} || #{figure := Figure, verdict := Verdict} <- Rows]).
 
-%% The first second does not count.
+%% The first second is not compared.
 noisy(Factor) -> document([9999.0 | [Factor * Noise || Noise <- [100, 120, 90, 110, 95, 105, 130, 85, 100, 115]]]).
 
 a_large_difference_is_shown_test() ->
@@ -40,8 +40,8 @@ runs_are_taken_where_there_are_three_test() ->
     ?assert(abs(Ratio - 1.2) < 1.0e-9),
     ?assert(Low > 1 andalso Low < 1.2 andalso High > 1.2).
 
-%% Welch's test on log-values, worked by hand: logs 0, 1, 2 against 1, 2, 3 give a difference of 1 with a squared error
-%% of 2/3 and 4 degrees of freedom, hence 1 plus and minus 2.776 * 0.8165.
+%% Welch's test by hand: logarithms 0, 1, 2 and 1, 2, 3 have a difference of 1 with a squared error of 2/3 and 4
+%% degrees of freedom, so the interval is 1 plus and minus 2.776 * 0.8165.
 an_interval_by_hand_test() ->
     Exp = fun(Logs) -> [math:exp(Log) || Log <- Logs] end,
     {ok, Ratio, Low, High} = weir_load_compare:interval(Exp([0, 1, 2]), Exp([1, 2, 3]), 0.95),
@@ -49,7 +49,7 @@ an_interval_by_hand_test() ->
     ?assert(abs(math:log(Low) - (1 - 2.2666)) < 0.001),
     ?assert(abs(math:log(High) - (1 + 2.2666)) < 0.001).
 
-%% Two sides of n values that spread alike have 2n - 2 degrees of freedom.
+%% Two sides of n values with the same variance have 2n - 2 degrees of freedom.
 intervals_have_the_quantiles_of_the_tables_test_() ->
     [
         fun() ->

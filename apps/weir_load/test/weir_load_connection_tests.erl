@@ -1,11 +1,11 @@
-%% The rules of measuring, without sockets and with times made up.
+%% The rules of measuring, without sockets and with made-up times.
 -module(weir_load_connection_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
 -export([describe/0, init/1, connect/2, request/2, response/2, done/1]).
 
-%% This module is the scenario as well: each byte that comes is the event of that name.
+%% This module is also the scenario: each received byte stands for an event.
 describe() -> #{summary => "bytes are events"}.
 init(_) -> {ok, config}.
 connect(Number, config) -> {ok, Number}.
@@ -30,7 +30,7 @@ profile(Changes) ->
     },
     weir_load_profile:window({100 * ?US, 10_000 * ?US}, weir_load_profile:new(maps:merge(Settings, Changes))).
 
-%% What the engine does, one thing after the other. Returns all effects, the connection and what was measured.
+%% Plays steps as the engine would. Returns all effects, the connection and the sample.
 play(Profile, Steps) ->
     {Effects, Connection, Sample} = lists:foldl(
         fun(Step, {Before, Connection, Sample}) ->
@@ -43,7 +43,7 @@ play(Profile, Steps) ->
     Sum = weir_load_sample:merge(weir_load_sample:pack(Sample), weir_load_sample:empty()),
     {[plain(Effect) || Effect <- Effects], Connection, whole(weir_load_second:figures(Sum))}.
 
-%% A histogram keeps three digits: whole microseconds here.
+%% A histogram keeps three digits, so round to whole microseconds.
 whole(Float) when is_float(Float) -> round(Float);
 whole(Map) when is_map(Map) -> maps:map(fun(_, Value) -> whole(Value) end, Map);
 whole(Other) -> Other.
@@ -65,7 +65,7 @@ response_counts_the_wait_and_service_does_not_test() ->
         {received, <<"a">>, 450}
     ]),
     ?assertEqual([{send, <<7, 1>>}, {send, <<7, 2>>}], Effects),
-    %% 100 to 400, and 200 to 450; sent at 110 and at 400.
+    %% Due at 100 and answered at 400, due at 200 and answered at 450; sent at 110 and at 400.
     ?assertMatch(#{response_us := #{count := 2, min := 250, max := 300}}, Figures),
     ?assertMatch(#{service_us := #{min := 50, max := 290}}, Figures),
     ?assertMatch(#{first_byte_us := #{min := 50, max := 190}}, Figures),
@@ -107,7 +107,7 @@ an_error_of_the_protocol_fails_all_on_their_way_test() ->
     ]),
     ?assertEqual(abort, lists:last(Effects)),
     ?assertMatch(#{errors := #{bad := 2}, error_count := 2}, Figures),
-    %% The third waits for the connection to be opened anew.
+    %% The third request waits for the connection to be opened again.
     ?assertEqual(1, weir_load_connection:pending(Connection)),
     receive done -> ok after 0 -> error(not_told) end.
 
@@ -142,7 +142,7 @@ a_wanted_close_is_no_error_test() ->
     ?assertEqual([{send, <<7, 1>>}, close], Effects),
     ?assertMatch(#{answered := 1, error_count := 0}, Figures).
 
-%% A closed loop of one request at a time has a way of its own.
+%% A closed loop with one request at a time has its own fast path.
 a_closed_loop_asks_with_every_answer_test() ->
     Profile = weir_load_profile:asking(true, profile()),
     {[{send, First}], Connection, Sample} =
@@ -151,7 +151,7 @@ a_closed_loop_asks_with_every_answer_test() ->
     ?assertEqual(1, weir_load_connection:pending(Connection)),
     {asked, Second, Asked, Counted} = weir_load_connection:received(<<"a">>, 250 * ?US, Connection, Profile, Sample),
     ?assertEqual(<<7, 2>>, iolist_to_binary(Second)),
-    %% In pieces, and with what nobody asked for.
+    %% The answer comes in pieces, with a pushed message.
     {[], Part, Noted} = weir_load_connection:received(<<".">>, 260 * ?US, Asked, Profile, Counted),
     {[{send, Third}], Answered, Pushed} = weir_load_connection:received(<<"pa">>, 280 * ?US, Part, Profile, Noted),
     ?assertEqual(<<7, 3>>, iolist_to_binary(Third)),
@@ -159,7 +159,7 @@ a_closed_loop_asks_with_every_answer_test() ->
     Figures = whole(weir_load_second:figures(Sum)),
     ?assertMatch(#{sent := 3, answered := 2, pushed := 1, bytes_sent := 6, bytes_received := 4}, Figures),
     ?assertMatch(#{response_us := #{count := 2, min := 30, max := 50}, first_byte_us := #{min := 10, max := 50}}, Figures),
-    %% Its end is that of any other.
+    %% It ends as any other connection does.
     {Closed, Failed} = weir_load_connection:closed(reset, Answered, Profile, Pushed),
     Errors = weir_load_sample:errors(weir_load_sample:merge(weir_load_sample:pack(Failed), weir_load_sample:empty())),
     ?assertEqual(#{reset => 1}, Errors),

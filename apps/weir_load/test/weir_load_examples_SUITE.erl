@@ -1,4 +1,4 @@
-%% The scenarios in `docs/load.md', as they stand there: compiled, and run against servers of their protocols.
+%% The scenarios in `docs/load.md' as printed there: compiled, and run against servers of their protocols.
 -module(weir_load_examples_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -26,7 +26,7 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     ok.
 
-%% The tree is above what rebar3 compiles.
+%% Looks for the source tree above rebar3's build folder.
 docs(Directory) ->
     File = filename:join([Directory, "docs", "load.md"]),
     case filelib:is_regular(File) of
@@ -57,11 +57,11 @@ lines_are_said_in_a_chat(_Config) ->
     #{options := [#{name := room, default := Room}]} = weir_load_scenario:describe(chat_line),
     Total = load(chat_line, #{room => Room}, Server),
     ?assertMatch(#{offered := 200, answered := 200, error_count := 0, connected := 5}, Total),
-    %% Who joined late has missed something.
+    %% Clients that joined late have missed some messages.
     #{pushed := Pushed} = Total,
     ?assert(Pushed > 0 andalso Pushed =< 4 * 200).
 
-%% Everybody hears every line.
+%% Sends each line to all clients.
 chat(Socket, Chat) ->
     ok = inet:setopts(Socket, [{packet, line}]),
     case gen_tcp:recv(Socket, 0) of
@@ -81,7 +81,7 @@ tell(Sockets) ->
         {said, Line} -> _ = [gen_tcp:send(Socket, Line) || Socket <- Sockets], tell(Sockets)
     end.
 
-%% Helpers of this suite
+%% Helpers
 
 serve(Serve) ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}, {nodelay, true}, {backlog, 128}]),

@@ -17,7 +17,7 @@ percentiles_are_within_a_thousandth_of_exact_ones_test() ->
     Percentiles = [1, 10, 50, 75, 90, 99, 99.9, 99.99, 100],
     [
         begin
-            %% The neighbour may be meant, as 99.99 / 100 is not quite 0.9999.
+            %% The neighbour counts too, because 99.99 / 100 is not exactly 0.9999.
             Rank = P / 100 * tuple_size(Sorted),
             ?assert(Found >= element(max(1, floor(Rank)), Sorted) * 0.999 - 1),
             ?assert(Found =< element(min(tuple_size(Sorted), ceil(Rank) + 1), Sorted) * 1.001 + 1)

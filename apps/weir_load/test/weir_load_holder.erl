@@ -1,4 +1,4 @@
-%% A reactor that holds connections and tells its process of their beginning and their end.
+%% A reactor that holds connections and notifies a process when they open and close.
 -module(weir_load_holder).
 -behaviour(weir_reactor).
 

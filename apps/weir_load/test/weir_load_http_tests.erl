@@ -22,7 +22,7 @@ requests_test_() ->
         )
     ].
 
-%% Cut anywhere, the same comes of it.
+%% Returns the events of a response, which must be the same wherever it is cut.
 events(Bytes, Options) ->
     Whole = pieces([Bytes], start(Options)),
     [?assertEqual(Whole, pieces([binary:part(Bytes, 0, At), binary:part(Bytes, At, byte_size(Bytes) - At)], start(Options)))

@@ -1,4 +1,4 @@
-%% Loads of suites against a server whose replies they choose, as documents.
+%% Runs loads for suites against a server with chosen replies. Returns documents.
 -module(weir_load_measure).
 
 -export([at_once/0]).
@@ -29,7 +29,7 @@ run(Server, Plan) ->
     {ok, Outcome} = weir_load_run:run(plan(Server, Plan), fun(_News) -> ok end),
     document([Outcome]).
 
-%% A run that is stopped at the end of the second in which so many were answered or have failed, however many seconds that takes.
+%% Stops the run at the end of the second in which Count requests have been answered or have failed.
 run_until_answered(Count, Server, Plan) ->
     {Pid, Monitor} = start(plan(Server, Plan#{duration => 3600 * ?SECOND})),
     ok = until_answered(Count, Pid),
@@ -39,7 +39,7 @@ run_until_answered(Count, Server, Plan) ->
     after weir_test_wait:patience() -> error(not_stopped)
     end.
 
-%% Starts a run, which tells its news to the caller and does not outlive it by more than a second.
+%% Starts a run that sends its progress to the caller and ends at most a second after it.
 start(Plan) ->
     Test = self(),
     spawn_monitor(fun() ->

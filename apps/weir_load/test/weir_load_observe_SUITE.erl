@@ -1,4 +1,4 @@
-%% What a load says of the server beside its own figures: the process or node that it observes.
+%% What a load reports about the process or node that it observes.
 -module(weir_load_observe_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -48,7 +48,7 @@ a_process_is_observed(_Config) ->
     %% Process ids end before 2^22.
     ?assertMatch({error, _}, weir_load_observer:new(1 bsl 23)).
 
-%% This node serves, and is as good as another.
+%% This node serves and is observed, as another node would be.
 a_node_is_observed(_Config) ->
     #{seconds := Seconds} = open_loop(at_once(), [{constant, 200, 3 * ?SECOND}], #{observe => node()}),
     Observed = [Server || #{server := Server} <- Seconds],
@@ -57,11 +57,11 @@ a_node_is_observed(_Config) ->
     ?assert(Rss > 1_000_000),
     ?assertEqual(erlang:system_info(schedulers_online), length(Schedulers)),
     [?assert(Busy >= 0 andalso Busy =< 1) || Busy <- Schedulers],
-    %% Those of the schedulers, and of reactors if there are any.
+    %% The pollsets of schedulers, and of reactors if there are any.
     ?assert(length(Pollsets) >= length(weir:pollsets())),
     [?assertMatch(#{polls := _, events := _, sockets := _, read_bytes := _, asleep := _}, Pollset) || Pollset <- Pollsets],
-    %% The server's sockets are OTP's; Weir's are the generator's, on pollsets that begin with the load: what they have done
-    %% is known from their second look on.
+    %% The server's sockets are OTP's. Only the generator's are Weir's; their pollsets begin with the load and have
+    %% figures from the second observation on.
     Events = lists:sum([maps:get(events, Pollset) || #{pollsets := Each} <- Observed, Pollset <- Each]),
     ?assert(Events > 0).
 
@@ -81,7 +81,7 @@ a_node_that_goes_is_observed_no_more(_Config) ->
         ?assertMatch({error, _}, peer:call(Us, weir_load_observer, new, [Them]))
     end).
 
-%% Two nodes that know each other, the first of which has our code.
+%% Two nodes that can connect to each other. The first has our code.
 with_nodes(Test) ->
     Start = fun(Arguments) ->
         {ok, Peer, Node} = peer:start(#{
@@ -96,6 +96,6 @@ with_nodes(Test) ->
     try
         Test(Us, Other, Them)
     after
-        %% The test may have stopped the other.
+        %% The test may have stopped the other node.
         [peer:stop(Peer) || Peer <- [Us, Other], is_process_alive(Peer)]
     end.

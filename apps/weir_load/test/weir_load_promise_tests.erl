@@ -20,7 +20,7 @@ promises_test_() ->
             {"max<=20ms", true}, {"mean=5ms", true}, {"service.p999<1ms", true}, {"response.p99<10ms", true},
             {"errors=0", false}, {"errors=3", true}, {"errors.timeout<=2", true}, {"errors.refused=0", true},
             {"achieved_rate>=1999", true}, {"achieved_rate>=2000", false}, {"answered=16000", true},
-            %% What was not measured keeps no promise.
+            %% A promise about something that was not measured is not kept.
             {"connect.p99<1h", false}, {"p50<1h", false}, {"pushed_rate>=0", false}
         ]
     ].

@@ -1,4 +1,4 @@
-%% The report as a browser shows it.
+%% The report in a browser.
 -module(weir_load_report_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -58,7 +58,7 @@ a_node_that_was_observed_is_drawn(Config) ->
     ?assertEqual(
         [
             <<"Server: CPU and memory">>,
-            <<"Server: time in which schedulers are at work">>,
+            <<"Server: scheduler utilization">>,
             <<"Server: events of pollsets, per second">>,
             <<"Server: polls, per second">>
         ],
@@ -73,7 +73,7 @@ many_schedulers_are_summed_up(Config) ->
     [
         ?assertEqual([<<"second">>, <<"mean">>, <<"most">>], Legend)
      || #{<<"title">> := Title, <<"legend">> := Legend} <- Drawn,
-        lists:member(Title, [<<"Server: time in which schedulers are at work">>, <<"Server: events of pollsets, per second">>])
+        lists:member(Title, [<<"Server: scheduler utilization">>, <<"Server: events of pollsets, per second">>])
     ],
     all_are_coloured(Drawn).
 
@@ -92,7 +92,7 @@ what_was_pushed_is_drawn(Config) ->
 no_text_ends_the_script(Config) ->
     [_ | _] = show(Config, "hostile", #{target => <<"</script><script>throw 1</script>">>}).
 
-%% Shows a page, with a script that looks at what was drawn, and keeps a picture of it. Returns the charts.
+%% Shows a page with a script that inspects the charts, and keeps a screenshot. Returns the charts.
 show(Config, Name, Changes) -> show(Config, Name, Changes, #{}).
 
 show(Config, Name, Changes, Look) ->
@@ -107,14 +107,14 @@ show(Config, Name, Changes, Look) ->
     ok = weir_compatibility_chromium:close(Page),
     Drawn.
 
-%% Nothing while a chart has less than its lines.
+%% The charts, or `not_drawn' while one has at most 100 coloured pixels.
 drawn(Charts) ->
     case [Title || #{<<"title">> := Title, <<"coloured">> := Coloured} <- Charts, Coloured =< 100] of
         [] -> Charts;
         Empty -> {not_drawn, Empty}
     end.
 
-%% Pixels that are not grey are those of a series.
+%% Pixels of a series are not grey.
 looking() ->
     "document.readyState !== 'complete' ? [] : ("
     "  [...document.querySelectorAll('figure')].map((figure) => {"

@@ -1,4 +1,4 @@
-%% The ready-made scenarios, fed with bytes.
+%% The built-in scenarios, fed with bytes.
 -module(weir_load_scenarios_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -8,7 +8,7 @@ connect(Scenario, Options) ->
     {ok, Connection} = Scenario:connect(1, Config),
     Connection.
 
-%% What comes of bytes that come one by one.
+%% The events of bytes that come one by one.
 bytes(Scenario, Bytes, Connection) ->
     lists:foldl(
         fun(Byte, {Events, Before}) ->

@@ -56,7 +56,7 @@ parts_make_up_the_whole_test_() ->
 the_known_counts_test() ->
     Count = fun(Segments) -> weir_load_schedule:count(weir_load_schedule:new(Segments)) end,
     ?assertEqual(16000, Count([{constant, 2000, 8 * ?S}])),
-    %% 44.4 t makes 22.2 t^2.
+    %% The integral of 44.4 t is 22.2 t^2.
     ?assertEqual(2220, Count([{ramp, 0, 444, 10 * ?S}])),
     ?assertEqual(2000, Count([{power, 1000, 2, 6 * ?S}])),
     ?assertEqual(0, Count([])).
@@ -72,10 +72,10 @@ random_arrivals_are_exact_in_number_and_exponential_in_gaps_test() ->
     ?assertEqual(40_000, length(Due)),
     Gaps = lists:zipwith(fun erlang:'-'/2, tl(Due), lists:droplast(Due)),
     Short = length([Gap || Gap <- Gaps, Gap < 100_000]),
-    %% Of an exponential distribution 63.2 in a hundred are below the mean.
+    %% In an exponential distribution 63.2 % are below the mean.
     ?assert(abs(Short / length(Gaps) - 0.632) < 0.01),
     ?assert(lists:last(Due) < 4 * ?S),
-    %% Quarters differ, as they do by chance, but not by much: the deviation of 10,000 is 87.
+    %% Quarters differ at random, but not by much: the standard deviation of 10,000 is 87.
     Quarter = length([D || D <- Due, D < ?S]),
     ?assert(abs(Quarter - 10_000) < 500).
 

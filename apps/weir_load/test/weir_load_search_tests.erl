@@ -2,7 +2,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% A server that keeps its promise up to a rate.
+%% A server that keeps the promise up to a rate.
 up_to(Most) -> fun(Rate) when Rate =< Most -> kept; (_Rate) -> broken end.
 
 the_limit_is_found_from_below_and_above_test_() ->

@@ -1,5 +1,5 @@
-%% A server whose delays are known. It sends back messages of 64 bytes, after what a function of the number of the
-%% message, counted over all connections from 1, says. It ends with the process that has started it.
+%% A server with known delays. It echoes messages of 64 bytes. A function of the message number, which counts from 1
+%% over all connections, decides about the delay. The server ends with the process that started it.
 -module(weir_load_server).
 
 -export([start/1, start/2, stop/1, messages/1, stalled/1]).
@@ -8,12 +8,13 @@
 
 -type answer() :: {after_ms, non_neg_integer()} | drop | reset | garble | close.
 -type behaviour() :: fun((pos_integer()) -> answer()).
-%% It begins with the message of this number and lasts so many milliseconds, in which nothing is answered.
+%% The message that begins the stall, and its length in milliseconds. Nothing is answered during a stall.
 -type stall() :: none | {pos_integer(), pos_integer()}.
 
 -define(SIZE, 64).
 
-%% Places of the counters: messages, milliseconds of the monotonic clock at which the stall ends, messages that waited for that.
+%% Indexes of the counters: messages, the end of the stall in milliseconds of the monotonic clock, messages that waited
+%% for it.
 -define(MESSAGES, 1).
 -define(STALL_ENDS, 2).
 -define(STALLED, 3).
@@ -40,10 +41,10 @@ stop(#{server := Server}) ->
     _ = weir_test_wait:wait_for_end(Server),
     ok.
 
-%% How many messages have come.
+%% The number of received messages.
 messages(#{counters := Counters}) -> atomics:get(Counters, ?MESSAGES).
 
-%% How many messages came in the stall.
+%% The number of messages that came during the stall.
 stalled(#{counters := Counters}) -> atomics:get(Counters, ?STALLED).
 
 accept(Listener, Shared) ->

@@ -1,4 +1,4 @@
-%% A scenario: echo of one message of 64 bytes on a connection of its own.
+%% A scenario: each request is an echo of 64 bytes on its own connection.
 -module(weir_load_short).
 -behaviour(weir_load_scenario).
 

@@ -1,4 +1,4 @@
-%% Scenarios within TLS, against OTP's own ssl.
+%% Scenarios over TLS, against OTP's ssl.
 -module(weir_load_tls_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -23,7 +23,7 @@
 -import(weir_test_wait, [patience/0]).
 
 -define(SECOND, 1_000_000_000).
-%% Of a load: 200 requests, or 50, or 20.
+%% The duration of a load: 200, 50 or 20 requests.
 -define(DURATION, (?SECOND div 4)).
 
 suite() ->
@@ -61,7 +61,7 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     ok.
 
-%% Those of public_key's own test data are not encoded as the standard has it, by all releases of OTP.
+%% Not the test certificates of public_key: some releases of OTP encode them in a way that violates the standard.
 authority(Name, Config) ->
     openssl(["req -x509 -nodes -days 2 -subj '/CN=", Name, "'", key(Name), " -out ", Name, ".pem"], Config),
     file(Name ++ ".pem", Config).
@@ -87,14 +87,14 @@ file(Name, Config) -> filename:join(?config(priv_dir, Config), Name).
 
 a_server_that_is_trusted_is_loaded(Config) ->
     {Port, Stop} = serve(Config, [], fun(_Socket) -> ok end),
-    %% Bytes count that were sent in the window. So it stays open until all were sent, however late.
+    %% Only bytes sent in the window count, so it stays open until all are sent.
     Load = {open, [{constant, 800, ?DURATION}, {constant, 0, 3599 * ?SECOND}], even},
     [
         begin
             Plan = plan(Config, Port, #{sockets => Sockets, load => Load}),
             #{total := Total} = weir_load_measure:run_until_answered(200, #{port => Port}, Plan),
             ?assertMatch(#{offered := 200, answered := 200, error_count := 0, connected := 10}, Total),
-            %% What travels is more than was said.
+            %% TLS sends more bytes than the messages have.
             ?assertMatch(#{bytes_sent := Bytes} when Bytes > 200 * 64, Total)
         end
      || Sockets <- [weir, inet]
@@ -142,7 +142,7 @@ what_speaks_no_tls_is_an_error(Config) ->
 
 a_refusal_is_an_error(Config) ->
     Old = [{versions, ['tlsv1.2']}, {ciphers, [#{key_exchange => ecdhe_ecdsa, cipher => aes_128_cbc, mac => sha256, prf => sha256}]}],
-    ?assertMatch({match, _}, re:run(refusal(Config, Old, #{}), "refuses TLS with us")).
+    ?assertMatch({match, _}, re:run(refusal(Config, Old, #{}), "refuses the TLS handshake")).
 
 certificates_have_to_be_there(Config) ->
     {error, Absent} = run(Config, 1, #{trust => {file, "/no/such/file"}}),
@@ -150,17 +150,17 @@ certificates_have_to_be_there(Config) ->
     Empty = file("empty.pem", Config),
     ok = file:write_file(Empty, "nothing"),
     {error, None} = run(Config, 1, #{trust => {file, Empty}}),
-    ?assertMatch({match, _}, re:run(None, "holds no certificate")).
+    ?assertMatch({match, _}, re:run(None, "contains no PEM certificate")).
 
 a_close_is_counted_and_the_load_goes_on(Config) ->
-    %% The first connection is that of the handshake before the load.
+    %% The first connection is the trial handshake before the load.
     Counter = atomics:new(1, []),
     Closes = fun(Socket) -> atomics:add_get(Counter, 1, 1) =:= 3 andalso ssl:close(Socket) end,
     #{connected := Connected, answered := Answered} = load(Config, [], #{}, Closes),
     ?assert(Connected > 10),
     ?assert(Answered >= 150).
 
-%% Helpers of this suite
+%% Helpers
 
 refusal(Config, Options, Plan) ->
     {Port, Stop} = serve(Config, Options, fun(_Socket) -> ok end),
@@ -203,7 +203,7 @@ plan(Config, Port, Plan) ->
         maps:with([sockets, load, connections, timeout], Plan)
     ).
 
-%% Sends back what comes.
+%% A TLS echo server.
 serve(Config, Options, Opened) ->
     Tcp = [binary, {ip, {127, 0, 0, 1}}, {active, false}, {nodelay, true}, {backlog, 128}, {log_level, none}],
     {ok, Listener} = ssl:listen(0, Tcp ++ ?config(certificate, Config) ++ Options),

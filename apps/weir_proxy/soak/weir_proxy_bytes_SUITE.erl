@@ -1,5 +1,5 @@
-%% Bytes through the proxy, for minutes: two thousand pairs of streams, ten gigabytes each way with a checksum, a network that loses and reorders,
-%% a server behind toxiproxy, and 10,000 connections that say nothing.
+%% Bytes through the proxy, for minutes: 2,000 pairs of streams, 10 gigabytes each way with a checksum, a network that
+%% loses and reorders packets, a server behind toxiproxy, and 10,000 idle connections.
 -module(weir_proxy_bytes_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -32,7 +32,7 @@ end_per_testcase(_Case, _Config) ->
     _ = [os:cmd("ip netns delete " ++ Name) || {{namespace, Name}, _} <- get()],
     ok.
 
-%%% Every kind of ending, with WEIR_SOAK_SEED others than the last time.
+%%% Every kind of ending. WEIR_SOAK_SEED selects other plans.
 
 pairs_of_streams(_Config) ->
     Server = {_, Address} = weir_proxy_streams:start_server(),
@@ -41,7 +41,7 @@ pairs_of_streams(_Config) ->
     ok = weir_proxy_streams:run(Port, lists:seq(First, First + 1999), 100),
     weir_proxy_streams:stop_server(Server).
 
-%%% Ten gigabytes, there and back at the same time.
+%%% Ten gigabytes in both directions at the same time.
 
 ten_gigabytes(_Config) ->
     {ok, Listen} = gen_tcp:listen(0, options()),
@@ -63,7 +63,7 @@ ten_gigabytes(_Config) ->
     Read = [Ended(Reader) || Reader <- Readers],
     ?assertEqual([{Blocks * ?BLOCK, Sum} || Sum <- Written], Read).
 
-%% Each block begins with its number, so that none is like another.
+%% Each block begins with a number, so that all blocks differ.
 write(_Socket, _Block, 0, Sum) -> Sum;
 write(Socket, <<_:64, Rest/binary>>, Left, Sum) ->
     Block = <<Left:64, Rest/binary>>,
@@ -76,7 +76,7 @@ sum(Socket, Size, Sum) ->
         {error, closed} -> {Size, Sum}
     end.
 
-%%% Behind a line that delays, loses, doubles and reorders, in a namespace of its own.
+%%% A network namespace behind a link that delays, loses, duplicates and reorders packets.
 
 a_bad_network(_Config) ->
     case os:cmd("id -u") =:= "0\n" andalso os:find_executable("tc") =/= false andalso os:find_executable("python3") =/= false of
@@ -156,7 +156,7 @@ toxics_of(Toxiproxy) ->
     end,
     Clean = fun(Type) -> {204, _} = delete(Api, "/proxies/x/toxics/" ++ binary_to_list(Type)) end,
     Data = rand:bytes(200_000),
-    %% Cut into small pieces that come late, both ways: every byte.
+    %% Small delayed pieces in both directions: every byte arrives.
     [
         begin
             _ = Toxic(<<"slicer">>, Stream, #{average_size => 1000, size_variation => 900, delay => 100}),
@@ -169,14 +169,14 @@ toxics_of(Toxiproxy) ->
         end
      || Stream <- [<<"upstream">>, <<"downstream">>]
     ],
-    %% It ends in the middle: what has come is the beginning, and the client hears of the end.
+    %% The stream ends in the middle: the client gets the beginning, and the end.
     _ = Toxic(<<"limit_data">>, <<"downstream">>, #{bytes => 12_345}),
     {Cut, CutServer} = pair(Port, Listen),
     _ = gen_tcp:send(CutServer, Data),
     ?assertEqual({ok, binary:part(Data, 0, 12_345)}, gen_tcp:recv(Cut, 12_345, patience())),
     ?assertMatch({error, _}, gen_tcp:recv(Cut, 0, patience())),
     _ = Clean(<<"limit_data">>),
-    %% A server that is gone without a word: the idle timeout ends it.
+    %% A server that falls silent: the idle timeout closes the session.
     ok = weir_proxy:change(?MODULE, config(#{idle_timeout => 1000}, #{servers => [local(Between)]})),
     _ = Toxic(<<"timeout">>, <<"downstream">>, #{timeout => 0}),
     {Silent, SilentServer} = pair(Port, Listen),
@@ -204,11 +204,12 @@ status({error, _}) -> error.
 
 url(Api, Path) -> lists:concat(["http://127.0.0.1:", Api, Path]).
 
-%%% Silence.
+%%% Idle connections.
 
 ten_thousand_idle(_Config) ->
     Most = list_to_integer(string:trim(os:cmd("ulimit -n"))),
-    %% Four descriptors to a connection: all ends of it are here. With fewer descriptors, fewer connections.
+    %% Four descriptors for each connection, because all ends are in this VM. With fewer descriptors, fewer
+    %% connections.
     case min(10_000, (Most - 4000) div 4) of
         Count when Count >= 1000 -> {comment, lists:concat([idle(Count), " connections"])};
         _ -> {skip, "8,000 descriptors are needed"}
@@ -220,7 +221,7 @@ idle(Count) ->
     Processes = erlang:system_info(process_count),
     Pairs = [
         begin
-            %% So many do not fit to the ports of one address.
+            %% One source address does not have enough ports.
             From = {127, 0, 1 + N rem 4, 1},
             {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [{ip, From} | lists:keydelete(ip, 1, options())], patience()),
             {ok, Server} = gen_tcp:accept(Listen, patience()),
@@ -230,18 +231,18 @@ idle(Count) ->
     ],
     ?waitEqual(Count, map_get(sessions, element(2, weir_proxy:info(?MODULE)))),
     wait_until(fun() -> erlang:system_info(process_count) < Processes + 50 end),
-    %% Another one is served, and so is each of them.
+    %% A new connection is served, and so are all idle ones.
     {Client, Server} = pair(Port, Listen),
     ok = gen_tcp:send(Client, <<"now">>),
     ?assertEqual({ok, <<"now">>}, gen_tcp:recv(Server, 3, patience())),
     [ok = gen_tcp:send(To, <<"x">>) || {_, To} <- Pairs],
     [?assertEqual({ok, <<"x">>}, gen_tcp:recv(From, 1, patience())) || {From, _} <- Pairs],
-    %% The end of one direction alone is no end.
+    %% Close both ends: one direction alone does not end a session.
     [ok = gen_tcp:close(Socket) || {One, Other} <- Pairs, Socket <- [One, Other]],
     ?waitEqual(1, map_get(sessions, element(2, weir_proxy:info(?MODULE)))),
     Count.
 
-%%% What cases share.
+%%% Helpers.
 
 options() -> [binary, {active, false}, {nodelay, true}, {exit_on_close, false}, {ip, {127, 0, 0, 1}}].
 
@@ -259,7 +260,7 @@ address(Listen) ->
 
 local(Port) -> iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)]).
 
-%% Runs until the case has ended, or this node. It has begun when it says this.
+%% Runs a program until the case or this node ends. It is ready when it prints Ready.
 program(Name, Arguments, Ready) ->
     All = ["--pdeathsig", "KILL", os:find_executable(Name) | Arguments],
     Opened = open_port({spawn_executable, os:find_executable("setpriv")}, [{args, All}, exit_status, stderr_to_stdout, binary]),

@@ -1,6 +1,6 @@
-%% 1,000 and 4,000 connections at a time (16,000 descriptors in this node), every byte of them compared, while the configuration changes fifty times
-%% and servers die. Then bad luck of all kinds, five minutes without and five with kills of processes (weir_proxy_explorer): run it with
-%% ERL_FLAGS="+S 8:8", too.
+%% 1,000 and 4,000 connections at a time (16,000 descriptors in this node) with every byte compared, while the
+%% configuration changes 50 times and servers die. Then random faults (weir_proxy_explorer): five minutes without and
+%% five with killed processes. Run it also with ERL_FLAGS="+S 8:8".
 -module(weir_proxy_storm_SUITE).
 
 -compile([export_all, nowarn_export_all]).

@@ -1,4 +1,4 @@
-%% @doc A TCP proxy and load balancer whose configuration changes while it runs, with every connection kept.
+%% @doc A TCP proxy and load balancer. Its configuration can change while it runs, without closing a connection.
 %%
 %% ```
 %% {ok, _} = application:ensure_all_started(weir_proxy),
@@ -8,9 +8,9 @@
 %% }).
 %% '''
 %%
-%% A connection is accepted on the scheduler that serves it, goes by rules to a backend, and there to a server that takes
-%% connections. Then native code relays it ({@link weir:relay/3}), and no process is left. The guide (`docs/guide/proxy.md') lists
-%% all options.
+%% A connection is accepted on the scheduler that serves it. Rules choose its backend, and the backend's balancer
+%% chooses a server. Then native code relays the bytes ({@link weir:relay/3}) and the connection's process ends. The
+%% guide (`docs/guide/proxy.md') lists all options.
 -module(weir_proxy).
 
 -export([start/2]).
@@ -36,7 +36,7 @@
 -include("weir_proxy_session.hrl").
 
 -type name() :: term().
-%% Of a proxy: any term.
+%% The name of a proxy: any term.
 
 -type error() ::
     weir_proxy_config:bad_option()
@@ -49,15 +49,15 @@
     | {take_over, Control :: binary(), Reason :: term()}
     | {not_started, weir_proxy | weir}
     | no_native_part.
-%% `bad_option': the path to the option that is wrong, its value, and what is allowed. `listen': an address that cannot be
-%% listened on, and why, as {@link weir:start_listener/4} says. `log': an access log that cannot be written. `take_over': what the proxy
-%% behind that control socket answers.
+%% `bad_option': the path to the wrong option, its value, and what is allowed. `listen': the address, and the reason as
+%% in {@link weir:start_listener/4}. `log': the access log that cannot be written. `take_over': the control socket of
+%% the other proxy, and why that proxy did not leave.
 
 -type info() :: #{
     frontends := #{binary() => map()}, backends := #{binary() => map()}, sessions := non_neg_integer(), log_dropped := non_neg_integer()
 }.
-%% Frontends with their addresses (`listen'), backends with their `servers', and the numbers of all. `log_dropped': lines of the access
-%% log that could not be written, since it was opened.
+%% Frontends with their addresses (`listen'), backends with their `servers', and the counters of each. `log_dropped':
+%% lines of the access log that were dropped since it was opened.
 
 -type session() :: #{
     frontend := binary(),
@@ -71,21 +71,23 @@
     idle_ms := non_neg_integer()
 }.
 
-%% @doc Starts a proxy. The configuration is checked as a whole first ({@link weir_proxy_config}); if it is wrong, or an address
-%% cannot be listened on, nothing is left of the attempt.
+%% @doc Starts a proxy. Checks the whole configuration first ({@link weir_proxy_config}). If it is wrong, or an address
+%% cannot be listened on, returns an error and leaves nothing running.
 -spec start(name(), map()) -> ok | {error, error()}.
 start(Name, Given) -> start(Name, Given, start).
 
-%% @doc The same in place of a proxy of another program, of the same user on this machine, whose `control' is the same: a new version
-%% takes over from an old one, and no client is refused. Both listen until the new one is ready. Then the old one accepts what its
-%% backlogs hold, refuses what comes, and keeps its connections; see {@link await_successor/1}. Where there is no other, this starts a
-%% proxy.
+%% @doc Starts a proxy in place of one in another program: a new version takes over from an old one, and no client is
+%% refused. The other program runs on this machine, as the same user, with the same `control' socket. Both listen until
+%% the new proxy is ready. Then the old one accepts the connections in its backlogs, refuses new ones, and keeps those
+%% that it has; see {@link await_successor/1}. If there is no other proxy, this is {@link start/2}.
 %%
-%% If it fails the old one goes on. Clients that have come to the new one meanwhile are served first, for 30 seconds at most.
+%% If it fails, the old proxy goes on. The connections that the new one has accepted are served first, for at most 30
+%% seconds.
 -spec take_over(name(), map()) -> ok | {error, error()}.
 take_over(Name, Given) -> start(Name, Given, take_over).
 
-%% @doc Returns when another program has taken over from a proxy. The caller may wait for its connections with {@link stop/2}.
+%% @doc Returns when another program has taken over from a proxy. Call {@link stop/2} then, to wait for its
+%% connections.
 -spec await_successor(name()) -> ok | {error, {no_proxy, name()}}.
 await_successor(Name) -> weir_proxy_memory:call(Name, await_successor).
 
@@ -94,7 +96,7 @@ start(Name, Given, How) ->
         {{error, _} = Error, _, _} -> Error;
         {_, {ok, _}, _} -> {error, {already_started, Name}};
         {{ok, #{control := off}}, _, _} when How =:= take_over ->
-            {error, {bad_option, [control], off, "the control socket of the proxy that is taken over from"}};
+            {error, {bad_option, [control], off, "the path of the other proxy's control socket"}};
         {_, none, undefined} -> {error, {not_started, weir_proxy}};
         {{ok, Config}, none, _} ->
             case weir_proxy_sup:start_proxy(Name, {How, Config}) of
@@ -103,12 +105,12 @@ start(Name, Given, How) ->
             end
     end.
 
-%% @doc Changes a proxy that runs to another configuration. It is checked as a whole before anything happens; if it is wrong, or a new
-%% address cannot be listened on, nothing changes.
+%% @doc Changes the configuration of a running proxy. Checks the whole new configuration first. If it is wrong, or a
+%% new address cannot be listened on, returns an error and changes nothing.
 %%
-%% Addresses that stay keep their listening sockets. Connections keep their relays, whatever becomes of their frontend, backend or
-%% server: one that has ended in the new configuration gets no new connections, and its old ones go on. Servers that stay, by their
-%% name, keep their state, their numbers, and what an operator has set.
+%% Addresses that stay keep their listening sockets. Existing connections go on, even if the new configuration does not
+%% have their frontend, backend or server. Servers that keep their name keep their state, their counters, and what an
+%% operator has set.
 -spec change(name(), map()) -> ok | {error, error()}.
 change(Name, Given) ->
     case weir_proxy_config:new(Given) of
@@ -116,13 +118,13 @@ change(Name, Given) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Stops a proxy and ends its connections.
+%% @doc Stops a proxy and closes its connections.
 -spec stop(name()) -> ok | {error, {no_proxy, name()}}.
 stop(Name) -> weir_proxy_memory:call(Name, stop).
 
-%% @doc Stops a proxy when its connections have ended, those without a server yet too, or after so many milliseconds. What the backlogs
-%% hold is accepted; new connections are refused meanwhile.
-%% `{error, {timeout, HowMany}}' says how many connections were ended.
+%% @doc Stops a proxy when its connections have ended, including those without a server yet, or after `Timeout'
+%% milliseconds. New connections are refused; those in the backlogs are still accepted. Returns
+%% `{error, {timeout, Count}}' if it has closed `Count' connections at the timeout.
 -spec stop(name(), timeout()) -> ok | {error, {no_proxy, name()} | {timeout, pos_integer()}}.
 stop(Name, Timeout) ->
     case weir_proxy_memory:call(Name, suspend) of
@@ -140,16 +142,17 @@ stop(Name, Timeout) ->
 deadline(infinity) -> infinity;
 deadline(Timeout) -> erlang:monotonic_time(millisecond) + Timeout.
 
-%% @doc The names of all proxies.
+%% @doc Returns the names of all proxies.
 -spec proxies() -> [name()].
 proxies() -> weir_proxy_memory:proxies().
 
-%% @doc A proxy as it is now.
+%% @doc Returns the frontends and backends of a proxy with their counters.
 -spec info(name()) -> {ok, info()} | {error, {no_proxy, name()}}.
 info(Name) -> weir_proxy_memory:call(Name, info).
 
-%% @doc The servers of a backend, with their states: `up', `down' (by its checks), `failing' (it refuses connections), `drain', `maint'
-%% (disabled), `unresolved' (its name has no address).
+%% @doc Returns the servers of a backend with their counters and states: `up', `down' (by its checks or its agent),
+%% `failing' (by the option `passive': connections to it fail), `drain', `maint' (disabled), `unresolved' (its name has
+%% no address).
 -spec servers(name(), Backend :: atom() | iodata()) -> {ok, [map()]} | {error, {no_backend, binary()}}.
 servers(Name, Backend) ->
     case weir_proxy_backend:servers(Name, text(Backend)) of
@@ -157,9 +160,9 @@ servers(Name, Backend) ->
         Servers -> {ok, Servers}
     end.
 
-%% @doc How long the servers of a proxy took to reply, of backends with the option `measure': for each server from the time on at which that
-%% was set. What happened in a second is the difference of two calls; `weir_scope' makes the table of tcprstat of them. Cheap; no process
-%% is asked.
+%% @doc Returns how long servers took to reply, for backends with the option `measure'. Counts from the moment when the
+%% option was set; subtract two results to measure an interval. `weir_scope' makes a table like that of tcprstat from
+%% them. Cheap: it asks no process.
 -spec latency(name()) -> #{Backend :: binary() => #{Server :: binary() => weir_listener:latency()}}.
 latency(Name) ->
     maps:from_list([
@@ -169,7 +172,7 @@ latency(Name) ->
         map_size(Servers) > 0
     ]).
 
-%% @doc The sessions of a proxy. It asks each relay for its counters: with many sessions this takes long.
+%% @doc Returns the sessions of a proxy. It asks each relay for its counters, which takes long with many sessions.
 -spec sessions(name()) -> [session()].
 sessions(Name) ->
     Now = erlang:system_time(millisecond),
@@ -190,12 +193,12 @@ sessions(Name) ->
         {ok, #{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}, idle_us := Idle}} <- [weir:relay_info(Relay)]
     ].
 
-%% @doc Gives a server no new connections; those that it has go on.
+%% @doc Drains a server: it gets no new connections, and its sessions go on.
 -spec drain(name(), atom() | iodata(), atom() | iodata()) -> ok | {error, {no_backend | no_server, binary()}}.
 drain(Name, Backend, Server) -> set(Name, Backend, Server, {admin, drain}).
 
-%% @doc The same, and ends the sessions that it has, evenly over so many milliseconds, also where it is enabled before. Returns how
-%% many there are.
+%% @doc Drains a server, and closes its sessions evenly over `Within' milliseconds, even if it is enabled again before
+%% they have passed. Returns the number of sessions. The error `bad_option' means that `Within' is out of range.
 -spec drain(name(), atom() | iodata(), atom() | iodata(), Within :: non_neg_integer()) ->
     {ok, non_neg_integer()} | {error, {no_backend | no_server, binary()} | weir_proxy_config:bad_option()}.
 drain(Name, Backend, Server, Within) when is_integer(Within), Within >= 0, Within =< 16#ffffffff ->
@@ -206,15 +209,16 @@ drain(Name, Backend, Server, Within) when is_integer(Within), Within >= 0, Withi
 drain(_Name, _Backend, _Server, Within) ->
     {error, {bad_option, [within], Within, "a number of milliseconds from 0 to 4294967295"}}.
 
-%% @doc The same as {@link drain/3}, and ends the checks of the server.
+%% @doc Disables a server: it gets no new connections and is not checked. Its sessions go on.
 -spec disable(name(), atom() | iodata(), atom() | iodata()) -> ok | {error, {no_backend | no_server, binary()}}.
 disable(Name, Backend, Server) -> set(Name, Backend, Server, {admin, maint}).
 
-%% @doc Gives a server connections again.
+%% @doc Enables a server that was drained or disabled.
 -spec enable(name(), atom() | iodata(), atom() | iodata()) -> ok | {error, {no_backend | no_server, binary()}}.
 enable(Name, Backend, Server) -> set(Name, Backend, Server, {admin, ready}).
 
-%% @doc Gives a server another weight, until a configuration gives it another one. 0 is no new connections.
+%% @doc Sets the weight of a server, until a new configuration changes its configured weight. With 0 it gets no new
+%% connections.
 -spec set_weight(name(), atom() | iodata(), atom() | iodata(), 0..256) ->
     ok | {error, {no_backend | no_server, binary()} | weir_proxy_config:bad_option()}.
 set_weight(Name, Backend, Server, Weight) when is_integer(Weight), Weight >= 0, Weight =< 256 ->
@@ -222,7 +226,7 @@ set_weight(Name, Backend, Server, Weight) when is_integer(Weight), Weight >= 0, 
 set_weight(_Name, Backend, Server, Weight) ->
     {error, {bad_option, [backends, text(Backend), servers, text(Server), weight], Weight, "a number from 0 to 256"}}.
 
-%% @doc Ends all sessions of a server; returns how many there were.
+%% @doc Closes all sessions of a server. Returns how many there were.
 -spec close_sessions(name(), atom() | iodata(), atom() | iodata()) -> non_neg_integer().
 close_sessions(Name, Backend, Server) -> weir_proxy_sessions:close(Name, {server, text(Backend), text(Server)}, operator).
 

@@ -1,25 +1,25 @@
-%% What a connection looks up: values that are made when something changes, and read by every connection.
+%% What connections look up. Written when a configuration or a state changes, read by every connection.
 
-%% A server as a connection sees it. What is counted of it is in `numbers', see weir_proxy_numbers.
+%% A server as a connection sees it. Its counters are in `numbers', see weir_proxy_numbers.
 -record(server, {
     name :: binary(),
-    %% Where it is; a name that has no address yet is `unresolved'.
+    %% `unresolved': its name has no address yet.
     address :: weir_tcp:name() | unresolved,
     numbers :: atomics:atomics_ref(),
-    %% How long its replies take, if that is measured.
+    %% Reply times, if the backend has `measure'.
     latency = none :: weir_relay:latency() | none,
     max_connections = infinity :: pos_integer() | infinity,
-    %% As a balancer takes it: above 0, in steps of ?WEIGHT_STEPS to a unit.
+    %% The balancer's weight: above 0, in steps of 1/?WEIGHT_STEPS.
     weight = 1 :: pos_integer()
 }).
 
-%% Steps of a unit of weight, by which a server starts slowly.
+%% Steps in a unit of weight. A slow start raises the weight step by step.
 -define(WEIGHT_STEPS, 16).
 
 -record(backend, {
     name :: binary(),
     process :: pid(),
-    %% Of the backend in all.
+    %% The sums over all servers.
     numbers :: atomics:atomics_ref(),
     balancer :: weir_proxy_balancer:balancer(),
     config :: weir_proxy_config:backend()
@@ -31,7 +31,7 @@
     numbers :: atomics:atomics_ref(),
     route :: {backend, binary()} | {rules, weir_proxy_rules:rules()},
     config :: weir_proxy_config:frontend(),
-    %% Tells it from one before it or after it that is the same otherwise.
+    %% Unique for each publication, so that a connection notices a change.
     version :: integer()
 }).
 

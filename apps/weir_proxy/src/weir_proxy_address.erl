@@ -1,4 +1,4 @@
-%% @doc Addresses to listen on and to connect to, as text and as values.
+%% @doc Addresses to listen on and to connect to: parsing, checks and formatting.
 -module(weir_proxy_address).
 
 -export([endpoint/2]).
@@ -10,16 +10,16 @@
 
 -export_type([endpoint/0, prefix/0]).
 
-%% What fits into an address of a unix socket, see unix(7).
+%% The longest path of a unix socket, see unix(7).
 -define(PATH_MAX, 107).
 
 -type endpoint() :: {inet:ip_address(), inet:port_number()} | {local, binary()} | {name, binary(), inet:port_number()}.
-%% A socket: an address and a port, a unix socket, or a name that has to be resolved.
+%% An IP address and a port, a unix socket, or a name to resolve and a port.
 
 -type prefix() :: {inet:ip_address(), Bits :: 0..128}.
 
-%% @doc An endpoint: `"10.0.0.1:80"', `"[::1]:80"', `":80"' (all addresses of this machine), `"unix:/run/x.sock"',
-%% `"name:80"', `{Address, Port}', or `{local, Path}'.
+%% @doc Parses an endpoint: `"10.0.0.1:80"', `"[::1]:80"', `":80"' (all IPv4 addresses of this machine),
+%% `"unix:/run/x.sock"', `"name:80"', `{Address, Port}', or `{local, Path}'.
 -spec endpoint(weir_proxy_schema:path(), term()) -> endpoint().
 endpoint(Path, {local, Local}) when is_binary(Local), Local =/= <<>> -> local(Path, {local, Local}, Local);
 endpoint(_Path, {name, Name, Port}) when is_binary(Name), is_integer(Port), Port >= 0, Port =< 65535 -> {name, Name, Port};
@@ -64,13 +64,13 @@ host(Path, Value, V6, _V4, Port) ->
 refuse(Path, Value) ->
     weir_proxy_schema:refuse(Path, Value, "\"ADDRESS:PORT\", \"[IPV6]:PORT\", \":PORT\", \"NAME:PORT\" or \"unix:PATH\"").
 
-%% @doc The path of a unix socket.
+%% @doc Checks the path of a unix socket.
 -spec path(weir_proxy_schema:path(), term()) -> binary().
 path(Path, Value) ->
     {local, Local} = local(Path, Value, (weir_proxy_schema:text())(Path, Value)),
     Local.
 
-%% @doc An address without a port.
+%% @doc Parses an IP address without a port.
 -spec ip(weir_proxy_schema:path(), term()) -> inet:ip_address().
 ip(Path, Value) ->
     case inet:is_ip_address(Value) orelse parse(text(Value)) of
@@ -82,7 +82,7 @@ ip(Path, Value) ->
 parse(error) -> error;
 parse(Text) -> inet:parse_strict_address(binary_to_list(Text)).
 
-%% @doc Addresses that begin alike: `"10.0.0.0/8"', `"::1"'.
+%% @doc Parses an address with or without a prefix length: `"10.0.0.0/8"', `"::1"'.
 -spec prefix(weir_proxy_schema:path(), term()) -> prefix().
 prefix(Path, {Address, Bits} = Value) ->
     case inet:is_ip_address(Address) of
@@ -112,13 +112,13 @@ bits(Path, Value, Address, Bits) ->
 refuse_prefix(Path, Value) ->
     weir_proxy_schema:refuse(Path, Value, "an address with or without a prefix, such as \"10.0.0.0/8\"").
 
-%% @doc Whether an address begins as a prefix does.
+%% @doc Returns whether an address is within a prefix.
 -spec is_within(inet:ip_address(), prefix()) -> boolean().
 is_within(Address, {Prefix, Bits}) when tuple_size(Address) =:= tuple_size(Prefix) ->
     <<A:Bits/bitstring, _/bitstring>> = bytes(Address),
     <<B:Bits/bitstring, _/bitstring>> = bytes(Prefix),
     A =:= B;
-%% An address of IPv4 within one of IPv6, as another proxy may tell it.
+%% An IPv4-mapped address, as it may come in the PROXY header of another proxy.
 is_within({0, 0, 0, 0, 0, 16#ffff, High, Low}, {{_, _, _, _}, _} = Prefix) ->
     is_within({High bsr 8, High band 255, Low bsr 8, Low band 255}, Prefix);
 is_within(_Address, _Prefix) ->
@@ -127,7 +127,7 @@ is_within(_Address, _Prefix) ->
 bytes({A, B, C, D}) -> <<A, B, C, D>>;
 bytes({A, B, C, D, E, F, G, H}) -> <<A:16, B:16, C:16, D:16, E:16, F:16, G:16, H:16>>.
 
-%% @doc As text, as {@link endpoint/2} reads it.
+%% @doc Formats an endpoint as {@link endpoint/2} reads it; `-' if it is unknown.
 -spec to_text(endpoint() | weir_tcp:name() | undefined) -> binary().
 to_text({local, Path}) -> <<"unix:", (iolist_to_binary([Path]))/binary>>;
 to_text({name, Name, Port}) -> iolist_to_binary([Name, $:, integer_to_binary(Port)]);

@@ -1,6 +1,6 @@
 %% @private
-%% @doc Asks the agent of a server how the server is, as HAProxy's `agent-check': a line that comes when one connects. A value, but for
-%% the question.
+%% @doc Asks the agent of a server for the server's state, as HAProxy's `agent-check' does: the agent sends a line to
+%% each connection.
 -module(weir_proxy_agent).
 
 -export([options/2]).
@@ -10,12 +10,12 @@
 -export_type([answer/0]).
 
 -type answer() :: #{is_up => boolean(), admin => ready | drain | maint, percent => 0..256, max_connections => pos_integer()}.
-%% What the agent has said. What it does not say stays as it said before.
+%% The agent's answer. What a later answer leaves out stays.
 
-%% A line, at most.
+%% Most bytes of a line.
 -define(LONGEST, 1024).
 
-%% @doc The options of the agents of a backend.
+%% @doc Checks the option `agent' of a backend.
 -spec options(weir_proxy_schema:path(), term()) -> weir_proxy_config:agent().
 options(Path, Map) ->
     Options = weir_proxy_schema:table(Path, Map, [
@@ -26,7 +26,7 @@ options(Path, Map) ->
     ]),
     Options#{kind => agent}.
 
-%% @doc Asks once. Takes no longer than the timeout of the options.
+%% @doc Asks an agent once. Takes at most the `timeout' of the options.
 -spec ask(weir_tcp:name(), weir_proxy_config:agent()) -> {ok, answer()} | {error, term()}.
 ask({Address, Port}, #{timeout := Timeout, send := Question}) ->
     Deadline = erlang:monotonic_time(millisecond) + Timeout,
@@ -43,7 +43,7 @@ ask({Address, Port}, #{timeout := Timeout, send := Question}) ->
             Error
     end.
 
-%% Up to its end, or that of the connection.
+%% Reads up to the end of the line or of the connection.
 line(Socket, Deadline, Before) ->
     case gen_tcp:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
         {ok, Data} ->
@@ -57,12 +57,12 @@ line(Socket, Deadline, Before) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc What a line says: words such as `up', `75%', `maxconn:30', `drain', in any order, with blanks or commas between them. What
-%% stands behind `#' is for people.
+%% @doc Parses a line: words such as `up', `75%', `maxconn:30', `drain', in any order, separated by blanks or commas.
+%% `#' begins a comment.
 -spec parse(binary()) -> {ok, answer()} | {error, {unexpected, binary()}}.
 parse(Line) ->
     [Words | _] = binary:split(Line, <<"#">>),
-    %% Not by string:lexemes/2, which raises for bytes that are not UTF-8.
+    %% string:lexemes/2 would raise for bytes that are not UTF-8.
     words([weir_proxy_first_bytes:lower(Word) || Word <- binary:split(Words, [<<",">>, <<" ">>, <<"\t">>], [global, trim_all])], #{}).
 
 words([], Answer) ->

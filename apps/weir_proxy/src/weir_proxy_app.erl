@@ -1,5 +1,5 @@
 %% @private
-%% @doc The application. Proxies in its environment, `{proxies, #{Name => Config}}', are started with it.
+%% @doc The application. It starts the proxies in its environment: `{proxies, #{Name => Config}}'.
 -module(weir_proxy_app).
 -behaviour(application).
 
@@ -8,7 +8,7 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Arguments) ->
-    %% A first call that loads code waits for many rounds of the run queue beside processes that compute.
+    %% Load all code now: if run queues are long, loading it at the first call takes long.
     {ok, Modules} = application:get_key(weir_proxy, modules),
     _ = code:ensure_modules_loaded(Modules),
     {ok, Supervisor} = weir_proxy_sup:start_link(),

@@ -1,6 +1,6 @@
 %% @private
-%% @doc The process of a backend: the state of its servers, their checks, and the connections that wait for a place. Connections
-%% choose a server without it: it publishes a balancer when something has changed.
+%% @doc The process of a backend. It has the state of the servers, their checks, and the queue of connections that wait
+%% for a place. It publishes a balancer after each change, so that connections choose a server without calling it.
 -module(weir_proxy_backend).
 -behaviour(gen_server).
 
@@ -25,34 +25,34 @@
     numbers :: atomics:atomics_ref(),
     members :: [weir_proxy_server:member()],
     balancer :: weir_proxy_balancer:balancer() | none,
-    %% As they were told last.
+    %% The states that were last reported as events.
     states = #{} :: #{binary() => up | down | drain | maint | failing | unresolved},
-    %% Connections that wait, by their turns, and the timers of their patience.
+    %% The queue: waiting connections in order, with the timers of `queue_timeout'.
     waiting = gb_trees:empty() :: gb_trees:tree(Turn :: integer(), {gen_server:from(), Key :: term(), reference()}),
-    %% The timer of the next look for the addresses of names; one before it says nothing.
+    %% The timer of the next DNS lookup. Messages of earlier timers are ignored.
     resolving = none :: reference() | none,
-    %% The timer of the next weights while servers start slowly. One, however often something else is published meanwhile.
+    %% The timer of the next step of slow starts. Only one at a time, even if other changes are published in between.
     growing = none :: reference() | none,
     checks = #{} :: #{weir_proxy_check:name() => weir_proxy_check:check()}
 }).
 
-%% How often weights grow while servers start slowly.
+%% Interval at which weights grow during a slow start.
 -define(GROW_MS, 200).
 
-%% How often old keys of `stick' are looked for.
+%% Interval at which expired entries of `stick' are removed.
 -define(FORGET_MS, 30_000).
 
-%%% For connections, and for the proxy's process.
+%%% Called by connections and by the proxy's process.
 
 -spec start_link(Proxy :: term(), {binary(), weir_proxy_config:backend()}) -> {ok, pid()} | {error, term()}.
 start_link(Proxy, Backend) -> gen_server:start_link(?MODULE, {Proxy, Backend}, []).
 
-%% @doc Another configuration.
+%% @doc Changes the configuration.
 -spec change(Proxy :: term(), binary(), weir_proxy_config:backend()) -> ok | {error, {no_backend, binary()}}.
 change(Proxy, Name, Config) -> ask(Proxy, Name, {change, Config}).
 
-%% @doc Waits for a place at a server, which is taken then, as long as the configuration says. `ended': the process was killed, or the backend
-%% was removed.
+%% @doc Waits in the queue until a place at a server was taken for the caller, at most for `queue_timeout'. `ended':
+%% the process was killed, or the backend was removed.
 -spec wait(pid(), Key :: term()) -> {ok, #server{}} | {error, queue_full | queue_timeout | ended}.
 wait(Pid, Key) ->
     try
@@ -61,18 +61,18 @@ wait(Pid, Key) ->
         exit:_ -> {error, ended}
     end.
 
-%% @doc A server has refused as many connections as make it a failing one.
+%% @doc Reports that a server has reached the `fall' of `passive': it is failing.
 -spec failing(pid(), binary()) -> ok.
 failing(Pid, Server) ->
     Pid ! {failing, Server},
     ok.
 
-%% @doc Sets what an operator wants of a server.
+%% @doc Applies an operator's command to a server.
 -spec set(Proxy :: term(), binary(), binary(), {admin, weir_proxy_server:admin()} | {weight, 0..256}) ->
     ok | {error, {no_backend | no_server, binary()}}.
 set(Proxy, Name, Server, What) -> ask(Proxy, Name, {set, Server, What}).
 
-%% @doc The servers with their states and numbers.
+%% @doc Returns the servers with their states and counters.
 -spec servers(Proxy :: term(), binary()) -> [map()] | {error, {no_backend, binary()}}.
 servers(Proxy, Name) -> ask(Proxy, Name, servers).
 
@@ -96,7 +96,7 @@ init({Proxy, {Name, Given}}) ->
     State =
         case weir_proxy_memory:saved({backend, Proxy, Name}) of
             {ok, {Config, Numbers, Members}} ->
-                %% Nobody waits any more: the calls have failed with the process before.
+                %% The queue is empty: its calls failed when the process before died.
                 _ = weir_proxy_numbers:add(Numbers, queue_current, -weir_proxy_numbers:get(Numbers, queue_current)),
                 #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = none};
             none ->
@@ -105,7 +105,7 @@ init({Proxy, {Name, Given}}) ->
                 #state{proxy = Proxy, name = Name, config = Given, numbers = Numbers, members = Members, balancer = none}
         end,
     _ = erlang:send_after(?FORGET_MS, self(), forget),
-    %% The timers of servers that failed have ended with the process before.
+    %% Start the timers of failing servers again: they ended with the process before.
     Now = now_ms(),
     _ = [erlang:send_after(Left, self(), publish) || Member <- State#state.members, Left <- [weir_proxy_server:fails_for(Now, Member)], Left > 0],
     {ok, publish(check_all(resolve(State)))}.
@@ -141,7 +141,7 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info({failing, Name}, State = #state{members = Members, config = #{passive := #{back_off := BackOff}}}) ->
     Now = now_ms(),
-    %% One that is failing gets nothing new: connections that were on their way to it say nothing more.
+    %% Skip a server that is failing already: connections that were on their way to it are no new evidence.
     case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name, weir_proxy_server:state(Now, Member) =/= failing] of
         [Member] ->
             _ = erlang:send_after(BackOff, self(), publish),
@@ -168,30 +168,30 @@ handle_info({timeout, Timer, grow}, State = #state{growing = Timer}) ->
 handle_info({timeout, Timer, resolve}, State = #state{resolving = Timer}) ->
     {noreply, resolve(State)};
 handle_info(forget, State = #state{numbers = Numbers}) ->
-    %% Also where `stick' was turned off: what was remembered before would stay for ever.
+    %% Even if `stick' was turned off: otherwise old entries would stay for ever.
     _ = weir_proxy_numbers:get(Numbers, sticks) > 0 andalso weir_proxy_sticks:forget(Numbers, now_ms()),
     _ = erlang:send_after(?FORGET_MS, self(), forget),
     {noreply, State};
 handle_info({weir_proxy_resolved, Host, Addresses}, State = #state{members = Members}) ->
     case [resolved(Host, Addresses, Member) || Member <- Members] of
-        %% Each publication costs a look at all processes of the virtual machine.
+        %% No change. Publishing would be expensive: replacing a persistent term makes the VM scan all processes.
         Members -> {noreply, State};
         Resolved -> {noreply, serve(publish(check_all(State#state{members = Resolved})))}
     end;
-%% A check that has failed in a way of its own: its server must not keep its state for ever.
+%% Restart a check that has crashed: otherwise its server would keep its state for ever.
 handle_info({'EXIT', Pid, Reason}, State = #state{proxy = Proxy, name = Name, checks = Checks}) ->
     case [Check || {Check, {Of, _}} <- maps:to_list(Checks), Of =:= Pid] of
         [] ->
             {noreply, State};
         [Check] ->
             About = #{proxy => Proxy, backend => Name, check => Check, reason => Reason},
-            ok = weir_reports:say(fun() -> weir_reports:log(error, About#{what => "a check of a server has crashed, and is started again"}) end),
+            ok = weir_reports:say(fun() -> weir_reports:log(error, About#{what => "the check of a server has crashed and was restarted"}) end),
             {noreply, check_all(State)}
     end;
 handle_info(_Message, State) ->
     {noreply, State}.
 
-%% Names of servers now, and again and again. One timer, whatever was configured before.
+%% Resolves the names of servers now and starts the timer of the next lookup. It replaces any earlier timer.
 resolve(State = #state{config = #{resolve_interval := Interval}, members = Members}) ->
     Names = lists:usort([Host || Member <- Members, {name, Host, _} <- [weir_proxy_server:endpoint(Member)]]),
     _ = [weir_proxy_resolver:resolve(Host) || Host <- Names],
@@ -209,7 +209,7 @@ put_member(Member, State = #state{members = Members}) ->
     Name = weir_proxy_server:name(Member),
     State#state{members = [case weir_proxy_server:name(Each) of Name -> Member; _ -> Each end || Each <- Members]}.
 
-%%% What connections see.
+%%% Publishing.
 
 publish(State = #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = Before}) ->
     #{balance := Balance, hash_load := Load} = Config,
@@ -228,7 +228,7 @@ growing(Now, #state{growing = none, members = Members}) ->
 growing(_Now, #state{growing = Timer}) ->
     Timer.
 
-%% Those that are new are no news.
+%% Reports changed states as events. A new server is not a change.
 tell(Now, #state{proxy = Proxy, name = Name, members = Members, states = Before}) ->
     States = maps:from_list([{weir_proxy_server:name(Member), weir_proxy_server:state(Now, Member)} || Member <- Members]),
     _ = [
@@ -245,7 +245,7 @@ first_priority(Eligible) ->
     First = lists:min([Priority || {Priority, _} <- Eligible]),
     [Server || {Priority, Server} <- Eligible, Priority =:= First].
 
-%%% Those that wait.
+%%% The queue.
 
 enqueue(From, Key, State = #state{waiting = Waiting, config = #{queue_timeout := Timeout, max_queue := Most}}) ->
     case gb_trees:size(Waiting) < Most of
@@ -263,7 +263,7 @@ waiting(Waiting, State = #state{numbers = Numbers, waiting = Before}) ->
     _ = weir_proxy_numbers:add(Numbers, queue_current, gb_trees:size(Waiting) - gb_trees:size(Before)),
     State#state{waiting = Waiting}.
 
-%% Gives places to those that wait, as many as there are. A place that becomes free from here on is told of.
+%% Gives free places to waiting connections. A place that becomes free later is announced by a `freed' message.
 serve(State = #state{waiting = Waiting, balancer = Balancer}) ->
     case gb_trees:is_empty(Waiting) of
         true ->
@@ -294,11 +294,11 @@ give(Server = #server{numbers = Numbers}, From = {Pid, _}) ->
 check_all(State = #state{checks = Checks, members = Members, config = #{health := Health, agent := Agent}}) ->
     Places = [{weir_proxy_server:name(Member), Address} || Member <- Members, Address <- [weir_proxy_server:checked_at(Member)], Address =/= none],
     Wanted = [{Name, {Address, Health}} || Health =/= off, {Name, Address} <- Places] ++
-        %% A unix socket has no other port.
+        %% Unix sockets have no port for an agent.
         [{{agent, Name}, {Address, Agent}} || Agent =/= off, {Name, Address = {Host, _}} <- Places, Host =/= local],
     State#state{checks = weir_proxy_check:adjust(Checks, maps:from_list(Wanted))}.
 
-%% An agent that says nothing, or what nobody knows, changes nothing.
+%% An agent that does not answer, or not in a known way, changes nothing.
 checked({agent, _Name}, {error, _}, _Took, State) ->
     State;
 checked({agent, Name}, {ok, Answer}, _Took, State) ->

@@ -1,5 +1,5 @@
-%% @doc Chooses a server. A value that is made when servers change, and read by every connection; only the counts in the
-%% servers' numbers change meanwhile.
+%% @doc Chooses a server. A balancer is immutable: it is made when servers change and read by every connection. Only
+%% the counters of the servers change.
 -module(weir_proxy_balancer).
 
 -include("weir_proxy.hrl").
@@ -16,12 +16,12 @@
 
 -record(balancer, {
     kind :: kind(),
-    %% Those that take connections now, all of one priority.
+    %% The servers that take connections, all of one priority.
     servers :: tuple(),
     schedule :: weir_proxy_schedule:schedule() | none,
     ring :: weir_proxy_ring:ring() | none,
     weights :: non_neg_integer(),
-    %% Percent of its share that a server may have of all connections.
+    %% Most connections of a server, in percent of its share.
     load :: pos_integer() | infinity,
     %% Counts the turns of the round.
     turn :: atomics:atomics_ref()
@@ -29,12 +29,13 @@
 
 -opaque balancer() :: #balancer{}.
 
-%% @doc The balancer of these servers, which may be none. With `hash' no server gets more than `Load' percent of its share.
+%% @doc Returns a balancer of these servers; the list may be empty. With `hash', a server gets at most `Load' percent
+%% of its share.
 -spec new(kind(), [#server{}], Load :: pos_integer() | infinity) -> balancer().
 new(Kind, Servers, Load) ->
     Weights = [Weight || #server{weight = Weight} <- Servers],
     Turn = atomics:new(1, [{signed, false}]),
-    %% Several machines, or one whose servers change often, should not all begin with the same server.
+    %% Begin anywhere: otherwise the first server gets more if several machines balance, or servers change often.
     ok = atomics:put(Turn, 1, rand:uniform(16#ffff)),
     #balancer{
         kind = Kind,
@@ -46,7 +47,8 @@ new(Kind, Servers, Load) ->
         turn = Turn
     }.
 
-%% @doc The same in place of another one, which stays if it is of the same servers: to publish an equal term costs nothing.
+%% @doc Returns `Before' if it has the same servers, otherwise a new balancer. Publishing an equal persistent term
+%% costs nothing.
 -spec renew(kind(), [#server{}], Load :: pos_integer() | infinity, Before :: balancer() | none) -> balancer().
 renew(Kind, Servers, Load, Before = #balancer{kind = Kind, load = Load, servers = Known}) ->
     case list_to_tuple(Servers) of
@@ -65,7 +67,7 @@ ring(hash, [_ | _] = Servers) ->
 ring(_Kind, _Servers) ->
     none.
 
-%% @doc One of them by its name.
+%% @doc Finds a server by its name.
 -spec find(balancer(), binary()) -> {ok, #server{}} | none.
 find(#balancer{servers = Servers}, Name) ->
     case lists:keyfind(Name, #server.name, tuple_to_list(Servers)) of
@@ -73,7 +75,7 @@ find(#balancer{servers = Servers}, Name) ->
         Server -> {ok, Server}
     end.
 
-%% @doc A server for a connection with a key, but none of those that were tried already.
+%% @doc Chooses a server for a connection with this key, other than those in `Tried'.
 -spec choose(balancer(), Key :: term(), Tried :: [binary()]) -> {ok, #server{}} | none.
 choose(#balancer{servers = {}}, _Key, _Tried) ->
     none;
@@ -95,7 +97,7 @@ choose(Balancer = #balancer{kind = random}, _Key, Tried) ->
 choose(Balancer = #balancer{kind = hash, ring = Ring}, Key, Tried) ->
     hash(weir_proxy_ring:from(Key, Ring), Balancer, Tried).
 
-%% @doc The same, and takes a place at it. `full' if no server has one, `none' if there is no server.
+%% @doc Chooses a server and takes a place there. Returns `full' if all servers are full, `none' if there is no server.
 -spec take(balancer(), Key :: term(), Tried :: [binary()]) -> {ok, #server{}} | full | none.
 take(Balancer, Key, Tried) -> take(Balancer, Key, Tried, none).
 
@@ -110,7 +112,7 @@ take(Balancer, Key, Passed, Otherwise) ->
             Otherwise
     end.
 
-%% A number that wraps around in five hundred thousand years of a million a second.
+%% Unsigned, 64 bits: at a million connections per second it wraps around after 500,000 years.
 turn(#balancer{turn = Turn}) -> atomics:add_get(Turn, 1, 1).
 
 round_robin(_Turn, 0, _Balancer, _Tried) ->
@@ -125,13 +127,13 @@ round_robin(Turn, Left, Balancer = #balancer{schedule = Schedule, servers = Serv
 is_tried(_Server, []) -> false;
 is_tried(#server{name = Name}, Tried) -> lists:member(Name, Tried).
 
-%% Which of equals comes first changes from one choice to the next.
+%% Begins at First, so that ties go to a different server each time.
 candidates(First, Servers, Tried) ->
     Size = tuple_size(Servers),
     All = [element((First + Place) rem Size + 1, Servers) || Place <- lists:seq(1, Size)],
     [Server || Server <- All, not is_tried(Server, Tried)].
 
-%% The one that would have the fewest connections for its weight.
+%% The server with the fewest connections for its weight, including this one.
 least([]) -> none;
 least([First | Others]) -> least(Others, First, load(First)).
 
@@ -158,7 +160,8 @@ any(#balancer{schedule = Schedule, servers = Servers}, Tried) ->
             end
     end.
 
-%% Goes round until there is one that was not tried and has less than its bound. Where all have, the first decides.
+%% Goes round the ring to the first server that was not tried and is below its bound. If all are at their bound, takes
+%% the first that was not tried.
 hash(Place, Balancer = #balancer{servers = Servers}, Tried) ->
     Left = length([Server || Server <- tuple_to_list(Servers), not is_tried(Server, Tried)]),
     hash(Place, Balancer, bound(Balancer), Tried, Left, none).
@@ -168,7 +171,7 @@ hash(_Place, _Balancer, _Bound, _Passed, 0, none) ->
 hash(_Place, _Balancer, _Bound, _Passed, 0, First) ->
     {ok, First};
 hash(Place, Balancer = #balancer{servers = Servers, ring = Ring}, Bound, Passed, Left, First) ->
-    %% Every server has a point, so this comes to the one that is left.
+    %% This ends: every server has a point on the ring.
     {Number, Next} = weir_proxy_ring:next(Place, Ring),
     Server = element(Number, Servers),
     case {is_tried(Server, Passed), is_below(Server, Bound)} of
@@ -180,7 +183,7 @@ hash(Place, Balancer = #balancer{servers = Servers, ring = Ring}, Bound, Passed,
 first(none, Server) -> Server;
 first(First, _Server) -> First.
 
-%% Connections for a unit of weight.
+%% Most connections per unit of weight.
 bound(#balancer{load = infinity}) ->
     infinity;
 bound(#balancer{load = Percent, weights = Weights, servers = Servers}) ->

@@ -1,5 +1,6 @@
 %% @private
-%% @doc Checks a server again and again, or asks its agent, in a process of its own, and tells the backend's process each result.
+%% @doc Checks a server at intervals, or asks its agent, in its own process. Sends each result to the backend's
+%% process.
 -module(weir_proxy_check).
 
 -export([adjust/2]).
@@ -8,11 +9,11 @@
 -export_type([check/0, name/0]).
 
 -type name() :: binary() | {agent, binary()}.
-%% Of a server that is checked, or whose agent is asked.
+%% A server that is checked, or whose agent is asked.
 -type check() :: {pid(), what()}.
 -type what() :: {weir_tcp:name(), weir_proxy_config:health() | weir_proxy_config:agent()}.
 
-%% @doc Starts and stops checks of the calling process, until there are those that are wanted.
+%% @doc Starts and stops checks of the calling process so that exactly the wanted ones run.
 -spec adjust(#{name() => check()}, #{name() => what()}) -> #{name() => check()}.
 adjust(Checks, Wanted) ->
     Kept = maps:filter(fun(Name, {Pid, What}) -> maps:get(Name, Wanted, none) =:= What andalso is_process_alive(Pid) end, Checks),
@@ -25,13 +26,13 @@ stop(Pid) ->
     exit(Pid, kill).
 
 start(Name, {Address, Health = #{interval := Interval}}) ->
-    %% They should not all check at once.
+    %% A random start, so that checks do not all run at once.
     spawn_link(?MODULE, run, [self(), Name, {at(Address, Health), Health}, rand:uniform(max(1, min(200, Interval)))]).
 
 at({Address, _Port}, #{port := Port}) when Port =/= undefined, tuple_size(Address) >= 4 -> {Address, Port};
 at(Address, _Health) -> Address.
 
-%% @doc The process: waits, checks, and so on. Each round begins with the code that is current.
+%% @doc The loop of the process: waits and checks. Each round uses the current code.
 -spec run(pid(), name(), what(), non_neg_integer()) -> no_return().
 run(Backend, Name, What = {Address, Health = #{interval := Interval}}, Wait) ->
     timer:sleep(Wait),

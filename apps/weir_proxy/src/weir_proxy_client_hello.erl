@@ -1,8 +1,8 @@
 %% @private
-%% @doc What the first message of TLS says: the name of the server and the protocols that the client offers. A value.
+%% @doc Parses the ClientHello of TLS: the server name and the protocols that the client offers. Pure functions.
 %%
-%% The message may come in any number of pieces, and in any number of records; both are put together here, up to a bound. No
-%% more of it is checked than is needed to find the two.
+%% The message may come in any number of pieces and records, up to a limit. It is checked only as far as finding the
+%% two extensions needs.
 -module(weir_proxy_client_hello).
 
 -export([parse/1]).
@@ -13,12 +13,12 @@
 -type hello() :: #{sni => binary(), alpn => [binary()]}.
 %% The name is in lower case.
 
-%% Bytes of a message, at most, as OpenSSL has it.
+%% Most bytes of a message, as in OpenSSL.
 -define(LONGEST, 16#4000).
-%% Bytes of a record, at most.
+%% Most bytes of a record.
 -define(RECORD, 16#4000).
 
-%% Of a record.
+%% Bytes of a record's header.
 -define(HEADER, 5).
 
 -define(HANDSHAKE, 22).
@@ -27,8 +27,8 @@
 -define(HOST_NAME, 0).
 -define(ALPN, 16).
 
-%% @doc Reads what has come so far, from the first byte on. `more' if it is not all; `not_tls' if it is no such message;
-%% `bad_hello' for one that contradicts itself or is too long.
+%% @doc Parses the bytes received so far. Returns `more' if the message is incomplete, `not_tls' if it is not a
+%% ClientHello, `bad_hello' if it is malformed or too long.
 -spec parse(binary()) -> {ok, hello()} | more | {error, not_tls | bad_hello}.
 parse(Bytes) ->
     case fragments(Bytes, <<>>) of
@@ -36,14 +36,14 @@ parse(Bytes) ->
         {Message, _Missing} -> message(Message)
     end.
 
-%% @doc How many bytes there must be before {@link parse/1} may say anything but `more', where it has said that: one who asks it
-%% at each byte of a long message would spend the time of its square.
+%% @doc Returns how many bytes {@link parse/1} needs before it can return anything but `more', after it has returned
+%% that. Calling it for each byte of a long message would take quadratic time.
 -spec needed(binary()) -> pos_integer().
 needed(Bytes) ->
     {_Message, Missing} = fragments(Bytes, <<>>),
     byte_size(Bytes) + Missing.
 
-%% The message in the records that have come, as far as it goes, and how many bytes are missing at least.
+%% The part of the message in the records so far, and the least number of missing bytes.
 fragments(<<?HANDSHAKE, 3, _Minor, 0:16, _/binary>>, _Message) ->
     {error, bad_hello};
 fragments(<<?HANDSHAKE, 3, _Minor, Size:16, Rest/binary>>, Message) when Size =< ?RECORD ->
@@ -80,7 +80,7 @@ is_beginning(_) -> false.
 refused(<<>>) -> {error, not_tls};
 refused(_Message) -> {error, bad_hello}.
 
-%% Bytes until there is something to say. What is no ClientHello, or is too long, shows at its beginning.
+%% Bytes missing until a decision; 0 for a message that is complete, not a ClientHello, or too long.
 missing(<<>>) -> 1;
 missing(<<?CLIENT_HELLO, Size:24, _/binary>>) when Size > ?LONGEST -> 0;
 missing(<<?CLIENT_HELLO, Size:24, Body/binary>>) -> max(0, Size - byte_size(Body));
@@ -126,7 +126,7 @@ extensions(<<?ALPN:16, Size:16, Value:Size/binary, More/binary>>, Hello) when no
         _ ->
             {error, bad_hello}
     end;
-%% One of them twice: two readers could take another one each.
+%% Refuses an extension that occurs twice: the server might use the other one.
 extensions(<<Type:16, _/binary>>, _Hello) when Type =:= ?SERVER_NAME; Type =:= ?ALPN -> {error, bad_hello};
 extensions(<<_Type:16, Size:16, _:Size/binary, More/binary>>, Hello) -> extensions(More, Hello);
 extensions(_Bad, _Hello) -> {error, bad_hello}.

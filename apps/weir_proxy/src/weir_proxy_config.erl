@@ -1,7 +1,7 @@
-%% @doc The configuration of a proxy: a map, checked as a whole. A value.
+%% @doc Checks the configuration of a proxy, a map, as a whole. Pure functions.
 %%
-%% Keys are atoms; names of frontends, backends and servers, and addresses, are text. Times are milliseconds, or text such as `<<"5s">>'.
-%% A map whose keys and words are binaries, as a file gives them, is taken as well. The guide lists all options.
+%% Keys are atoms. Names of frontends, backends and servers, and addresses, are text. Times are milliseconds, or text
+%% such as `<<"5s">>'. Keys and words may also be binaries, as a file gives them. The guide lists all options.
 -module(weir_proxy_config).
 
 -export([new/1]).
@@ -78,9 +78,9 @@
 }.
 
 -type bad_option() :: weir_proxy_schema:bad_option().
-%% The path to the option that is wrong, its value, and in words what is allowed.
+%% The path to the wrong option, its value, and in words what is allowed.
 
-%% Percent.
+%% The default of `hash_load', in percent.
 -define(HASH_LOAD, 125).
 
 %% @doc Checks a configuration and fills in the defaults.
@@ -138,7 +138,7 @@ optional(Kind) ->
 
 list_of(Kind) -> fun(Path, List) -> weir_proxy_schema:list(Path, List, Kind) end.
 
-%% One address or several.
+%% One address, or a list of them. A string is a list too, but begins with an integer.
 endpoints(Path, Value) ->
     case is_list(Value) andalso Value =/= [] andalso not is_integer(hd(Value)) of
         true -> weir_proxy_schema:list(Path, Value, fun bindable/2);
@@ -185,36 +185,36 @@ backend(Path, Map) ->
     Names = [Name || #{name := Name} <- maps:get(servers, Backend)],
     case Names -- lists:usort(Names) of
         [] -> Backend#{health := introduced(Backend)};
-        [Twice | _] -> weir_proxy_schema:refuse(Path ++ [servers], Twice, "names that differ")
+        [Twice | _] -> weir_proxy_schema:refuse(Path ++ [servers], Twice, "a name that no other server of the backend has")
     end.
 
-%% Checks begin with the PROXY header that the server expects. At another port there is another server, of which this is not known.
+%% Checks send the same PROXY header as connections do, but not to another port: what listens there may not expect it.
 introduced(#{health := Health = #{send_proxy := undefined, port := undefined}, send_proxy := Version}) -> Health#{send_proxy := Version};
 introduced(#{health := Health = #{send_proxy := undefined}}) -> Health#{send_proxy := off};
 introduced(#{health := Health}) -> Health.
 
-%% From the source no server of another family can be reached. What a name will be is not known here.
+%% A source address reaches only servers of its own address family. The family of names is not known yet.
 reachable(_Path, #{source := undefined}) -> ok;
 reachable(Path, #{source := Source, servers := Servers}) ->
     case [Address || #{address := {Address, _Port}} <- Servers, is_tuple(Address), tuple_size(Address) =/= tuple_size(Source)] of
         [] -> ok;
-        _ -> weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "an address of the same family as those of the servers")
+        _ -> weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "an address of the same family (IPv4 or IPv6) as the servers")
     end.
 
-%% Only the header of version 2 has a place for an id.
+%% Only version 2 of the PROXY header can carry an id.
 identified(Path, #{unique_id := true, send_proxy := Send}) when Send =/= v2 ->
-    weir_proxy_schema:refuse(Path ++ [unique_id], true, "false, or send_proxy v2 with it");
+    weir_proxy_schema:refuse(Path ++ [unique_id], true, "false; true needs send_proxy v2");
 identified(_Path, _Backend) -> ok.
 
-%% What would be taken and do nothing: who has set it expects otherwise.
+%% Refuses options that would have no effect.
 effective(Path, #{hash_key := Key, balance := Balance, stick := off}) when Key =/= address, Balance =/= hash ->
-    weir_proxy_schema:refuse(Path ++ [hash_key], Key, "address, or balance hash or stick with it");
+    weir_proxy_schema:refuse(Path ++ [hash_key], Key, "address; other keys need balance hash, or stick");
 effective(Path, #{slow_start := Time, health := off, agent := off}) when Time > 0 ->
-    weir_proxy_schema:refuse(Path ++ [slow_start], Time, "0, or health or agent with it");
+    weir_proxy_schema:refuse(Path ++ [slow_start], Time, "0; a slow start needs health or agent");
 effective(Path, #{on_down := close, health := off, agent := off}) ->
-    weir_proxy_schema:refuse(Path ++ [on_down], close, "keep, or health or agent with it");
+    weir_proxy_schema:refuse(Path ++ [on_down], close, "keep; close needs health or agent");
 effective(Path, #{hash_load := Load, balance := Balance}) when Load =/= ?HASH_LOAD, Balance =/= hash ->
-    weir_proxy_schema:refuse(Path ++ [hash_load], Load, [integer_to_list(?HASH_LOAD), ", or balance hash with it"]);
+    weir_proxy_schema:refuse(Path ++ [hash_load], Load, [integer_to_list(?HASH_LOAD), "; other loads need balance hash"]);
 effective(Path, Backend = #{servers := [_ | _] = Servers}) ->
     case [Address || #{address := Address} <- Servers, element(1, Address) =/= local] of
         [] -> effective_locally(Path, Backend);
@@ -222,11 +222,11 @@ effective(Path, Backend = #{servers := [_ | _] = Servers}) ->
     end;
 effective(_Path, _Backend) -> ok.
 
-%% A unix socket has neither another port nor another address.
+%% Unix sockets have no port for an agent and no source address.
 effective_locally(Path, #{agent := #{port := Port}}) ->
-    weir_proxy_schema:refuse(Path ++ [agent, port], Port, "agent off, where all servers are unix sockets");
+    weir_proxy_schema:refuse(Path ++ [agent, port], Port, "no agent, because all servers are unix sockets");
 effective_locally(Path, #{source := Source}) when Source =/= undefined ->
-    weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "no source, where all servers are unix sockets");
+    weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "no source, because all servers are unix sockets");
 effective_locally(_Path, _Backend) -> ok.
 
 hash_load(_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
@@ -240,7 +240,7 @@ passive(Path, Map) ->
         {early_closes, weir_proxy_schema:boolean(), false}
     ]).
 
-%% An address, or a table with one.
+%% An address, or a table with the key `address'.
 server(Path, Map) when is_map(Map) ->
     Server = weir_proxy_schema:table(Path, Map, [
         {address, fun reachable_endpoint/2},
@@ -264,7 +264,7 @@ reachable_endpoint(Path, Value) ->
         _ -> weir_proxy_schema:refuse(Path, Value, "a port from 1 to 65535")
     end.
 
-%% What two options say must fit.
+%% Checks options against each other: backends that are named must exist, and no address is listened on twice.
 together(#{frontends := Frontends, backends := Backends, control := Control, statistics := Page}) ->
     Known = maps:keys(Backends),
     lists:foreach(fun({Name, Frontend}) -> routes([frontends, Name], Frontend, Known) end, maps:to_list(Frontends)),
@@ -284,24 +284,26 @@ routes(Path, #{backend := Default, rules := Rules}, Known) ->
         {_, [{Where, Unknown} | _]} -> weir_proxy_schema:refuse(Where, Unknown, ["the name of a backend: ", known(Known)])
     end.
 
-%% Only a module says a key. To which backend is not known here.
+%% Only a module returns a key, so `hash_key' `rule' needs a rule with a module. Which backend it chooses is not known
+%% here.
 keyed(Frontends, Backends) ->
     case [Name || {Name, #{hash_key := rule}} <- lists:sort(Backends)] of
         [] -> ok;
         [First | _] ->
             lists:any(fun weir_proxy_rules:has_module/1, lists:append([Rules || #{rules := Rules} <- Frontends])) orelse
-                weir_proxy_schema:refuse([backends, First, hash_key], rule, "address, sni, or a rule with a module"),
+                weir_proxy_schema:refuse([backends, First, hash_key], rule, "address or sni; rule needs a rule with a module"),
             ok
     end.
 
 known(Known) -> lists:join(", ", Known).
 
-%% Also with port 0, which becomes another one only when the address is new.
+%% Refuses port 0 twice, too: an address is identified by what was configured, and only a new one gets a port from the
+%% kernel.
 once(Listens) ->
     Endpoints = [Endpoint || {_, Endpoint} <- Listens],
     case Endpoints -- lists:usort(Endpoints) of
         [] -> ok;
         [Twice | _] ->
             {Path, _} = lists:last([Listen || Listen = {_, Endpoint} <- Listens, Endpoint =:= Twice]),
-            weir_proxy_schema:refuse(Path, weir_proxy_address:to_text(Twice), "an address that no other listens on")
+            weir_proxy_schema:refuse(Path, weir_proxy_address:to_text(Twice), "an address that occurs once in the configuration")
     end.

@@ -1,6 +1,6 @@
 %% @private
-%% @doc The way of a connection: rules, a server, a connection to it, and the relay. In a process of its own, which ends when the
-%% relay has begun.
+%% @doc Serves a connection: applies rules, chooses a server, connects to it and starts the relay. Runs in the
+%% connection's own process, which ends when the relay has begun.
 -module(weir_proxy_connection).
 
 -include("weir_proxy.hrl").
@@ -8,44 +8,45 @@
 
 -export([serve/2]).
 
-%% What is known of a connection on its way.
+%% The state of a connection before it has a relay.
 -record(way, {
     client :: weir_tcp:socket(),
-    %% Where it came in.
+    %% The address that accepted it.
     endpoint :: weir_proxy_address:endpoint(),
     frontend :: #frontend{},
-    %% Whose connection it is, also behind a proxy in front of us. Unknown of one that has left before it was asked.
+    %% The client's address, from the PROXY header if there is one. `undefined' if the client left before it was read.
     address = undefined :: weir_tcp:name() | undefined,
     accepted :: integer(),
     facts = #{} :: weir_proxy_rules:facts(),
     key = none :: term(),
     backend = none :: binary() | none,
-    %% A module has said where it goes.
+    %% A module has chosen the backend.
     is_asked = false :: boolean(),
     prefix = <<>> :: binary(),
     queued = 0 :: non_neg_integer(),
     retries = 0 :: non_neg_integer()
 }).
 
-%% IP_BIND_ADDRESS_NO_PORT of ip(7): a port is chosen when it is known for which server. A port taken by bind(2) would be taken for all.
+%% IP_BIND_ADDRESS_NO_PORT of ip(7): the port is chosen at connect(2), so that several servers can share it. A port
+%% chosen by bind(2) is taken for all destinations.
 -define(PORT_AT_CONNECT, {raw, 0, 24, <<1:32/native>>}).
 
-%% Between two attempts at the same server.
+%% Pause after all servers have been tried.
 -define(RETRY_MS, 1000).
 
-%% @doc Serves a connection of a listener: its handler.
+%% @doc Serves a connection of a listener. The listener's handler.
 -spec serve(weir_tcp:socket(), {Proxy :: term(), Frontend :: binary(), weir_proxy_address:endpoint()}) -> ok.
 serve(Client, {Proxy, Name, Endpoint}) ->
     case frontend(Proxy, Name, Endpoint) of
         Frontend = #frontend{numbers = Numbers} ->
             ok = weir_proxy_pending:begun(Numbers),
             serve(#way{client = Client, endpoint = Endpoint, frontend = Frontend, accepted = erlang:system_time(millisecond)});
-        %% It was removed, with the address.
+        %% The frontend and its address were removed.
         undefined ->
             gen_tcp:close(Client)
     end.
 
-%% The frontend that it was accepted for, or the one that has its address now.
+%% The frontend that it was accepted for, or, if that was removed, the one that has the address now.
 frontend(Proxy, Name, Endpoint) ->
     case weir_proxy_memory:frontend(Proxy, Name) of
         undefined -> weir_proxy_memory:entrance(Proxy, Endpoint);
@@ -83,7 +84,7 @@ refusal(reject) -> rejected;
 refusal(gone) -> aborted;
 refusal(_) -> connection_errors.
 
-%% It ends here, and no keeper hears of it.
+%% Counts and logs a connection that ends without a relay.
 unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
     _ = weir_proxy_numbers:add(Frontend#frontend.numbers, refusal(Why), 1),
     ok = weir_proxy_pending:ended(Pid),
@@ -104,7 +105,7 @@ unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
     ok = weir_proxy_event:refuse(Why, Session),
     weir_proxy_log:unserved(Why, Session).
 
-%%% Where it goes.
+%%% Rules.
 
 route(Way = #way{frontend = #frontend{route = {backend, Backend}}}) ->
     balance(Way, Backend);
@@ -135,7 +136,7 @@ ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend
         {backend, Backend} -> balance(Told, name(Backend));
         {backend, Backend, Options} ->
             Key = maps:get(key, Options, none),
-            %% What is no iodata is the module's fault, and should not look as if the client had left.
+            %% Converted here, so that a prefix that is not iodata crashes as a fault of the module.
             balance(Told#way{key = Key, prefix = iolist_to_binary(maps:get(prefix, Options, <<>>))}, name(Backend));
         reject -> {failed, reject, Told}
     end.
@@ -143,7 +144,7 @@ ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend
 name(Backend) when is_atom(Backend) -> atom_to_binary(Backend);
 name(Backend) -> iolist_to_binary(Backend).
 
-%%% Which server.
+%%% Choosing a server.
 
 balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
     case weir_proxy_memory:backend(Proxy, Name) of
@@ -159,8 +160,8 @@ balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
             end
     end.
 
-%% Its backend was removed since its frontend was read: the frontend that has the address now may have another one. What a module has said
-%% stays: it may have talked to the client.
+%% Its backend was removed after its frontend was read. The address's current frontend may name another one. The choice
+%% of a module is final, because the module may have talked to the client.
 route_again(#way{is_asked = true}) ->
     unchanged;
 route_again(Way = #way{frontend = Before = #frontend{proxy = Proxy}, endpoint = Endpoint}) ->
@@ -174,12 +175,12 @@ route_again(Way = #way{frontend = Before = #frontend{proxy = Proxy}, endpoint = 
             route(Way#way{frontend = Frontend})
     end.
 
-%% The backend of that name is not the one that it was.
+%% The backend was removed, and added again under the same name.
 balance_again(Way = #way{frontend = #frontend{numbers = Numbers}, backend = Name}) ->
     ok = weir_proxy_pending:moved(Numbers),
     balance(Way, Name).
 
-%% The name that a key is made of, where no rule has asked for it.
+%% Reads the server name if the key needs it and no rule has read it.
 with_name(Way = #way{client = Client, facts = Facts, frontend = Frontend}, Backend = #backend{config = #{hash_key := sni}}) when
     not is_map_key(protocol, Facts)
 ->
@@ -201,7 +202,7 @@ key(Way, Backend) ->
 
 key_of(#way{facts = #{sni := Name}}, #backend{config = #{hash_key := sni}}) -> Name;
 key_of(#way{key = Key}, #backend{config = #{hash_key := rule}}) when Key =/= none -> Key;
-%% A client behind the same address gets the same server.
+%% Otherwise the client's address is the key.
 key_of(#way{address = {Address, _Port}}, _Backend) -> Address.
 
 to_one_of(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{config = #{retries := Retries}}, Key) ->
@@ -212,8 +213,9 @@ try_servers(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend, Key, Retri
     case weir_proxy_place:take(Proxy, Backend, Key, Tried) of
         {ok, Server, Waited} ->
             Placed = waited(Waited, Way),
-            %% Connections that came together go to their servers one right after the other: to wake a process that waits for a packet costs
-            %% the sender more than the packet, and a server that is still at work with the one before need not be woken.
+            %% Yield, so that connections that came together are opened one right after the other. Waking a process
+            %% that waits for a packet costs the sender more than the packet does, and a server that is still busy with
+            %% the last one needs no wake-up.
             true = erlang:yield(),
             Start = erlang:monotonic_time(millisecond),
             case relay(Placed, Backend, Server) of
@@ -226,7 +228,7 @@ try_servers(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend, Key, Retri
                     {failed, unrelayed(Reason, Placed), Placed}
             end;
         none when Tried =/= [] ->
-            %% All have been tried: begin anew, but not at once.
+            %% All servers were tried: start again after a pause.
             ok = pause(Backend),
             go_on(Way, Backend, Key, Retries, []);
         none ->
@@ -239,7 +241,8 @@ try_servers(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend, Key, Retri
 
 waited(Milliseconds, Way = #way{queued = Before}) -> Way#way{queued = Before + Milliseconds}.
 
-%% The client has left already, or nothing is left for a relay. Anything else is a fault of the proxy, and should not look as if the client had left.
+%% Why there is no relay: the client has left, or a resource is exhausted. Any other reason is a fault of the proxy,
+%% and is logged.
 unrelayed({Client, _}, #way{client = Client}) ->
     gone;
 unrelayed(Reason, #way{frontend = #frontend{proxy = Proxy, name = Name}}) ->
@@ -247,7 +250,7 @@ unrelayed(Reason, #way{frontend = #frontend{proxy = Proxy, name = Name}}) ->
         true ->
             exhausted;
         false ->
-            ok = weir_reports:log(error, #{what => "a relay cannot begin", proxy => Proxy, frontend => Name, reason => Reason}),
+            ok = weir_reports:log(error, #{what => "cannot start a relay, and closed the connection", proxy => Proxy, frontend => Name, reason => Reason}),
             crashed
     end.
 
@@ -258,7 +261,8 @@ again(Way = #way{retries = Before}, Backend = #backend{numbers = Numbers}, Key, 
     _ = weir_proxy_numbers:add(Numbers, redispatches, 1),
     go_on(Way#way{retries = Before + 1}, Backend, Key, Retries - 1, Tried).
 
-%% Servers may have changed meanwhile. Those of a backend that was removed are as good as ever to a connection that has no other.
+%% Looks the backend up again, because servers may have changed. If it was removed and there is no other, its servers
+%% are still used.
 go_on(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{name = Name, numbers = Numbers}, Key, Retries, Tried) ->
     case weir_proxy_memory:backend(Proxy, Name) of
         Current = #backend{numbers = Numbers} ->
@@ -275,7 +279,7 @@ go_on(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{name =
 pause(#backend{config = #{connect_timeout := Timeout}}) ->
     timer:sleep(min(?RETRY_MS, Timeout)).
 
-%%% The server, and the relay.
+%%% Connecting and relaying.
 
 relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend = #backend{config = Config}, Server) ->
     #frontend{config = #{idle_timeout := Idle, half_close_timeout := HalfClose}} = Frontend,
@@ -298,7 +302,7 @@ relay_to(#server{address = {Address, Port}}, #backend{config = #{source := Sourc
                 {ok, _} = Started ->
                     Started;
                 {error, Reason} ->
-                    %% One of them has left already.
+                    %% The client or the server has left already.
                     ok = gen_tcp:close(Socket),
                     {error, case Reason of {Socket, Why} -> {connect, Why}; _ -> Reason end}
             end;
@@ -312,7 +316,7 @@ connect_from(Source, Address, Port, #{connect_timeout := Timeout}) ->
     try
         weir_tcp:connect(Address, Port, [{ip, Source}, ?PORT_AT_CONNECT, {nodelay, true}, binary, {active, false}], Timeout)
     catch
-        %% A source of another family than the server's.
+        %% The source and the server are of different address families.
         exit:badarg -> {error, einval}
     end.
 
@@ -345,7 +349,7 @@ stick(#way{frontend = #frontend{proxy = Proxy}}, #backend{name = Name, numbers =
     ok = weir_proxy_sticks:remember(Numbers, Key, Server#server.name, erlang:monotonic_time(millisecond) + Expire),
     case weir_proxy_memory:backend(Proxy, Name) of
         #backend{numbers = Numbers} -> ok;
-        %% It was removed, perhaps just before: what it had was forgotten then, and nobody would look for this.
+        %% The backend was removed, and its entries with it, perhaps before this one was added.
         _ -> weir_proxy_sticks:forget(Numbers, all)
     end.
 
@@ -374,6 +378,6 @@ session(Way, Backend, Server, Took, Relay, Keeper) ->
 life(#frontend{config = #{longest_life := infinity}}, _Relay) ->
     {{infinity, none}, none};
 life(#frontend{config = #{longest_life := Life, life_jitter := Percent}}, Relay) ->
-    %% Connections that came together should not all end together.
+    %% Vary the length, so that connections that began together do not all end together.
     Less = round(Life * Percent / 100 * rand:uniform()),
     weir_proxy_sessions:end_later(Relay, max(1, Life - Less)).

@@ -1,8 +1,8 @@
 %% @private
-%% @doc Control of a proxy over a unix socket: a line with a command, and an answer in JSON. The command is words with blanks between them,
-%% or an array of JSON, as `bin/weir proxy' sends it: names may have blanks.
+%% @doc Controls a proxy over a unix socket: one line with a command, answered in JSON. A command is words with spaces
+%% between them, or a JSON array of words, which may contain spaces. `bin/weir proxy' sends arrays.
 %%
-%% The socket belongs to the user of the proxy, and nobody else can connect to it.
+%% Only the user of the proxy can connect: the socket has mode 600.
 -module(weir_proxy_control).
 
 -export([adjust/3]).
@@ -16,14 +16,14 @@
 -define(LISTENER(Proxy, Path), {weir_proxy_control, Proxy, Path}).
 -define(LINE_MAX, 4096).
 -define(TIMEOUT, 5000).
-%% A reload may have to wait for listeners.
+%% Long, because a reload may wait for listeners.
 -define(ANSWER_TIMEOUT, 60_000).
 
-%% @doc Listens where the configuration says from now on; after an error still where it did before.
+%% @doc Opens, moves or closes the control socket, as the configuration says. After an error the old one still listens.
 -spec adjust(term(), Before :: binary() | off, Wanted :: binary() | off) -> ok | {error, term()}.
 adjust(_Proxy, Same, Same) -> ok;
 adjust(Proxy, Before, off) ->
-    %% It may be one that could not be opened behind a take-over.
+    %% The listener is missing if it could not be opened after a take-over.
     _ = weir:stop_listener(?LISTENER(Proxy, Before)),
     ok;
 adjust(Proxy, Before, Path) ->
@@ -36,7 +36,8 @@ adjust(Proxy, Before, Path) ->
         {error, Reason} -> {error, {listen, <<"unix:", Path/binary>>, Reason}}
     end.
 
-%% @doc Leaves the path to another program. The connection that has asked for it is answered.
+%% @doc Stops listening, so that another program can use the path. The connection that asked for this is still
+%% answered.
 -spec leave(term(), binary() | off) -> ok.
 leave(_Proxy, off) ->
     ok;
@@ -44,7 +45,7 @@ leave(Proxy, Path) ->
     _ = weir:suspend_listener(?LISTENER(Proxy, Path)),
     ok.
 
-%% @doc Serves a connection: the handler of the listener.
+%% @doc Serves one connection. The handler of the listener.
 -spec serve(weir_tcp:socket(), term()) -> ok.
 serve(Socket, Proxy) ->
     ok = inet:setopts(Socket, [{packet, line}, {packet_size, ?LINE_MAX}]),
@@ -65,7 +66,8 @@ words(<<"[", _/binary>> = Line) ->
 words(Line) ->
     binary:split(Line, [<<" ">>, <<"\r">>, <<"\n">>], [global, trim_all]).
 
-%% @doc Has the proxy of another program leave, if there is one: only after that its path is free. After an error it has not left.
+%% @doc Asks the proxy of another program to leave, if there is one. Its path is free only after that. An error means
+%% that it has not left; no answer counts as having left.
 -spec take_over(binary()) -> ok | {error, {take_over, binary(), term()}}.
 take_over(Path) ->
     case connect(Path) of
@@ -84,12 +86,12 @@ left(_Path, {ok, #{<<"ok">> := true}}) -> ok;
 left(Path, {ok, #{<<"error">> := Reason}}) -> {error, {take_over, Path, Reason}};
 left(Path, {_, Other}) -> {error, {take_over, Path, Other}}.
 
-%% It was told to leave, and may have: somebody has to serve. If it has not, both do.
+%% The other proxy may have left or not. Go on: if it has not left, both serve, which is better than none.
 unanswered(Path, Reason) ->
-    What = "a proxy that was told to leave has not answered, and is taken for one that has left",
+    What = "the other proxy has not answered the command to leave; this one takes over anyway",
     weir_reports:log(warning, #{what => What, control => Path, reason => Reason}).
 
-%% @doc Sends a command to a proxy, and returns what it answers.
+%% @doc Sends a command to a proxy and returns its answer.
 -spec ask(file:filename_all(), [unicode:chardata()]) -> {ok, weir_json:value()} | {error, term()}.
 ask(Path, Words) ->
     case connect(Path) of
@@ -102,7 +104,7 @@ ask(Path, Words) ->
             Error
     end.
 
-%% An argument of a command line that is no UTF-8 names nothing.
+%% An argument that is not UTF-8 cannot name anything.
 text(Word) ->
     case unicode:characters_to_binary(Word) of
         Text when is_binary(Text) -> Text;
@@ -127,7 +129,7 @@ read(Socket, Read) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc The answer to a command.
+%% @doc Returns the answer to a command.
 -spec answer(term(), [binary()]) -> map().
 answer(Proxy, [<<"status">>]) -> result(weir_proxy:info(Proxy));
 answer(Proxy, [<<"servers">>]) ->
@@ -141,7 +143,7 @@ answer(Proxy, [<<"drain">>, Backend, Server, Seconds]) ->
     try binary_to_integer(Seconds) of
         Number -> result(weir_proxy:drain(Proxy, Backend, Server, 1000 * Number))
     catch
-        error:badarg -> #{error => <<"drain BACKEND SERVER SECONDS">>}
+        error:badarg -> #{error => <<"SECONDS is not a number: drain BACKEND SERVER SECONDS">>}
     end;
 answer(Proxy, [<<"leave">>]) -> result(weir_proxy_memory:call(Proxy, leave));
 answer(Proxy, [<<"enable">>, Backend, Server]) -> result(weir_proxy:enable(Proxy, Backend, Server));
@@ -151,13 +153,16 @@ answer(Proxy, [<<"set-weight">>, Backend, Server, Weight]) ->
     try binary_to_integer(Weight) of
         Number -> result(weir_proxy:set_weight(Proxy, Backend, Server, Number))
     catch
-        error:badarg -> #{error => <<"the weight is a number from 0 to 256">>}
+        error:badarg -> #{error => <<"the weight must be a number from 0 to 256">>}
     end;
 answer(Proxy, [<<"reload">>]) -> result(weir_proxy_file:reload(Proxy));
 answer(_Proxy, _Words) ->
-    #{error => <<"status, servers, sessions, drain B S [SECONDS], enable B S, disable B S, close-sessions B S, set-weight B S N, reload">>}.
+    #{error => <<
+        "unknown command; valid: status, servers, sessions, drain B S [SECONDS], enable B S, disable B S, "
+        "close-sessions B S, set-weight B S N, reload"
+    >>}.
 
-%% A server that was taken out may still have sessions. One that has none and was never there is a wrong name.
+%% A server that was removed may still have sessions. A name with neither a session nor a server is an error.
 close_sessions(Proxy, Backend, Server) ->
     case {weir_proxy:close_sessions(Proxy, Backend, Server), weir_proxy:servers(Proxy, Backend)} of
         {0, {ok, Servers}} ->
@@ -173,7 +178,7 @@ result(ok) -> #{ok => true};
 result({ok, Value}) -> #{ok => Value};
 result({error, Reason}) -> #{error => unicode:characters_to_binary(weir_proxy_file:explain(Reason))}.
 
-%% @doc A term as what JSON has.
+%% @doc Converts a term to one that JSON can express. Tuples become text.
 -spec plain(term()) -> term().
 plain(Map) when is_map(Map) -> maps:map(fun(_Key, Value) -> plain(Value) end, Map);
 plain(List) when is_list(List) -> [plain(Value) || Value <- List];

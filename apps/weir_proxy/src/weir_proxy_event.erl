@@ -1,15 +1,17 @@
-%% @doc Events of proxies, see {@link weir_event}.
+%% @doc The events of proxies, see {@link weir_event}.
 %% <table>
 %% <tr><td>event</td><td>measurements</td><td>metadata</td></tr>
 %% <tr><td>`[weir, proxy, session]': a session has ended</td>
-%%   <td>`duration' since the server was connected, `bytes_in', `bytes_out', and in milliseconds `queued' and `connected': the waits for a
-%%   place and for the server</td>
-%%   <td>`proxy', `frontend', `backend', `server', `peer', `reason': `normal', `timeout', `life' (its longest one is over), `operator' (it was ended by a
-%%   command, or with the proxy), `down' (its server is), or why a connection failed</td></tr>
-%% <tr><td>`[weir, proxy, refuse]': a client has had no server</td><td>`count', `queued'</td>
-%%   <td>`proxy', `frontend', `peer', `backend' (the frontend's name where no backend was chosen), `reason': `reject', `gone', `killed',
-%%   `crashed', `refused', `exhausted' (no descriptor, port or memory was left here), `none', `no_backend', `queue_timeout' or `queue_full'</td></tr>
-%% <tr><td>`[weir, proxy, server]': a server has another state</td><td>`count'</td>
+%%   <td>`duration' since the server was connected (native units), `bytes_in', `bytes_out', `queued' (milliseconds in
+%%   the queue), `connected' (milliseconds until the server was connected)</td>
+%%   <td>`proxy', `frontend', `backend', `server', `peer', `reason': `normal', `timeout', `life' (`longest_life' has
+%%   passed), `operator' (closed by a command, or with the proxy), `down' (its server is down), or why a connection
+%%   failed</td></tr>
+%% <tr><td>`[weir, proxy, refuse]': a connection has ended without a server</td><td>`count', `queued'</td>
+%%   <td>`proxy', `frontend', `peer', `backend' (the frontend's name if no backend was chosen), `reason': `reject',
+%%   `gone', `killed', `crashed', `refused', `exhausted' (no descriptor, port or memory was left here), `none',
+%%   `no_backend', `queue_timeout' or `queue_full'</td></tr>
+%% <tr><td>`[weir, proxy, server]': the state of a server has changed</td><td>`count'</td>
 %%   <td>`proxy', `backend', `server', `state', `before'</td></tr>
 %% </table>
 -module(weir_proxy_event).
@@ -63,4 +65,4 @@ about(#session{proxy = Proxy, frontend = Frontend, backend = Backend, client = C
 server(Proxy, Backend, Server, Before, State) ->
     About = #{proxy => Proxy, backend => Backend, server => Server, state => State, before => Before},
     ok = weir_event:execute([weir, proxy, server], #{count => 1}, About),
-    weir_reports:log(notice, About#{what => "a server has another state"}).
+    weir_reports:log(notice, About#{what => "the state of a server has changed"}).

@@ -1,12 +1,12 @@
 %% @private
-%% @doc Asks a connection for what rules want to know, within a time.
+%% @doc Finds the facts about a connection that rules need, within a timeout.
 -module(weir_proxy_facts).
 
 -export([of_connection/3]).
 -export([of_first_bytes/2]).
 -export([in_time/3]).
 
-%% @doc What is known without a byte: where the client is, and which port it has called, if that is wanted.
+%% @doc Returns the facts that need no bytes: the client's address, and the local port if that is wanted.
 -spec of_connection(weir_tcp:socket(), weir_tcp:name(), WantsPort :: boolean()) -> weir_proxy_rules:facts().
 of_connection(Client, {local, _}, WantsPort) -> port(WantsPort, Client, #{});
 of_connection(Client, {Address, _Port}, WantsPort) -> port(WantsPort, Client, #{address => Address}).
@@ -19,8 +19,8 @@ port(true, Client, Facts) ->
         _ -> Facts
     end.
 
-%% @doc What the first bytes say. They stay in the socket. A client that says nothing in time has the protocol `none'; one that stops
-%% in the middle has `unknown'.
+%% @doc Returns the facts in the first bytes, which stay in the socket. The protocol is `none' if the client sends
+%% nothing within `Timeout', and `unknown' if it stops in the middle.
 -spec of_first_bytes(weir_tcp:socket(), timeout()) -> {ok, weir_proxy_rules:facts()} | {error, closed | inet:posix()}.
 of_first_bytes(Client, Timeout) ->
     read(Client, erlang:monotonic_time(millisecond) + Timeout, <<>>, 1).
@@ -35,7 +35,7 @@ read(Client, Deadline, Before, Needed) ->
             end;
         {error, timeout} when Before =:= <<>> -> {ok, #{protocol => none}};
         {error, timeout} -> known(Client, Before, #{protocol => unknown});
-        %% The end of its direction: the bytes before may still be for a server.
+        %% The client has half-closed: its bytes still go to a server.
         {error, closed} when Before =/= <<>> -> known(Client, Before, #{protocol => unknown});
         {error, _} = Error -> Error
     end.
@@ -57,8 +57,9 @@ known(Client, Bytes, Facts) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Calls a fun of somebody else's. The caller is killed if it has not returned in time. `Ended' is called, in another process, when the
-%% caller has not lived to see its return: with `killed' then, with `crashed' if it was ended otherwise, such as by a link.
+%% @doc Calls a user's fun, and kills the caller if that does not return within `Timeout'. If the caller dies during
+%% the call, `Ended' is called in another process: with `killed' after the timeout, with `crashed' otherwise, such as
+%% through a link.
 -spec in_time(fun(() -> Result), timeout(), Ended :: fun((killed | crashed) -> ok)) -> Result.
 in_time(Fun, Timeout, Ended) ->
     Caller = self(),
@@ -67,7 +68,7 @@ in_time(Fun, Timeout, Ended) ->
         Fun()
     after
         Guard ! {done, Caller},
-        %% From here on it is not killed: the guard has said so.
+        %% After this message the guard cannot kill this process any more.
         receive
             {Guard, released} -> ok
         end

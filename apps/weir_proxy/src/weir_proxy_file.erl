@@ -1,4 +1,5 @@
-%% @doc The configuration of a proxy in a file, in TOML. Names and values are those of the map, see {@link weir_proxy_config}.
+%% @doc The configuration of a proxy in a TOML file. Names and values are those of the map, see
+%% {@link weir_proxy_config}.
 -module(weir_proxy_file).
 
 -export([read/1]).
@@ -10,7 +11,7 @@
 -export_type([fault/0]).
 
 -type fault() :: {file, file:filename_all(), Line :: pos_integer() | none, Text :: iodata()}.
-%% The file, the line in it, and what is wrong there.
+%% The file, the line, and what is wrong there.
 
 %% @doc Reads a file and checks it as a whole.
 -spec read(file:filename_all()) -> {ok, Given :: map()} | {error, fault()}.
@@ -22,14 +23,14 @@ read(File) ->
         end
     end).
 
-%% Who gets what is in the file also checks it. A fault is told with its line.
+%% Calls Take with the contents of the file. Take checks them; its error gets a line number here.
 with_given(File, Take) ->
     case file:read_file(File) of
         {ok, Text} ->
             case weir_toml:decode(Text) of
                 {ok, Given} -> located(Take(Given), File, Text);
                 {error, {line, Line, Why}} -> {error, {file, File, Line, Why}};
-                {error, {too_large, Most}} -> {error, {file, File, none, io_lib:format("a file of at most ~b bytes is needed", [Most])}}
+                {error, {too_large, Most}} -> {error, {file, File, none, io_lib:format("the file is larger than ~b bytes", [Most])}}
             end;
         {error, Reason} ->
             {error, {file, File, none, file:format_error(Reason)}}
@@ -41,11 +42,11 @@ located(Result, _File, _Text) -> Result.
 line(Text, Path) ->
     weir_toml:line(Text, [case is_atom(Step) of true -> atom_to_binary(Step); false -> Step end || Step <- Path]).
 
-%% @doc Starts a proxy from a file, which {@link reload/1} reads again.
+%% @doc Starts a proxy from a file. {@link reload/1} reads it again.
 -spec start(weir_proxy:name(), file:filename_all()) -> ok | {error, fault() | weir_proxy:error()}.
 start(Name, File) -> start(Name, File, fun weir_proxy:start/2).
 
-%% @doc The same by {@link weir_proxy:take_over/2}.
+%% @doc Starts a proxy from a file with {@link weir_proxy:take_over/2}.
 -spec take_over(weir_proxy:name(), file:filename_all()) -> ok | {error, fault() | weir_proxy:error()}.
 take_over(Name, File) -> start(Name, File, fun weir_proxy:take_over/2).
 
@@ -55,16 +56,17 @@ start(Name, File, Start) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Reads the file of a proxy again. If it is wrong, nothing changes. Of several calls at once the last reads what is in the file then.
+%% @doc Reads the file of a proxy again and changes the proxy. If the file is wrong, returns an error and changes
+%% nothing.
 -spec reload(weir_proxy:name()) -> ok | {error, no_file | fault() | weir_proxy:error()}.
 reload(Name) ->
     case weir_proxy_memory:saved({file, Name}) of
-        %% Read by the proxy's process, between two changes: an older text cannot be applied after a newer one.
+        %% The proxy's process reads the file, so that concurrent reloads cannot apply an older text after a newer one.
         {ok, File} -> weir_proxy_memory:call(Name, {change, fun() -> with_given(File, fun weir_proxy_config:new/1) end});
         none -> {error, no_file}
     end.
 
-%% @doc An error in a line.
+%% @doc Returns one line that explains an error.
 -spec explain(fault() | weir_proxy:error() | no_file) -> iodata().
 explain({file, File, none, Text}) -> [File, ": ", Text];
 explain({file, File, Line, Text}) -> [File, $:, integer_to_list(Line), ": ", Text];
@@ -72,9 +74,9 @@ explain({bad_option, Path, undefined, Allowed}) -> [path(Path), ": ", Allowed];
 explain({bad_option, Path, Value, Allowed}) -> [path(Path), " is ", value(Value), "; allowed: ", Allowed];
 explain({listen, Address, Reason}) when is_atom(Reason) -> ["cannot listen on ", Address, ": ", inet:format_error(Reason)];
 explain({listen, Address, Reason}) -> ["cannot listen on ", Address, io_lib:format(": ~0tp", [Reason])];
-explain({log, Where, timeout}) -> ["cannot write the log ", Where, ": it takes no lines"];
+explain({log, Where, timeout}) -> ["cannot write the log ", Where, ": timed out"];
 explain({log, Where, Reason}) -> ["cannot write the log ", Where, ": ", file:format_error(Reason)];
-explain({take_over, Path, Reason}) -> ["cannot take over from the proxy of ", Path, ": ", value(Reason)];
+explain({take_over, Path, Reason}) -> ["cannot take over from the proxy at ", Path, ": ", value(Reason)];
 explain({no_server, Name}) -> ["no such server: ", Name];
 explain({no_backend, Name}) -> ["no such backend: ", Name];
 explain(no_file) -> "the proxy was not started from a file";
@@ -88,7 +90,7 @@ step(Step) when is_atom(Step) -> atom_to_list(Step);
 step(Step) -> Step.
 
 value(Value) when is_binary(Value) -> [$", Value, $"];
-%% As in the file, nearly: tables and lists of it are JSON but for the signs.
+%% JSON is nearly the notation of the file.
 value(Value) when is_map(Value); is_list(Value), not is_integer(hd(Value)) ->
     try
         weir_json:compact(Value)

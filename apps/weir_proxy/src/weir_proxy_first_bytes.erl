@@ -1,4 +1,4 @@
-%% @doc Which protocol a client speaks, and what it asks for, by its first bytes. A value.
+%% @doc Recognizes a client's protocol, and what it asks for, from its first bytes. Pure functions.
 -module(weir_proxy_first_bytes).
 
 -export([classify/1]).
@@ -9,26 +9,27 @@
 -export_type([protocol/0]).
 
 -type protocol() :: http | tls | ssh | postgres | redis | unknown | none.
-%% `none': the client has said nothing in time.
+%% `none': the client has sent nothing in time.
 
-%% What is read before a decision, at most: a ClientHello of 16 KiB in records of one byte has more, and is refused.
+%% Most bytes read before a decision. A ClientHello of 16 KiB in records of one byte is longer, and counts as
+%% `unknown'.
 -define(LIMIT, 16#8000).
 
 -define(METHODS, [
     <<"GET ">>, <<"HEAD ">>, <<"POST ">>, <<"PUT ">>, <<"DELETE ">>, <<"OPTIONS ">>, <<"PATCH ">>, <<"CONNECT ">>, <<"TRACE ">>
 ]).
 
-%% A name has at most 255 bytes; and a port.
+%% A name of 255 bytes, a colon and a port.
 -define(HOST_MAX, 261).
 
-%% The lengths of PostgreSQL's first message.
+%% PostgreSQL refuses longer startup messages.
 -define(STARTUP_MAX, 10_000).
 
-%% @doc How many bytes are looked at.
+%% @doc Returns how many bytes are looked at, at most.
 -spec limit() -> pos_integer().
 limit() -> ?LIMIT.
 
-%% @doc The facts in the bytes so far; `more' if they may begin something that is known.
+%% @doc Returns the facts in the bytes so far, or `more' if they may be the beginning of a known protocol.
 -spec classify(binary()) -> {ok, weir_proxy_rules:facts()} | more.
 classify(<<>>) -> more;
 classify(<<22, _/binary>> = Bytes) ->
@@ -47,7 +48,8 @@ classify(Bytes) ->
         no -> unknown()
     end.
 
-%% @doc How many bytes there must be before {@link classify/1} may say anything but `more', where it has said that.
+%% @doc Returns how many bytes {@link classify/1} needs before it can return anything but `more', after it has returned
+%% that.
 -spec needed(binary()) -> pos_integer().
 needed(<<22, _/binary>> = Bytes) -> weir_proxy_client_hello:needed(Bytes);
 needed(Bytes) -> byte_size(Bytes) + 1.
@@ -65,14 +67,14 @@ begins(Bytes, Words) ->
             end
     end.
 
-%% The host of the request; what follows its head is not read. Servers differ in whether a line may end without a carriage return.
+%% Finds the Host field of a request. Lines may end without a carriage return, because some servers accept that.
 http(Bytes) ->
     case binary:split(Bytes, [<<"\n\r\n">>, <<"\n\n">>]) of
         [Head, _] -> {ok, host(Head, #{protocol => http})};
         [_] -> more
     end.
 
-%% Two that differ are none: two readers could take another one each.
+%% Two different Host fields count as none: the server might use the other one.
 host(Head, Facts) ->
     [_Request | Fields] = binary:split(Head, <<"\n">>, [global]),
     case lists:usort([name(trimmed(Value)) || <<Name:4/binary, $:, Value/binary>> <- Fields, lower(Name) =:= <<"host">>]) of
@@ -80,7 +82,7 @@ host(Head, Facts) ->
         _ -> Facts
     end.
 
-%% Without blanks before it and behind it. Not by a regular expression: a client that sends many blanks would have it try them all.
+%% Trims blanks. A regular expression would take quadratic time for a client that sends many blanks.
 trimmed(<<Blank, Rest/binary>>) when Blank =:= $\s; Blank =:= $\t -> trimmed(Rest);
 trimmed(Text) -> trimmed_end(Text, byte_size(Text)).
 
@@ -91,7 +93,7 @@ trimmed_end(Text, Size) ->
         _ -> binary:part(Text, 0, Size)
     end.
 
-%% Without its port.
+%% The host name without its port, in lower case.
 name(Text) when byte_size(Text) > ?HOST_MAX -> none;
 name(Text) ->
     case re:run(Text, "^([^\\x00-\\x20\\x7f]+?)(?::[0-9]{1,5})?$", [{capture, all_but_first, binary}, dollar_endonly]) of
@@ -99,12 +101,12 @@ name(Text) ->
         nomatch -> none
     end.
 
-%% @doc Letters of ASCII in lower case, other bytes as they are: what somebody else says need not be UTF-8, and string:lowercase/1 raises
-%% for what is not.
+%% @doc Converts ASCII letters to lower case and keeps other bytes. Unlike string:lowercase/1 it does not raise for
+%% bytes that are not UTF-8, which clients may send.
 -spec lower(binary()) -> binary().
 lower(Text) -> << <<(case Byte of _ when Byte >= $A, Byte =< $Z -> Byte + 32; _ -> Byte end)>> || <<Byte>> <= Text >>.
 
-%% A request for TLS (answered by the server), a cancellation, or the startup message with its pairs.
+%% SSLRequest or GSSENCRequest (the server answers it), CancelRequest, or a startup message with its parameters.
 postgres(<<8:32, Code:32, _/binary>>) when Code =:= 80877103; Code =:= 80877104 -> {ok, #{protocol => postgres}};
 postgres(<<Size:32, _/binary>>) when Size < 8; Size > ?STARTUP_MAX -> unknown();
 postgres(<<Size:32, Version:16, _/binary>> = Bytes) when Version =:= 3 ->
@@ -120,11 +122,11 @@ postgres(_Part) -> more.
 pairs([<<"user">>, User | More], Facts) -> pairs(More, Facts#{user => User});
 pairs([<<"database">>, Database | More], Facts) -> pairs(More, Facts#{database => Database});
 pairs([Name, _Value | More], Facts) when Name =/= <<>> -> pairs(More, Facts);
-%% Without a database the user's name is that of the database.
+%% The default database has the user's name.
 pairs(_End, #{user := User} = Facts) when not is_map_key(database, Facts) -> Facts#{database => User};
 pairs(_End, Facts) -> Facts.
 
-%% An array of strings, as every client of Redis sends its commands.
+%% A RESP array of bulk strings, as clients send commands.
 redis(Bytes) ->
     case re:run(Bytes, "^\\*[0-9]{1,7}\r\n\\$", [{capture, none}]) of
         match -> {ok, #{protocol => redis}};

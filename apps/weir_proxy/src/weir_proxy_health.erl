@@ -1,5 +1,6 @@
 %% @private
-%% @doc When a server is up: so many checks in a row decide. A value; and the options of checks.
+%% @doc Decides whether a server is up: `rise' or `fall' checks in a row with the same result change its state. Also
+%% checks the options of checks. Pure functions.
 -module(weir_proxy_health).
 
 -export([options/2]).
@@ -15,13 +16,13 @@
     rise :: pos_integer(),
     fall :: pos_integer(),
     is_up = true :: boolean(),
-    %% Results in a row that say the opposite.
+    %% Results in a row that contradict is_up.
     against = 0 :: non_neg_integer()
 }).
 
 -opaque health() :: #health{}.
 
-%% @doc The options of the checks of a backend.
+%% @doc Checks the option `health' of a backend.
 -spec options(weir_proxy_schema:path(), term()) -> #{atom() => term()}.
 options(Path, Map) when is_map(Map) ->
     Kinds = [{kind, weir_proxy_schema:word([tcp, send_expect, http, tls, postgres, redis, smtp]), tcp}],
@@ -37,15 +38,15 @@ of_all() ->
         {rise, weir_proxy_schema:integer(1, 1000), 2},
         {fall, weir_proxy_schema:integer(1, 1000), 3},
         {port, port(), undefined},
-        %% Undefined: as that of connections, see weir_proxy_config.
+        %% `undefined': the same as the backend's, see weir_proxy_config.
         {send_proxy, weir_proxy_schema:word([off, v1, v2]), undefined}
     ].
 
-%% @doc What is read of an answer, at most, in bytes.
+%% @doc Returns how many bytes of an answer are read, at most.
 -spec longest() -> pos_integer().
 longest() -> 16#4000.
 
-%% One of another kind would do nothing.
+%% Only the options of this kind: others would have no effect.
 of_kind(send_expect) -> [{send, weir_proxy_schema:text(), <<>>}, {expect, fun expect/2}];
 of_kind(http) -> [{path, fun path/2, <<"/">>}, {host, fun host/2, <<"localhost">>}];
 of_kind(tls) -> [{host, fun host/2, <<"localhost">>}];
@@ -55,10 +56,10 @@ of_kind(_Kind) -> [].
 expect(Path, Value) ->
     Text = (weir_proxy_schema:text())(Path, Value),
     byte_size(Text) =< longest() orelse
-        weir_proxy_schema:refuse(Path, Value, io_lib:format("at most ~b bytes, which is what is read of an answer", [longest()])),
+        weir_proxy_schema:refuse(Path, Value, io_lib:format("at most ~b bytes, because no more of an answer is read", [longest()])),
     Text.
 
-%% Both become a part of a request, which another character would make another request.
+%% Both become part of an HTTP request. Blanks or line feeds would change it.
 path(Path, Value) -> matching(Path, Value, "^/[!-~]*$", "a path such as \"/health\", without blanks").
 
 host(Path, Value) -> matching(Path, Value, "^[!-~]+$", "a name, without blanks").
@@ -76,15 +77,15 @@ port() ->
         (Path, Value) -> (weir_proxy_schema:integer(1, 65535))(Path, Value)
     end.
 
-%% @doc A server is taken for up until checks have failed.
+%% @doc Returns the state of a new server: up until checks have failed.
 -spec new(#{rise := pos_integer(), fall := pos_integer(), _ => _}) -> health().
 new(#{rise := Rise, fall := Fall}) -> #health{rise = Rise, fall = Fall}.
 
-%% @doc Other limits; what was counted stays.
+%% @doc Changes `rise' and `fall'; the count so far stays.
 -spec change(#{rise := pos_integer(), fall := pos_integer(), _ => _}, health()) -> health().
 change(#{rise := Rise, fall := Fall}, Health) -> Health#health{rise = Rise, fall = Fall}.
 
-%% @doc What follows from a check: a change, or none.
+%% @doc Applies the result of a check. Returns the change that it caused, or `same'.
 -spec checked(boolean(), health()) -> {up | down | same, health()}.
 checked(Ok, Health = #health{is_up = Ok}) ->
     {same, Health#health{against = 0}};
@@ -95,6 +96,7 @@ checked(false, Health = #health{against = Against, fall = Fall}) when Against + 
 checked(_Ok, Health = #health{against = Against}) ->
     {same, Health#health{against = Against + 1}}.
 
-%% @doc Whether a connection has failed for want of a descriptor, a port or memory here, which says nothing of the server.
+%% @doc Returns whether connecting failed because this machine lacks a descriptor, a port or memory. That does not
+%% count against the server.
 -spec is_of_this_machine(term()) -> boolean().
 is_of_this_machine(Reason) -> lists:member(Reason, [emfile, enfile, enobufs, enomem, eaddrnotavail, system_limit]).

@@ -1,5 +1,5 @@
 %% @private
-%% @doc The process of a proxy: starts and stops its listeners and backends, so that there are those of its configuration.
+%% @doc The process of a proxy. It starts, changes and stops listeners and backends as the configuration says.
 -module(weir_proxy_instance).
 -behaviour(gen_server).
 
@@ -16,23 +16,25 @@
 -record(state, {
     name :: term(),
     config :: weir_proxy_config:config() | none,
-    %% The frontend of each address that is listened on; `none' of one whose last connections are on their way.
+    %% The frontend of each address that has a listener. `none': the address was removed, and its last connections
+    %% still run.
     listeners = #{} :: #{weir_proxy_address:endpoint() => binary() | none},
-    %% The timers of addresses and frontends that were left. What comes back has none: when it leaves again its connections get the whole time.
+    %% The timers of removed addresses and frontends. One that a later configuration has again loses its timer.
     leaving = #{} :: #{leaving() => reference()},
-    %% Those that want to know when another program has taken over, unless it has.
+    %% Callers that wait for a take-over; `left' after it.
     waiting = [] :: [gen_server:from()] | left
 }).
 
 -type leaving() :: {leave, weir_proxy_address:endpoint()} | {withdraw, Frontend :: binary()}.
 
-%% Most connections that were accepted have found their server by then. It is looked for the others as often.
+%% A removed address or frontend is stopped after this time if no connection needs it any more. Otherwise it is checked
+%% again after the same time.
 -define(LEAVING_MS, 60_000).
 
-%% Until the disk takes the access log again, or the path of the control socket is free.
+%% Interval of attempts to open the access log or the control socket again.
 -define(AGAIN_MS, 1000).
 
-%% How long a take-over that has failed serves those who came to it.
+%% How long a failed take-over serves the connections that it has accepted.
 -define(HAND_BACK_MS, 30_000).
 
 -spec start_link(term(), {start | take_over, weir_proxy_config:config()}) -> {ok, pid()} | {error, term()}.
@@ -43,7 +45,8 @@ init({Name, {Given, Wanted}}) ->
     process_flag(trap_exit, true),
     {How, Config, Begin} =
         case weir_proxy_memory:saved({proxy, Name}) of
-            %% A successor goes on with what there is. That may be more than what was saved, by a change that was cut short.
+            %% The process before was killed. If that was in the middle of a change, there may be more listeners than
+            %% it had saved.
             {ok, {_Pid, Saved = #{frontends := Frontends}, Known}} ->
                 Opened = maps:from_list([{Endpoint, none} || Endpoint <- weir_proxy_listeners:all(Name)]),
                 ok = weir_proxy_listeners:suspend(Name, maps:keys(maps:without(maps:keys(Known), Opened))),
@@ -52,7 +55,7 @@ init({Name, {Given, Wanted}}) ->
                     [{withdraw, Frontend} || Frontend <- weir_proxy_memory:frontends(Name), not is_map_key(Frontend, Frontends)],
                 {start, Saved, #state{name = Name, config = none, listeners = There, leaving = leave_later(Left)}};
             none ->
-                %% A start may have been cut short.
+                %% Clean up after a start that was cut short.
                 ok = clear(Name),
                 {Given, Wanted, #state{name = Name, config = none}}
         end,
@@ -94,13 +97,13 @@ handle_cast(_Message, State) -> {noreply, State}.
 handle_info({timeout, Timer, What}, State = #state{leaving = Leaving}) ->
     case Leaving of
         #{What := Timer} -> {noreply, left(What, State#state{leaving = maps:remove(What, Leaving)})};
-        %% It was on its way when what it is about came back.
+        %% The timer was cancelled when its message was already sent.
         #{} -> {noreply, State}
     end;
 handle_info({'EXIT', Pid, Reason}, State = #state{name = Name}) ->
     case weir_proxy_memory:saved({log, Name}) of
         {ok, {Pid, _, _}} ->
-            ok = report(#{what => "the process of an access log has ended, and is started again", proxy => Name, reason => Reason}),
+            ok = report(#{what => "the process of the access log has ended and is restarted", proxy => Name, reason => Reason}),
             handle_info(log_again, State);
         _ ->
             {noreply, State}
@@ -110,10 +113,10 @@ handle_info(log_again, State = #state{name = Name, config = #{log := Log}}) ->
         ok -> ok;
         {error, Reason} ->
             _ = erlang:send_after(?AGAIN_MS, self(), log_again),
-            report(#{what => "an access log cannot be written, and is tried again", proxy => Name, reason => Reason})
+            report(#{what => "cannot write the access log; trying again in 1 second", proxy => Name, reason => Reason})
     end,
     {noreply, State};
-%% Another one has the path.
+%% Another program has taken over the path.
 handle_info(control_again, State = #state{waiting = left}) ->
     {noreply, State};
 handle_info(control_again, State = #state{name = Name, config = #{control := Control}}) ->
@@ -127,7 +130,7 @@ left(What = {leave, Endpoint}, State = #state{name = Name, listeners = Listeners
         0 ->
             ok = weir_proxy_listeners:stop(Name, [Endpoint]),
             save(State#state{listeners = maps:remove(Endpoint, Listeners)});
-        %% They would end with the listener: sessions, and clients that may say nothing for long.
+        %% Stopping the listener would close its connections.
         _ ->
             State#state{leaving = maps:merge(Leaving, leave_later([What]))}
     end;
@@ -150,7 +153,7 @@ report(Report) -> weir_reports:say(fun() -> weir_reports:log(error, Report) end)
 
 -spec terminate(term(), #state{}) -> ok.
 terminate(shutdown, State) -> close(State);
-%% A successor keeps what is there.
+%% Listeners and backends stay for the successor.
 terminate(_Reason, _State) -> ok.
 
 close(#state{config = none}) ->
@@ -170,7 +173,7 @@ clear(Name) ->
     lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, weir_proxy_memory:frontends(Name)),
     lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name)).
 
-%%% From one configuration to the next. What may fail comes first, and is undone if it does.
+%%% From one configuration to the next. The steps that may fail come first, and are undone if one fails.
 
 change({ok, Config}, State) -> apply_config(start, Config, State);
 change({error, _} = Error, _State) -> Error.
@@ -198,14 +201,14 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             fun() -> weir_proxy_log:adjust(Name, Log) end,
             fun() -> weir_proxy_page:adjust(Name, OldPage, Page, IsShared) end,
             fun() -> weir_proxy_paths:keep(Paths) end,
-            %% From here on clients come in.
+            %% From here on the listeners accept clients.
             fun() -> weir_proxy_listeners:open(Name, Opening, IsShared, Frontends) end,
             fun() -> weir_proxy_listeners:resume(Name, Resuming, Frontends) end,
             fun() -> take_over(How, Name, OldControl, Control) end
         ])
     of
         {error, _} = Error ->
-            %% Those of before are there again, or were not touched.
+            %% Restore what was there before.
             ok = weir_proxy_paths:give_back(Paths),
             ok = hand_back(How, Name, [Endpoint || {Endpoint, _} <- Opening]),
             _ = weir_proxy_log:adjust(Name, OldLog),
@@ -218,7 +221,7 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             Error;
         ok ->
             ok = weir_proxy_paths:forget(Paths),
-            %% Who is killed from here on has a successor that does the rest.
+            %% If this process is killed from here on, its successor does the rest.
             _ = save(State#state{config = Config, listeners = maps:merge(Wanted, State#state.listeners)}),
             _ = [
                 ok = weir_proxy_backend:change(Name, Backend, BackendConfig)
@@ -231,11 +234,12 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             {ok, save(State#state{config = Config, listeners = Listeners, leaving = leaving(Listeners, Config, OldFrontends, State)})}
     end.
 
-%% Connections that were accepted look for their frontend by its name.
+%% The timers of what this configuration has removed. Frontends stay published for a while, because connections that
+%% were just accepted look them up by name.
 leaving(Listeners, #{frontends := Frontends}, OldFrontends, #state{leaving = Before}) ->
     Wanted = [{leave, Endpoint} || {Endpoint, none} <- maps:to_list(Listeners)] ++
         [{withdraw, Frontend} || Frontend <- maps:keys(OldFrontends), not is_map_key(Frontend, Frontends)],
-    %% Frontends that left before are not among the old ones any more.
+    %% Frontends that an earlier change removed are not in OldFrontends.
     Back = [What || What <- maps:keys(Before), is_back(What, Listeners, Frontends)],
     _ = [erlang:cancel_timer(Timer) || Timer <- maps:values(maps:with(Back, Before))],
     Still = maps:without(Back, Before),
@@ -251,7 +255,7 @@ take_over(start, Name, Before, Control) ->
     weir_proxy_control:adjust(Name, Before, Control);
 take_over(take_over, Name, off, Control) ->
     case weir_proxy_control:take_over(Control) of
-        %% The other program accepts nothing more: from here on nothing may fail.
+        %% The other program accepts no more connections: from here on nothing may fail.
         ok -> open_control(Name, Control);
         {error, _} = Error -> Error
     end.
@@ -261,14 +265,14 @@ open_control(Name, Control) ->
         ok -> ok;
         {error, Reason} ->
             _ = erlang:send_after(?AGAIN_MS, self(), control_again),
-            report(#{what => "a control socket cannot be opened, and is tried again", proxy => Name, reason => Reason})
+            report(#{what => "cannot open the control socket; trying again in 1 second", proxy => Name, reason => Reason})
     end.
 
-%% The other program goes on. Clients that have come here meanwhile know of nothing, and are served to their end.
+%% The other program goes on. Connections that were accepted here are served for at most ?HAND_BACK_MS.
 hand_back(start, _Name, _Endpoints) ->
     ok;
 hand_back(take_over, Name, Endpoints) ->
-    %% A drain of one that was not opened would drain the next one of that name.
+    %% Only open listeners: otherwise the drain would hit the next listener of that name.
     ok = weir_proxy_listeners:suspend(Name, [Endpoint || Endpoint <- Endpoints, weir_proxy_listeners:is_there(Name, Endpoint)]),
     _ = weir_proxy_listeners:await_end(Name, erlang:monotonic_time(millisecond) + ?HAND_BACK_MS),
     ok.
@@ -304,7 +308,7 @@ publish(Name, Frontends) ->
         maps:to_list(Frontends)
     ).
 
-%% Stops the backends that nothing goes to any more. Clients of an address that was left, with its frontend, have no other.
+%% Stops the backends that nothing needs. Removed frontends whose addresses still have connections need theirs.
 stop_others(Name, Listeners, #{frontends := Frontends, backends := Backends}) ->
     Left = [
         Frontend
@@ -316,7 +320,7 @@ stop_others(Name, Listeners, #{frontends := Frontends, backends := Backends}) ->
     Needed = lists:append([needed(Name, Config) || #frontend{config = Config} <- Left]),
     lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name) -- (Needed ++ maps:keys(Backends))).
 
-%% A module may name any of them.
+%% A module may choose any backend.
 needed(Name, #{rules := Rules, backend := Backend}) ->
     case lists:any(fun weir_proxy_rules:has_module/1, Rules) of
         true -> weir_proxy_memory:backends(Name);
@@ -328,7 +332,8 @@ stop_backend(Proxy, Backend) ->
         #backend{process = Pid, numbers = Numbers} ->
             ok = weir_proxy_sup:stop_child(weir_proxy_backends, Pid),
             ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
-            %% Those that have waited go elsewhere. Its sessions go on, and would tell of the places that they leave.
+            %% The connections in its queue have gone elsewhere. With 0, sessions that end later do not notify a
+            %% process that is gone.
             ok = weir_proxy_numbers:clear(Numbers, queue_current),
             weir_proxy_sticks:forget(Numbers, all);
         undefined ->
@@ -336,7 +341,7 @@ stop_backend(Proxy, Backend) ->
     end,
     weir_proxy_memory:forget({backend, Proxy, Backend}).
 
-%% What is as it was is left alone: a change should cost what it changes.
+%% The entries that have changed. The others are left alone, so that a change costs only what it changes.
 other(Configured, Before) -> maps:filter(fun(Name, Config) -> not is_same(Config, Name, Before) end, Configured).
 
 is_same(Config, Name, Before) ->
@@ -345,7 +350,7 @@ is_same(Config, Name, Before) ->
         #{} -> false
     end.
 
-%% Those that were there: other options, or nobody new.
+%% Adjusts existing listeners: changes their options, or suspends them if they were removed.
 adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listeners, config = Before}) ->
     Leaving = [Endpoint || {Endpoint, Was} <- maps:to_list(Listeners), Was =/= none, not is_map_key(Endpoint, Wanted)],
     ok = weir_proxy_listeners:suspend(Name, Leaving),
@@ -354,7 +359,7 @@ adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listen
             case Wanted of
                 #{Endpoint := Frontend} ->
                     Config = maps:get(Frontend, Frontends),
-                    %% A successor does not know which one a listener has.
+                    %% A successor (Before is `none') does not know the listener's options, and sets them.
                     _ = Before =/= none andalso Was =:= Frontend andalso is_same(Config, Frontend, maps:get(frontends, Before)) orelse
                         weir_proxy_listeners:change(Name, Endpoint, Frontend, Config),
                     Frontend;
@@ -365,7 +370,7 @@ adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listen
         Listeners
     ).
 
-%%% What it looks like.
+%%% Inspection.
 
 info(#state{name = Name, config = #{frontends := Frontends, backends := Backends}, listeners = Listeners}) ->
     #{

@@ -1,6 +1,7 @@
 %% @private
-%% @doc The listeners of a proxy: one for each address of its frontends. Each is named after its address, and knows its frontend by name. Which
-%% frontend has an address is in weir_proxy_memory, too, for connections that were accepted before it changed.
+%% @doc The listeners of a proxy: one for each address of its frontends. A listener is named after its address and
+%% knows its frontend by name. The frontend of each address is in weir_proxy_memory too, for connections that were
+%% accepted before a change.
 -module(weir_proxy_listeners).
 
 -export([open/4]).
@@ -23,14 +24,15 @@
 
 -define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
 
-%% Backlogs are accepted by then, also by a machine that is busy. It is looked for in between.
+%% Enough to accept a backlog on a busy machine, and the interval at which a listener's status is looked at.
 -define(BACKLOG_MS, 5000).
 -define(LOOK_MS, 5).
 
-%% How often it is looked whether the last connection has ended.
+%% Interval at which remaining connections are counted.
 -define(LAST_MS, 50).
 
-%% @doc Opens listeners that were not there before. Those that are open when one fails stay. `IsShared' also beside another program.
+%% @doc Opens new listeners. If one fails, the others before it stay open. `IsShared': another program may listen on
+%% the same address.
 -spec open(Proxy :: term(), wanted(), IsShared :: boolean(), frontends()) -> ok | {error, fault()}.
 open(_Proxy, [], _IsShared, _Frontends) ->
     ok;
@@ -43,7 +45,7 @@ open(Proxy, [{Endpoint, Frontend} | Others], IsShared, Frontends) ->
     end.
 
 where({local, Path}, Options) -> Options#{ip => {local, Path}};
-%% Without addresses of IPv4: they have an endpoint of their own, and rules know them by it.
+%% IPv6 only: IPv4 clients have an endpoint of their own, so that rules see IPv4 addresses.
 where({Address, Port}, Options = #{socket_opts := Settings}) when tuple_size(Address) =:= 8 ->
     Options#{ip => Address, port => Port, socket_opts => [{ipv6_v6only, true} | Settings]};
 where({Address, Port}, Options) -> Options#{ip => Address, port => Port}.
@@ -52,7 +54,7 @@ options(Frontend = #{backlog := Backlog}) ->
     Same = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol, measure], Frontend),
     Same#{socket_opts => [{backlog, Backlog}]}.
 
-%% @doc Opens those again that were suspended a while ago.
+%% @doc Resumes listeners that were suspended.
 -spec resume(Proxy :: term(), wanted(), frontends()) -> ok | {error, fault()}.
 resume(_Proxy, [], _Frontends) ->
     ok;
@@ -63,17 +65,19 @@ resume(Proxy, [{Endpoint, Frontend} | Others], Frontends) ->
         {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
     end.
 
-%% @doc An address belongs to this frontend from now on, with its options.
+%% @doc Assigns a listener to a frontend and sets its options.
 -spec change(Proxy :: term(), endpoint(), Frontend :: binary(), weir_proxy_config:frontend()) -> ok.
 change(Proxy, Endpoint, Frontend, Config) ->
     Options = maps:remove(socket_opts, options(Config)),
     ok = weir_proxy_memory:save({entrance, Proxy, Endpoint}, Frontend),
     ok = weir:set_options(?LISTENER(Proxy, Endpoint), Options#{args => {Proxy, Frontend, Endpoint}}).
 
-%% @doc Has them refuse new connections. What their backlogs hold is still accepted; connections are not waited for.
+%% @doc Suspends listeners: they accept the connections in their backlogs and refuse new ones. Does not wait for
+%% connections to end.
 -spec suspend(Proxy :: term(), [endpoint()]) -> ok.
 suspend(Proxy, Endpoints) ->
-    %% One that is suspended is left alone: its drain would end with nobody waiting for it, and suspend it behind the next resume.
+    %% Only running ones: the drain of a suspended listener could end after this call, and suspend it after the next
+    %% resume.
     Listeners = [
         ?LISTENER(Proxy, Endpoint)
      || Endpoint <- Endpoints, #{status := running} <- [weir:info(?LISTENER(Proxy, Endpoint))]
@@ -94,7 +98,7 @@ await_suspended(Listener, Drain) ->
             ok
     end.
 
-%% @doc Closes them, those that are there.
+%% @doc Closes listeners and their connections. Missing ones are skipped.
 -spec stop(Proxy :: term(), [endpoint()]) -> ok.
 stop(Proxy, Endpoints) ->
     lists:foreach(
@@ -105,7 +109,7 @@ stop(Proxy, Endpoints) ->
         Endpoints
     ).
 
-%% @doc Ends the relays of connections that a process was to serve.
+%% @doc Stops the relays of connections that were accepted for a process.
 -spec stop_relays(pid()) -> ok.
 stop_relays(Pid) ->
     Listeners = [Listener || Listener = ?LISTENER(_, _) <- weir:listeners()],
@@ -114,7 +118,7 @@ stop_relays(Pid) ->
 stop_relays(_Pid, {error, _}) -> ok;
 stop_relays(Pid, Relays) -> lists:foreach(fun weir:stop_relay/1, [Relay || {Relay, Of} <- Relays, Of =:= Pid]).
 
-%% @doc How many connections there are that came to an address, those of sessions too.
+%% @doc Returns how many connections of an address are open, including sessions.
 -spec connections(Proxy :: term(), endpoint()) -> non_neg_integer().
 connections(Proxy, Endpoint) ->
     case weir:info(?LISTENER(Proxy, Endpoint)) of
@@ -122,14 +126,14 @@ connections(Proxy, Endpoint) ->
         {error, _} -> 0
     end.
 
-%% @doc The addresses that have a listener.
+%% @doc Returns the addresses that have a listener.
 -spec all(Proxy :: term()) -> [endpoint()].
 all(Proxy) -> [Endpoint || ?LISTENER(Of, Endpoint) <- weir:listeners(), Of =:= Proxy].
 
 -spec is_there(Proxy :: term(), endpoint()) -> boolean().
 is_there(Proxy, Endpoint) -> is_map(weir:info(?LISTENER(Proxy, Endpoint))).
 
-%% @doc Where it listens, as text. Port 0 is told as what it has become.
+%% @doc Returns the address of a listener as text, with the actual port if 0 was configured.
 -spec bound(Proxy :: term(), endpoint()) -> binary().
 bound(Proxy, Endpoint = {Address, 0}) when Address =/= local ->
     case weir:get_port(?LISTENER(Proxy, Endpoint)) of
@@ -139,18 +143,19 @@ bound(Proxy, Endpoint = {Address, 0}) when Address =/= local ->
 bound(_Proxy, Endpoint) ->
     weir_proxy_address:to_text(Endpoint).
 
-%% @doc What the listeners of these addresses have refused before a connection had a process, each since it was opened.
+%% @doc Returns how many connections the listeners of these addresses refused before a process served them, since each
+%% was opened.
 -spec refused(Proxy :: term(), [endpoint()]) -> #{denied | failed_headers => non_neg_integer()}.
 refused(Proxy, Endpoints) ->
     Infos = [Info || Endpoint <- Endpoints, Info = #{} <- [weir:info(?LISTENER(Proxy, Endpoint))]],
     Sum = fun(Keys) -> lists:sum([maps:get(Key, Info) || Info <- Infos, Key <- Keys]) end,
     #{denied => Sum([denied, crowded, overload]), failed_headers => Sum([failed_handshakes])}.
 
-%% @doc Returns when a proxy has no connections, those on their way and sessions, or at a time of the monotonic clock. Returns how many are
-%% left.
+%% @doc Waits until a proxy has no connections, including sessions, or until `Deadline' (milliseconds of the monotonic
+%% clock). Returns how many are left.
 -spec await_end(Proxy :: term(), Deadline :: integer() | infinity) -> non_neg_integer().
 await_end(Proxy, Deadline) ->
-    %% A session may have outlived its listener.
+    %% Sessions may outlive their listener.
     Now = max(weir_proxy_sessions:count(Proxy), lists:sum([connections(Proxy, Endpoint) || Endpoint <- all(Proxy)])),
     case {Now, Deadline =/= infinity andalso erlang:monotonic_time(millisecond) >= Deadline} of
         {0, _} -> 0;

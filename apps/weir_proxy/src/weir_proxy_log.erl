@@ -1,6 +1,6 @@
 %% @private
-%% @doc The access log: a line for each session when it ends, to a file or to syslog. One process for a proxy writes it. It is never in
-%% the way: what it cannot write in time is dropped and counted.
+%% @doc The access log: a line to a file or to syslog when a session ends. One process of each proxy writes it. It
+%% never blocks a connection: lines that it cannot write in time are dropped and counted.
 -module(weir_proxy_log).
 -behaviour(gen_server).
 
@@ -18,28 +18,28 @@
 -export([handle_info/2]).
 -export([terminate/2]).
 
-%% Lines that wait for the disk, at most.
+%% Most lines that may wait to be written. Further ones are dropped.
 -define(MOST, 10_000).
 
-%% Lines are written together: when they are that old, or have so many bytes.
+%% Lines are written together, when the first is this old or all have this many bytes.
 -define(WRITE_MS, 200).
 -define(WRITE_BYTES, 65536).
 
-%% A file that is no longer read, such as a pipe, must not hold up the proxy.
+%% Limits how long the log may block the proxy, such as when it opens a pipe that has no reader.
 -define(PATIENCE_MS, 2000).
 
-%% Facility local0, severity info, as HAProxy's examples have it.
+%% Facility local0, severity info, as in HAProxy's examples.
 -define(PRIORITY, "<134>").
 
 -record(state, {
     to :: {file, file:io_device()} | {syslog, gen_udp:socket(), Where :: term(), Pid :: string()},
     waiting :: counters:counters_ref(),
-    %% Of a file, the last one first.
+    %% Lines not yet written to the file, newest first.
     lines = [] :: [iodata()],
     bytes = 0 :: non_neg_integer()
 }).
 
-%% @doc The option `log'.
+%% @doc Checks the option `log'.
 -spec options(weir_proxy_schema:path(), term()) -> weir_proxy_config:log().
 options(Path, Map) ->
     Options = weir_proxy_schema:table(Path, Map, [
@@ -66,7 +66,8 @@ syslog(Path, Value) ->
         Endpoint -> Endpoint
     end.
 
-%% @doc Logs a proxy as its configuration says from now on. The caller is linked to the process.
+%% @doc Starts, reopens, replaces or stops the log of a proxy, as its configuration says. The log's process is linked
+%% to the caller.
 -spec adjust(term(), weir_proxy_config:log() | off) -> ok | {error, term()}.
 adjust(Proxy, Wanted) ->
     case {running(Proxy), Wanted} of
@@ -76,7 +77,7 @@ adjust(Proxy, Wanted) ->
                 gen_server:call(Pid, {reopen, Wanted}, ?PATIENCE_MS)
             catch
                 exit:{timeout, _} -> {error, {log, where(Wanted), timeout}};
-                %% It was killed just now.
+                %% Its process was killed.
                 exit:_ -> open(Proxy, Wanted)
             end;
         {none, off} ->
@@ -105,12 +106,12 @@ in_place_of(none, _Wanted, _Waiting) ->
     ok;
 in_place_of({ok, {Old, Lost, Wanted}}, Wanted, Waiting) ->
     ok = stop(Old),
-    %% It was killed, and what it had not written is lost.
+    %% The old process was killed. The lines that it had not written are lost, and count as dropped.
     counters:add(Waiting, 2, counters:get(Lost, 1) + counters:get(Lost, 2));
 in_place_of({ok, {Old, _, _}}, _Wanted, _Waiting) ->
     stop(Old).
 
-%% With the lines that it has, if the disk takes them.
+%% Lets it write the lines that it has, for at most ?PATIENCE_MS.
 stop(Pid) ->
     try
         gen_server:stop(Pid, normal, ?PATIENCE_MS)
@@ -123,7 +124,7 @@ stop(Pid) ->
 where(#{file := undefined, syslog := Where}) -> weir_proxy_address:to_text(Where);
 where(#{file := File}) -> File.
 
-%% That of a proxy that was killed ends with it, when it has written what it has.
+%% The log's process of a proxy process that was killed does not count: it ends too, after it has written its lines.
 running(Proxy) ->
     {links, Mine} = process_info(self(), links),
     case weir_proxy_memory:saved({log, Proxy}) of
@@ -136,12 +137,12 @@ running(Proxy) ->
             none
     end.
 
-%% @doc A session has ended.
+%% @doc Logs a session that has ended.
 -spec session(#session{}, term(), weir_relay:statistics() | none) -> ok.
 session(_Session, _Result, none) -> ok;
 session(Session, Result, Statistics) -> log(Session, Result, Statistics).
 
-%% @doc A client has never had a server, and why.
+%% @doc Logs a connection that ended without a server, and why.
 -spec unserved(atom(), #session{}) -> ok.
 unserved(Why, Session = #session{accepted = Accepted}) ->
     None = #{bytes => 0, packets => 0},
@@ -163,7 +164,7 @@ write(Pid, Waiting, Line) ->
             counters:add(Waiting, 2, 1)
     end.
 
-%% @doc How many lines of a proxy were dropped.
+%% @doc Returns how many lines of a proxy's log were dropped.
 -spec dropped(term()) -> non_neg_integer().
 dropped(Proxy) ->
     case weir_proxy_memory:saved({log, Proxy}) of
@@ -175,7 +176,7 @@ dropped(Proxy) ->
 
 -spec init({weir_proxy_config:log(), counters:counters_ref()}) -> {ok, #state{}} | {stop, {shutdown, term()}}.
 init({Options, Waiting}) ->
-    %% What it has is written when the proxy ends.
+    %% So that `terminate' writes the last lines.
     process_flag(trap_exit, true),
     case open(Options) of
         {ok, To} -> {ok, #state{to = To, waiting = Waiting}};
@@ -235,7 +236,7 @@ write_file(State = #state{lines = []}) ->
 write_file(State = #state{to = {file, Device}, lines = Lines, waiting = Waiting}) ->
     case file:write(Device, lists:reverse(Lines)) of
         ok -> ok;
-        %% A disk that is full.
+        %% The disk is full, for example.
         {error, _} -> counters:add(Waiting, 2, length(Lines))
     end,
     ok = counters:sub(Waiting, 1, length(Lines)),
@@ -244,7 +245,7 @@ write_file(State = #state{to = {file, Device}, lines = Lines, waiting = Waiting}
 send({syslog, Socket, {Where, Port}, Pid}, Line) ->
     gen_udp:send(Socket, Where, Port, [?PRIORITY, syslog_time(), " weir-proxy[", Pid, "]: ", Line]).
 
-%% As RFC 3164 has it, without a host: the receiver knows.
+%% The time stamp of RFC 3164. The host name is left out: the receiver knows it.
 syslog_time() ->
     {{_, Month, Day}, {Hour, Minute, Second}} = calendar:local_time(),
     Name = element(Month, {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}),

@@ -1,4 +1,5 @@
-%% @doc The line of the access log for a session: by a format with HAProxy's fields, or as a JSON object. A value.
+%% @doc Formats the line of a session in the access log, by a format with HAProxy's fields or as a JSON object. Pure
+%% functions.
 -module(weir_proxy_log_line).
 
 -include("weir_proxy_session.hrl").
@@ -9,19 +10,19 @@
 -export_type([format/0, result/0]).
 
 -type format() :: json | [binary() | atom()].
-%% Text and the names of fields, as they follow each other.
+%% Text and names of fields, in the order of the line.
 
 -type result() :: closed | {error, term()} | {ended, life | operator | down} | {unserved, atom()}.
-%% How a session has ended.
+%% How a session has ended. `unserved': it never had a server.
 
-%% As `option tcplog' has it.
+%% HAProxy's `option tcplog'.
 -define(TCPLOG, <<"%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq">>).
 
 -define(FIELDS, [
     'Ts', 'Tw', 'Tc', 'Tt', 'ac', 'bc', 'bq', 'ci', 'cp', 'fc', 'ft', 'ms', 'rc', 'sc', 'si', 'sp', 'sq', 'ts', 'B', 'H', 'T', 'U', 'b', 'f', 's', 't'
 ]).
 
-%% @doc The option `format'.
+%% @doc Checks the option `format'.
 -spec format(weir_proxy_schema:path(), term()) -> format().
 format(_Path, Json) when Json =:= json; Json =:= <<"json">> -> json;
 format(Path, Tcplog) when Tcplog =:= haproxy; Tcplog =:= <<"haproxy">> -> fields(Path, Tcplog, ?TCPLOG, []);
@@ -37,7 +38,7 @@ fields(Path, Value, Text, Before) ->
         [Rest] -> lists:reverse([Rest | Before]);
         [Front, <<"%", Rest/binary>>] -> fields(Path, Value, Rest, [<<Front/binary, "%">> | Before]);
         [Front, Rest] ->
-            %% A whole word, as in HAProxy: `%bi' is another field than `%b', and not that one with a letter behind it.
+            %% The longest name counts, as in HAProxy: `%bi' is not `%b' followed by an `i'.
             {match, [Name, After]} = re:run(Rest, "^([A-Za-z0-9]*)(.*)$", [{capture, all_but_first, binary}, dotall, dollar_endonly]),
             case [Field || Field <- ?FIELDS, atom_to_binary(Field) =:= Name] of
                 [Field] -> fields(Path, Value, After, [Field, Front | Before]);
@@ -51,7 +52,7 @@ refuse(Path, Value) ->
     weir_proxy_schema:refuse(Path, Value, ["haproxy, json, or text with the fields ", Known, " and %% for a percent sign"]).
 
 %% @private
-%% @doc The line, with its end.
+%% @doc Returns the line with its line feed.
 -spec text(format(), #session{}, result(), map()) -> iodata().
 text(json, Session, Result, Statistics) ->
     #{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}, first_byte_us := FirstByte} = Statistics,
@@ -71,7 +72,7 @@ text(json, Session, Result, Statistics) ->
         retries => Session#session.retries,
         state => iolist_to_binary(state(Result, Statistics))
     }),
-    %% In one line: a string has no line feed of its own.
+    %% On one line. Line feeds in strings are escaped, so these are only between tokens.
     [binary:replace(iolist_to_binary(Object), <<"\n">>, <<>>, [global]), $\n];
 text(Format, Session, Result, Statistics) ->
     [[case Part of Text when is_binary(Text) -> Text; Field -> field(Field, Session, Result, Statistics) end || Part <- Format], $\n].
@@ -101,7 +102,7 @@ field(fc, #session{numbers = {Frontend, _, _}}, _Result, _Statistics) -> number(
 field(bc, #session{numbers = {_, Backend, _}}, _Result, _Statistics) -> number(Backend, current_sessions);
 field(sc, #session{numbers = {_, _, Server}}, _Result, _Statistics) -> number(Server, current_sessions);
 field(rc, #session{retries = Retries}, _Result, _Statistics) -> integer_to_binary(Retries);
-%% A server has no queue of its own.
+%% Servers have no queue of their own here, only backends.
 field(sq, _Session, _Result, _Statistics) -> <<"0">>;
 field(bq, #session{numbers = {_, Backend, _}}, _Result, _Statistics) -> number(Backend, queue_current).
 
@@ -128,7 +129,7 @@ local_time(Milliseconds) ->
     Name = element(Month, {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}),
     io_lib:format("~2..0b/~s/~b:~2..0b:~2..0b:~2..0b.~3..0b", [Day, Name, Year, Hour, Minute, Second, Milliseconds rem 1000]).
 
-%% HAProxy's termination state: which side has ended it, a timeout in small letters; `D' stands for "in the data phase".
+%% HAProxy's termination state: the side that ended the session, lower case for a timeout, then `D' for the data phase.
 state(closed, _Statistics) -> "--";
 state({unserved, Why}, _Statistics) -> unserved(Why);
 state({error, timeout}, _Statistics) -> "cD";
@@ -138,7 +139,7 @@ state({ended, down}, _Statistics) -> "DD";
 state({error, _}, #{failed := b}) -> "SD";
 state({error, _}, _Statistics) -> "CD".
 
-%% Before there was a server: `R' stands for rules, `Q' for the queue, `C' for the connection to a server.
+%% Ended before it had a server: `R' during the rules, `Q' in the queue, `C' while connecting to a server.
 unserved(gone) -> "CR";
 unserved(killed) -> "cR";
 unserved(Why) when Why =:= reject; Why =:= crashed -> "PR";

@@ -1,6 +1,6 @@
 %% @private
-%% @doc What outlives processes: the state of proxies and backends, for a successor of a process that was killed, and what connections
-%% look up.
+%% @doc State that outlives processes: that of proxies and backends, for the successors of killed processes (in ETS),
+%% and the frontends and backends that connections look up (persistent terms).
 -module(weir_proxy_memory).
 
 -include("weir_proxy.hrl").
@@ -27,7 +27,7 @@
 
 -define(TABLE, ?MODULE).
 
-%% How long, and how often, the successor of a process is waited for, which may take its time on a busy machine.
+%% Interval and number of attempts to find the successor of a process: 10 seconds in all.
 -define(SUCCESSOR_MS, 20).
 -define(SUCCESSOR_TIMES, 500).
 
@@ -42,13 +42,13 @@ init() ->
     ?TABLE = ets:new(?TABLE, [named_table, public, set, {read_concurrency, true}]),
     ok.
 
-%% @doc Forgets what connections look up: the application has stopped.
+%% @doc Erases the frontends and backends that connections look up. Called when the application stops.
 -spec clear() -> ok.
 clear() ->
     Published = [Key || {Key, _} <- persistent_term:get(), is_tuple(Key), element(1, Key) =:= weir_proxy],
     lists:foreach(fun withdraw/1, Published).
 
-%% @doc The names of all frontends of a proxy that are published. Looks at all terms of the virtual machine.
+%% @doc Returns the names of a proxy's published frontends. Goes through all persistent terms of the VM.
 -spec frontends(term()) -> [binary()].
 frontends(Proxy) -> [Name || {?FRONTEND(Of, Name), _} <- persistent_term:get(), Of =:= Proxy].
 
@@ -72,7 +72,7 @@ forget(Key) ->
     true = ets:delete(?TABLE, Key),
     ok.
 
-%% @doc Asks the process of a proxy.
+%% @doc Calls the process of a proxy.
 -spec call(Proxy :: term(), term()) -> term().
 call(Proxy, Request) ->
     Process = fun() ->
@@ -86,8 +86,8 @@ call(Proxy, Request) ->
         none -> {error, {no_proxy, Proxy}}
     end.
 
-%% @doc Asks a process, or its successor if it was killed; `none' when there is no such process, or none any more. A request may have been done
-%% before the process was killed, and is made again then.
+%% @doc Calls a process, or its successor if it is killed. The request may then be executed twice. Returns `none' if
+%% there is no such process or it has stopped.
 -spec ask(fun(() -> {ok, pid()} | none), term()) -> {ok, term()} | none.
 ask(Process, Request) -> ask(Process, Request, ?SUCCESSOR_TIMES).
 
@@ -107,14 +107,14 @@ ask(Process, Request, Left) ->
             none
     end.
 
-%% @doc The names of the proxies that were started.
+%% @doc Returns the names of the proxies that were started.
 -spec proxies() -> [term()].
 proxies() ->
     try ets:select(?TABLE, [{{{proxy, '$1'}, '_'}, [], ['$1']}])
     catch error:badarg -> []
     end.
 
-%% @doc The proxies, or the backends, that there are, with their configurations: for the successor of their supervisor.
+%% @doc Returns all proxies or all backends with their configurations, for the successor of their supervisor.
 -spec started(proxy | backend) -> [{Name :: term(), weir_proxy_config:config()} | {Proxy :: term(), Name :: binary(), weir_proxy_config:backend()}].
 started(proxy) -> ets:select(?TABLE, [{{{proxy, '$1'}, {'_', '$2', '_'}}, [], [{{'$1', '$2'}}]}]);
 started(backend) -> ets:select(?TABLE, [{{{backend, '$1', '$2'}, {'$3', '_', '_'}}, [], [{{'$1', '$2', '$3'}}]}]).
@@ -122,7 +122,7 @@ started(backend) -> ets:select(?TABLE, [{{{backend, '$1', '$2'}, {'$3', '_', '_'
 -spec frontend(term(), binary()) -> #frontend{} | undefined.
 frontend(Proxy, Name) -> persistent_term:get(?FRONTEND(Proxy, Name), undefined).
 
-%% @doc The frontend that an address belongs to now, or belonged to when it was left.
+%% @doc Returns the frontend of an address, or the last one if the address was removed.
 -spec entrance(term(), weir_proxy_address:endpoint()) -> #frontend{} | undefined.
 entrance(Proxy, Endpoint) ->
     case saved({entrance, Proxy, Endpoint}) of
@@ -133,11 +133,11 @@ entrance(Proxy, Endpoint) ->
 -spec backend(term(), binary()) -> #backend{} | undefined.
 backend(Proxy, Name) -> persistent_term:get(?BACKEND(Proxy, Name), undefined).
 
-%% @doc The names of all backends of a proxy that there are.
+%% @doc Returns the names of a proxy's backends.
 -spec backends(term()) -> [binary()].
 backends(Proxy) -> ets:select(?TABLE, [{{{backend, '$1', '$2'}, '_'}, [{'=:=', '$1', {const, Proxy}}], ['$2']}]).
 
-%% @doc The servers of all backends of a proxy. No process is asked.
+%% @doc Returns the servers of all backends of a proxy. Calls no process.
 -spec members(term()) -> [{Backend :: binary(), [weir_proxy_server:member()]}].
 members(Proxy) ->
     try
@@ -147,7 +147,7 @@ members(Proxy) ->
         error:badarg -> []
     end.
 
-%% @doc What connections see from now on. Others go on with what they have.
+%% @doc Publishes a frontend or backend for new connections. Others keep the one that they have looked up.
 -spec publish(term(), #frontend{} | #backend{}) -> ok.
 publish(Proxy, Frontend = #frontend{name = Name}) -> persistent_term:put(?FRONTEND(Proxy, Name), Frontend);
 publish(Proxy, Backend = #backend{name = Name}) -> persistent_term:put(?BACKEND(Proxy, Name), Backend).
@@ -157,7 +157,7 @@ withdraw(Key) ->
     _ = persistent_term:erase(Key),
     ok.
 
-%% @doc There is a place again at a server of a backend with these numbers: its process is told if somebody waits.
+%% @doc Tells the process of a backend that a server has a free place, if connections wait.
 -spec freed(term(), binary(), atomics:atomics_ref()) -> ok.
 freed(Proxy, Name, Numbers) ->
     case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso backend(Proxy, Name) of
@@ -165,8 +165,8 @@ freed(Proxy, Name, Numbers) ->
         _ -> ok
     end.
 
-%% @doc A server has not answered so many connections in a row: the process of its backend is told if that is too many of those that it
-%% counts.
+%% @doc Tells the process of a backend that a server is failing, if it has not answered `fall' connections in a row.
+%% `passive' says which kinds count.
 -spec unanswered(term(), binary(), Server :: binary(), #{resets | early_closes => non_neg_integer()}) -> ok.
 unanswered(Proxy, Name, Server, InARow) ->
     case backend(Proxy, Name) of

@@ -1,43 +1,44 @@
 %% @private
-%% @doc The numbers of all proxies as text for Prometheus, by the names of HAProxy's exporter where they mean the same.
+%% @doc The counters of proxies in the text format of Prometheus, with the names of HAProxy's exporter where they mean
+%% the same.
 -module(weir_proxy_metrics).
 
 -export([text/0]).
 -export([text/1]).
 
-%% Name in the exporter, key here, kind, help.
+%% Name in the exporter, key of the counter, kind, help.
 -define(SHARED, [
-    {"current_sessions", current_sessions, gauge, "sessions now"},
-    {"max_sessions", max_sessions, gauge, "most sessions at a time"},
+    {"current_sessions", current_sessions, gauge, "current sessions"},
+    {"max_sessions", max_sessions, gauge, "highest number of sessions at a time"},
     {"sessions_total", sessions_total, counter, "sessions since the start"},
-    {"bytes_in_total", bytes_in, counter, "bytes of clients, counted when their session ends"},
-    {"bytes_out_total", bytes_out, counter, "bytes of servers, counted when their session ends"}
+    {"bytes_in_total", bytes_in, counter, "bytes received from clients, counted when a session ends"},
+    {"bytes_out_total", bytes_out, counter, "bytes received from servers, counted when a session ends"}
 ]).
 -define(FRONTEND, [
-    {"requests_denied_total", rejected, counter, "connections that a rule has rejected"},
+    {"requests_denied_total", rejected, counter, "connections rejected by a rule"},
     {"denied_connections_total", denied, counter, "connections reset by allow, deny, per_address or max_connections"},
-    {"connection_errors_total", connection_errors, counter, "clients for which there was no server"},
+    {"connection_errors_total", connection_errors, counter, "clients that got no server"},
     {"client_aborts_total", aborted, counter, "clients that left before they had a server"}
 ]).
-%% Those that HAProxy does not have.
--define(FRONTEND_OURS, [{"failed_headers_total", failed_headers, counter, "connections whose PROXY header failed"}]).
+%% HAProxy does not have this one.
+-define(FRONTEND_OURS, [{"failed_headers_total", failed_headers, counter, "connections without a valid PROXY header"}]).
 -define(BACKEND, [
-    {"current_queue", queue_current, gauge, "connections that wait for a place"},
-    {"retry_warnings_total", retries, counter, "connections that were tried again"},
-    {"redispatch_warnings_total", redispatches, counter, "connections that were tried at another server"}
+    {"current_queue", queue_current, gauge, "connections in the queue"},
+    {"retry_warnings_total", retries, counter, "connection attempts after a failed one"},
+    {"redispatch_warnings_total", redispatches, counter, "connection attempts at another server after a failed one"}
 ]).
 -define(SERVER, [
-    {"connection_errors_total", connection_errors, counter, "connections that were refused or took too long"},
-    {"weight", weight, gauge, "the weight"},
-    {"check_failures_total", checks_failed, counter, "checks that failed"},
-    {"check_up_down_total", downs, counter, "times that checks have taken it down"}
+    {"connection_errors_total", connection_errors, counter, "connection attempts that were refused or timed out"},
+    {"weight", weight, gauge, "weight"},
+    {"check_failures_total", checks_failed, counter, "failed checks"},
+    {"check_up_down_total", downs, counter, "times that checks or the agent marked it down"}
 ]).
 
-%% @doc Of all proxies that run.
+%% @doc Returns the metrics of all running proxies.
 -spec text() -> iodata().
 text() -> text([Info || Name <- weir_proxy:proxies(), {ok, Info} <- [weir_proxy:info(Name)]]).
 
-%% @doc Of some.
+%% @doc Returns the metrics of these proxies.
 -spec text([weir_proxy:info()]) -> iodata().
 text(Infos) ->
     Frontends = [{[{"proxy", Name}], Numbers} || #{frontends := All} <- Infos, {Name, Numbers} <- maps:to_list(All)],
@@ -51,19 +52,19 @@ text(Infos) ->
         families("weir_proxy_frontend_", ?FRONTEND_OURS, Frontends),
         families("haproxy_backend_", ?SHARED ++ ?BACKEND, Backends),
         families("haproxy_server_", ?SHARED ++ ?SERVER, Servers),
-        "# HELP haproxy_process_dropped_logs_total lines of the access log that were dropped\n",
+        "# HELP haproxy_process_dropped_logs_total dropped lines of the access log\n",
         "# TYPE haproxy_process_dropped_logs_total counter\nhaproxy_process_dropped_logs_total ",
         integer_to_list(lists:sum([Dropped || #{log_dropped := Dropped} <- Infos])), $\n,
         replies([{Labels, Numbers} || {Labels, Numbers = #{replies := Count}} <- Servers, Count > 0]),
-        "# HELP haproxy_server_status whether a server is in that state\n# TYPE haproxy_server_status gauge\n",
+        "# HELP haproxy_server_status 1 if the server is in this state, otherwise 0\n# TYPE haproxy_server_status gauge\n",
         [sample("haproxy_server_status", Labels ++ [{"state", state(Is)}], flag(Is =:= State)) || {Labels, #{state := State}} <- Servers, Is <- [up, down, drain, maint, failing, unresolved]]
     ].
 
-%% HAProxy has a mean of the last 1,024 connections, which is something else.
+%% Not under a name of HAProxy, whose figure is the mean of the last 1,024 connections.
 replies([]) -> [];
 replies(Measured) ->
     [
-        "# HELP weir_proxy_server_reply_seconds time that a server took to reply\n# TYPE weir_proxy_server_reply_seconds summary\n",
+        "# HELP weir_proxy_server_reply_seconds reply times of the server\n# TYPE weir_proxy_server_reply_seconds summary\n",
         [
             [
                 sample("weir_proxy_server_reply_seconds_count", Labels, Count),

@@ -1,6 +1,6 @@
 %% @private
-%% @doc What is counted of a frontend, a backend, and a server: numbers that all connections add to without a process between
-%% them. The names are those of HAProxy's statistics where they mean the same.
+%% @doc The counters of a frontend, a backend or a server. Connections add to them directly, without a process. They
+%% have the names of HAProxy's statistics where they mean the same.
 -module(weir_proxy_numbers).
 
 -export([new/0]).
@@ -18,7 +18,7 @@
     current_sessions | max_sessions | sessions_total | bytes_in | bytes_out | connection_errors | retries | redispatches
     | queue_current | queue_total | failures | aborted | rejected | sticks | resets | early_closes.
 
-%% In the order of their places.
+%% In the order of their indexes.
 -define(NAMES, [
     current_sessions, max_sessions, sessions_total, bytes_in, bytes_out, connection_errors, retries, redispatches,
     queue_current, queue_total, failures, aborted, rejected, sticks, resets, early_closes
@@ -30,7 +30,7 @@
 -define(IN, 4).
 -define(OUT, 5).
 
-%% @doc All at zero.
+%% @doc Returns new counters, all 0.
 -spec new() -> atomics:atomics_ref().
 new() -> atomics:new(length(?NAMES), [{signed, true}]).
 
@@ -44,25 +44,25 @@ place(retries) -> 7;
 place(redispatches) -> 8;
 place(queue_current) -> 9;
 place(queue_total) -> 10;
-%% Connections in a row that a server has refused.
+%% Connections in a row that were refused or took too long.
 place(failures) -> 11;
 place(aborted) -> 12;
 place(rejected) -> 13;
 %% Keys whose server is remembered.
 place(sticks) -> 14;
-%% Connections in a row that a server has reset before it has sent a byte.
+%% Connections in a row that a server reset before it sent a byte.
 place(resets) -> 15;
-%% Connections in a row that a server has closed before it has sent a byte.
+%% Connections in a row that a server closed before it sent a byte.
 place(early_closes) -> 16.
 
-%% @doc Adds to one number, and returns it.
+%% @doc Adds to a counter and returns its new value.
 -spec add(atomics:atomics_ref(), name(), integer()) -> integer().
 add(Numbers, Name, N) -> atomics:add_get(Numbers, place(Name), N).
 
 -spec get(atomics:atomics_ref(), name()) -> integer().
 get(Numbers, Name) -> atomics:get(Numbers, place(Name)).
 
-%% @doc Sets a number to zero that mostly is.
+%% @doc Sets a counter to 0. Does not write if it is 0 already, as it mostly is.
 -spec clear(atomics:atomics_ref(), name()) -> ok.
 clear(Numbers, Name) ->
     case get(Numbers, Name) of
@@ -70,7 +70,7 @@ clear(Numbers, Name) ->
         Count -> atomics:sub(Numbers, place(Name), Count)
     end.
 
-%% @doc A session has begun.
+%% @doc Counts a session that has begun.
 -spec begun(atomics:atomics_ref()) -> ok.
 begun(Numbers) ->
     count(Numbers, atomics:add_get(Numbers, ?CURRENT, 1)).
@@ -79,7 +79,7 @@ count(Numbers, Current) ->
     ok = atomics:add(Numbers, ?TOTAL, 1),
     raise(Numbers, Current, atomics:get(Numbers, ?MAX)).
 
-%% Another process may raise it at the same time, and to more.
+%% Another process may raise it at the same time.
 raise(Numbers, Current, Most) when Current > Most ->
     case atomics:compare_exchange(Numbers, ?MAX, Most, Current) of
         ok -> ok;
@@ -88,8 +88,9 @@ raise(Numbers, Current, Most) when Current > Most ->
 raise(_Numbers, _Current, _Most) ->
     ok.
 
-%% @doc Takes a place of at most so many. It is taken before the connection is opened, so that the limit is never passed. It is never
-%% counted and given back: a reader would see a full server in between, and would not be told that it has room.
+%% @doc Counts a session, unless there are `Limit' already; returns whether it did. Called before connecting, so that
+%% the limit is never exceeded. It does not add and then undo: in between, others would see a full server, and nothing
+%% would notify them.
 -spec take(atomics:atomics_ref(), pos_integer() | infinity) -> boolean().
 take(Numbers, infinity) ->
     ok = begun(Numbers),
@@ -108,15 +109,15 @@ take(Numbers, Limit, Current) when Current < Limit ->
 take(_Numbers, _Limit, _Current) ->
     false.
 
-%% @doc A session has ended, with the bytes of the client and those of the server.
+%% @doc Counts a session that has ended, with the bytes of its client and of its server.
 -spec ended(atomics:atomics_ref(), non_neg_integer(), non_neg_integer()) -> ok.
 ended(Numbers, In, Out) ->
-    %% Who sees that it has ended sees its bytes.
+    %% The bytes first: a reader who sees that the session has ended sees its bytes, too.
     ok = atomics:add(Numbers, ?IN, In),
     ok = atomics:add(Numbers, ?OUT, Out),
     atomics:sub(Numbers, ?CURRENT, 1).
 
-%% @doc All of them.
+%% @doc Returns all counters.
 -spec to_map(atomics:atomics_ref()) -> #{name() => integer()}.
 to_map(Numbers) ->
     maps:from_list([{Name, get(Numbers, Name)} || Name <- ?NAMES]).

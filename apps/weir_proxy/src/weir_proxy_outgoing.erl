@@ -1,11 +1,12 @@
 %% @private
-%% @doc The PROXY header that a server gets in front of the bytes of a connection, or of a check.
+%% @doc The PROXY header that a server gets before the bytes of a connection or a check.
 -module(weir_proxy_outgoing).
 
 -export([header/4]).
 -export([of_check/1]).
 
-%% @doc The header, empty where the backend wants none. Version 2 carries what is known of TLS, and a checksum.
+%% @doc Returns the header, or an empty binary if the backend sends none. Version 2 carries the known TLS facts and a
+%% checksum.
 -spec header(weir_proxy_config:backend(), weir_tcp:socket(), weir_tcp:name(), weir_proxy_rules:facts()) -> binary().
 header(#{send_proxy := off}, _Client, _Address, _Facts) ->
     <<>>;
@@ -13,13 +14,13 @@ header(#{send_proxy := Version, unique_id := Unique}, Client, Address, Facts) ->
     Ends = ends(Address, destination(Client)),
     weir_proxy_header:build(contents(Version, Ends, Unique, Facts)).
 
-%% @doc The header of a check: this proxy speaks for itself, which version 1 has no word for.
+%% @doc Returns the header of a check: LOCAL in version 2, UNKNOWN in version 1, which has no LOCAL.
 -spec of_check(off | v1 | v2) -> binary().
 of_check(off) -> <<>>;
 of_check(v1) -> weir_proxy_header:build(#{version => 1, command => local, transport_family => undefined});
 of_check(v2) -> weir_proxy_header:build(#{version => 2, command => local}).
 
-%% The address that the client has called, also where another proxy was called in our place.
+%% The address that the client connected to, from the PROXY header if another proxy is in front of this one.
 destination(Client) ->
     case weir:proxy_header() of
         {ok, #{dest_address := Address, dest_port := Port}} -> {Address, Port};

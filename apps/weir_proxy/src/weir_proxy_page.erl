@@ -1,5 +1,5 @@
 %% @private
-%% @doc The page of statistics over HTTP: `/' for people, `/metrics' for Prometheus, `/info' in JSON.
+%% @doc The statistics over HTTP: `/' is a page, `/metrics' is for Prometheus, `/info' is JSON.
 -module(weir_proxy_page).
 -behaviour(weir_http_direct).
 
@@ -8,7 +8,8 @@
 
 -define(LISTENER(Proxy, Endpoint), {weir_proxy_page, Proxy, Endpoint}).
 
-%% @doc Listens where the configuration says from now on; after an error still where it did before. `IsShared' also beside another program.
+%% @doc Opens, moves or closes the listener, as the configuration says. After an error the old one still listens.
+%% `IsShared': another program may listen on the same address.
 -spec adjust(term(), Before, Wanted, IsShared :: boolean()) -> ok | {error, term()} when
     Before :: weir_proxy_address:endpoint() | off, Wanted :: weir_proxy_address:endpoint() | off.
 adjust(_Proxy, Same, Same, _IsShared) ->
@@ -26,7 +27,7 @@ adjust(Proxy, Before, {Ip, Port} = Endpoint, IsShared) ->
         {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
     end.
 
-%% The numbers are read by a process: backends are asked for them.
+%% Answers in a process, because reading the counters calls the processes of backends.
 -spec handle(weir_http_request:request(), {page | metrics | info, term()}) -> weir_http_direct:result().
 handle(_Request, {What, Proxy}) ->
     {process, fun(_) -> answer(What, Proxy) end}.
@@ -40,7 +41,7 @@ answer(What, Proxy) ->
             {reply, 503, [], <<>>}
     end.
 
-%% Of this proxy alone: another one in the same virtual machine may have the same names.
+%% Only this proxy: another one in the same VM may use the same names.
 body(metrics, Info) -> {<<"text/plain; version=0.0.4; charset=utf-8">>, weir_proxy_metrics:text([Info])};
 body(info, Info) -> {<<"application/json">>, weir_json:encode(weir_proxy_control:plain(Info))};
 body(page, Info) -> {<<"text/html; charset=utf-8">>, page(Info)}.

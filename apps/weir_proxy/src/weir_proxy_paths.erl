@@ -1,6 +1,6 @@
 %% @private
-%% @doc Paths of unix sockets during a take-over. Who listens on a path takes its name from the one before; if the take-over fails that
-%% one needs it again. Meanwhile it has another name beside it.
+%% @doc Keeps the old sockets at unix paths during a take-over. A new listener replaces the socket file of the old one,
+%% which needs it back if the take-over fails. Until then a hard link beside the path keeps the old socket.
 -module(weir_proxy_paths).
 
 -include_lib("kernel/include/file.hrl").
@@ -9,25 +9,25 @@
 -export([give_back/1]).
 -export([forget/1]).
 
-%% @doc Before the paths are listened on.
+%% @doc Links the old sockets. Called before the new listeners are opened.
 -spec keep([binary()]) -> ok.
 keep(Paths) ->
     lists:foreach(
         fun(Path) ->
-            %% That of a take-over that was killed.
+            %% Left over from a take-over that was killed.
             ok = forget([Path]),
             _ = file:make_link(Path, before(Path))
         end,
         [Path || Path <- Paths, is_socket(Path)]
     ).
 
-%% @doc The take-over has failed. Who connects from here on comes to the one before.
+%% @doc Restores the old sockets after a take-over has failed. New clients reach the old proxy again.
 -spec give_back([binary()]) -> ok.
 give_back(Paths) ->
-    %% There is none where nobody listened.
+    %% Fails where no socket was before.
     lists:foreach(fun(Path) -> _ = file:rename(before(Path), Path) end, Paths).
 
-%% @doc The take-over has succeeded.
+%% @doc Removes the links after a take-over has succeeded.
 -spec forget([binary()]) -> ok.
 forget(Paths) ->
     lists:foreach(fun(Path) -> is_socket(before(Path)) andalso file:delete(before(Path)) end, Paths).

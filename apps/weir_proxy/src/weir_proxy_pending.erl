@@ -1,6 +1,7 @@
 %% @private
-%% @doc Connections that have no relay yet, and what each of them counts for: its frontend, its backend, its place at a server. All of that is
-%% given back once: by the connection's process, or, if that was killed, by {@link weir_proxy_reaper}.
+%% @doc Connections that have no relay yet, and where each of them is counted: in its frontend, its backend and its
+%% server. They are uncounted exactly once: by the connection's process, or by {@link weir_proxy_reaper} if that was
+%% killed.
 -module(weir_proxy_pending).
 
 -include("weir_proxy.hrl").
@@ -21,7 +22,7 @@
 
 -define(TABLE, ?MODULE).
 
-%% Places in a row.
+%% Positions in a row.
 -define(BACKEND, 3).
 -define(SERVER, 4).
 
@@ -36,32 +37,34 @@ init_table() ->
     ?TABLE = ets:new(?TABLE, [named_table, public, set, {write_concurrency, auto}]),
     ok.
 
-%% @doc The calling process has a connection of a frontend.
+%% @doc Counts the connection of the calling process in a frontend.
 -spec begun(numbers()) -> ok.
 begun(Frontend) ->
     ok = weir_proxy_numbers:begun(Frontend),
     true = ets:insert(?TABLE, {self(), Frontend, none, none}),
     ok.
 
-%% @doc Its connection goes to a backend.
+%% @doc Counts the connection of the calling process in a backend.
 -spec balanced(Proxy :: term(), #backend{}) -> ok.
 balanced(Proxy, #backend{name = Name, numbers = Numbers}) ->
     ok = weir_proxy_numbers:begun(Numbers),
     true = ets:update_element(?TABLE, self(), {?BACKEND, {Proxy, Name, Numbers}}),
     ok.
 
-%% @doc A connection has been given a place at a server, which was taken for it. `false' if it has ended meanwhile: the place is free.
+%% @doc Records that a place at a server was taken for a connection. Returns `false' if the connection has ended; the
+%% caller must give the place back then.
 -spec placed(pid(), numbers()) -> boolean().
 placed(Pid, Server) -> ets:update_element(?TABLE, Pid, {?SERVER, Server}).
 
-%% @doc The server of the calling process could not be reached.
+%% @doc Gives back the server's place of the calling process, after connecting has failed.
 -spec displaced() -> ok.
 displaced() ->
     [{_, _, Backend, Server}] = ets:lookup(?TABLE, self()),
     true = ets:update_element(?TABLE, self(), {?SERVER, none}),
     free(Server, Backend).
 
-%% @doc Its connection goes its way again from the start, in a frontend with these numbers, which may be the same one.
+%% @doc Recounts the connection of the calling process, which is routed again from the start: only in a frontend with
+%% these numbers, which may be the same one.
 -spec moved(numbers()) -> ok.
 moved(Frontend) ->
     [{_, Before, Backend, Server}] = ets:lookup(?TABLE, self()),
@@ -70,22 +73,22 @@ moved(Frontend) ->
     ok = leave(Server, Backend),
     case Before of Frontend -> ok; _ -> weir_proxy_numbers:ended(Before, 0, 0) end.
 
-%% @doc The connection of a process has a relay, and what it counts for is a session's from here on.
+%% @doc Forgets a connection that has become a session, which is counted instead from here on.
 -spec relayed(pid()) -> ok.
 relayed(Pid) ->
     true = ets:delete(?TABLE, Pid),
     ok.
 
-%% @doc A connection ends without a relay.
+%% @doc Uncounts a connection that ends without a relay.
 -spec ended(pid()) -> ok.
 ended(Pid) ->
     case ets:take(?TABLE, Pid) of
         [Row] -> give_back(Row);
-        %% Done already.
+        %% It was uncounted already.
         [] -> ok
     end.
 
-%% @doc It was killed. False if it had ended, or its session has.
+%% @doc Uncounts the connection of a process that was killed. Returns `false' if that had been done already.
 -spec lost(pid()) -> boolean().
 lost(Pid) ->
     case ets:take(?TABLE, Pid) of
@@ -114,15 +117,16 @@ free(Server, {Proxy, Name, Numbers}) ->
     ok = weir_proxy_numbers:ended(Server, 0, 0),
     weir_proxy_memory:freed(Proxy, Name, Numbers).
 
-%% @doc The processes whose connections have a place at a server: each may have a relay that is no session yet.
+%% @doc Returns the processes whose connections have a place at a server. Each may have a relay that is not a session
+%% yet.
 -spec relaying() -> [pid()].
 relaying() -> ets:select(?TABLE, [{{'$1', '_', '_', '$2'}, [{'=/=', '$2', none}], ['$1']}]).
 
-%% @doc Those of some processes whose connections have no relay yet, or one that is no session yet.
+%% @doc Returns those of `Pids' whose connections are not sessions yet.
 -spec remaining([pid()]) -> [pid()].
 remaining(Pids) -> [Pid || Pid <- Pids, ets:member(?TABLE, Pid)].
 
-%% @doc The processes that were killed, and what they count for. `placed': at a server too.
+%% @doc Returns the processes that have died with a connection. `placed': it has a place at a server.
 -spec killed() -> [{pid(), placed | unplaced}].
 killed() ->
     [
@@ -130,6 +134,6 @@ killed() ->
      || {Pid, Server} <- ets:select(?TABLE, [{{'$1', '_', '_', '$2'}, [], [{{'$1', '$2'}}]}]), not is_process_alive(Pid)
     ].
 
-%% @doc Whether a connection counts for a frontend with these numbers.
+%% @doc Returns whether a connection is counted in the frontend with these numbers.
 -spec is_used(numbers()) -> boolean().
 is_used(Frontend) -> ets:select_count(?TABLE, [{{'_', Frontend, '_', '_'}, [], [true]}]) > 0.

@@ -1,19 +1,19 @@
 %% @private
-%% @doc A place for a connection at a server of its backend: at once, or when it has waited for its turn. Called in the connection's process,
-%% which counts for that place from then on ({@link weir_proxy_pending}).
+%% @doc Takes a place for a connection at a server of its backend, at once or after a wait in the queue. Called in the
+%% connection's process, which is counted at that server from then on ({@link weir_proxy_pending}).
 -module(weir_proxy_place).
 
 -include("weir_proxy.hrl").
 
 -export([take/4]).
 
-%% How often it is looked for the successor of a backend's process, and how many times.
+%% Interval and number of attempts to find the successor of a backend's process: 10 seconds in all.
 -define(SUCCESSOR_MS, 20).
 -define(SUCCESSOR_TIMES, 500).
 
-%% @doc A place at a server for a connection with a key, but at none that was tried already. Behind those that have waited longer, unless it has
-%% had its turn. All but `none', no server takes connections, say how many milliseconds it has waited. `another': the backend was removed
-%% meanwhile; there may be another one of that name.
+%% @doc Takes a place at a server for a connection with this key, other than those in `Tried'. The first attempt queues
+%% behind connections that already wait. Returns `none' if no server takes connections. The other results say how many
+%% milliseconds it waited. `another': the backend was removed during the wait, and there may be a new one of that name.
 -spec take(Proxy :: term(), #backend{}, Key :: term(), Tried :: [binary()]) ->
     {ok, #server{}, Waited :: non_neg_integer()}
     | none
@@ -25,7 +25,7 @@ take(Proxy, Backend = #backend{numbers = Numbers}, Key, Tried) ->
         true -> wait(Proxy, Backend, Key)
     end.
 
-%% The server that the client had, if that takes one more.
+%% The server that the client had before, if it has a place.
 take_known(Proxy, Backend = #backend{numbers = Numbers, balancer = Balancer, config = #{stick := Expire}}, Key, []) when Expire =/= off ->
     Found =
         case weir_proxy_sticks:server(Numbers, Key, now_ms()) of
@@ -66,7 +66,7 @@ wait(Proxy, Backend = #backend{process = Process}, Key, Since) ->
         {error, Why} -> {error, Why, now_ms() - Since}
     end.
 
-%% At the end of the queue of its successor, which may take its time on a busy machine.
+%% The backend's process has died: waits for its successor, then queues there, at the end.
 wait_on(Proxy, #backend{name = Name, process = Process, numbers = Numbers} = Before, Key, Since, Left) ->
     case weir_proxy_memory:backend(Proxy, Name) of
         #backend{process = Process} when Left =:= 0 ->
@@ -75,10 +75,10 @@ wait_on(Proxy, #backend{name = Name, process = Process, numbers = Numbers} = Bef
             timer:sleep(?SUCCESSOR_MS),
             wait_on(Proxy, Before, Key, Since, Left - 1);
         Successor = #backend{numbers = Numbers} ->
-            %% It may have died behind giving a place and before telling of it.
+            %% The process may have died after it gave a place and before it replied.
             ok = weir_proxy_pending:displaced(),
             wait(Proxy, Successor, Key, Since);
-        %% It was removed, and may be there again since.
+        %% The backend was removed, and perhaps added again.
         _Another ->
             {another, now_ms() - Since}
     end.

@@ -1,10 +1,10 @@
 %% @private
-%% @doc One check of a server: a connection, what is said over it, and what the answer must be.
+%% @doc One check of a server: connects, sends a request and compares the answer.
 -module(weir_proxy_probe).
 
 -export([probe/2]).
 
-%% @doc Checks a server. Takes no longer than the timeout of the options.
+%% @doc Checks a server. Takes at most the `timeout' of the options.
 -spec probe(weir_tcp:name(), weir_proxy_config:health()) -> ok | {error, term()}.
 probe(Where, Health = #{timeout := Timeout}) ->
     Deadline = erlang:monotonic_time(millisecond) + Timeout,
@@ -22,7 +22,7 @@ probe(Where, Health = #{timeout := Timeout}) ->
 connect({local, Path}, Timeout) -> weir_tcp:connect({local, Path}, 0, options(), Timeout);
 connect({Address, Port}, Timeout) -> weir_tcp:connect(Address, Port, [{nodelay, true} | options()], Timeout).
 
-%% A reset spares the server a socket in TIME_WAIT for each check.
+%% Close with a reset, so that no check leaves a socket in TIME_WAIT.
 options() -> [binary, {active, false}, {linger, {true, 0}}].
 
 ask(Socket, Deadline, Health = #{send_proxy := Proxy}) ->
@@ -47,7 +47,7 @@ await(Socket, Deadline, Answer, Before) ->
             end
     end.
 
-%% What is said, and what of an answer is right, wrong, or not enough.
+%% What to send, and a fun that judges the bytes received so far: ok, an error, or more to come.
 conversation(#{kind := tcp}) ->
     {<<>>, fun(_Answer) -> ok end};
 conversation(#{kind := send_expect, send := Send, expect := Expect}) ->
@@ -58,7 +58,7 @@ conversation(#{kind := redis}) ->
     {<<"*1\r\n$4\r\nPING\r\n">>, fun(Answer) -> begins(Answer, <<"+PONG\r\n">>) end};
 conversation(#{kind := smtp}) ->
     {<<>>, fun(Answer) -> begins(Answer, <<"220">>) end};
-%% It asks for a password, or has none for us: it is there.
+%% A request for a password or most refusals of the user count as ok: the server is up.
 conversation(#{kind := postgres, user := User}) ->
     Pairs = <<"user", 0, User/binary, 0, 0>>,
     {<<(byte_size(Pairs) + 8):32, 3:16, 0:16, Pairs/binary>>, fun postgres/1};
@@ -93,11 +93,12 @@ postgres(<<$E, _/binary>>) -> more;
 postgres(<<>>) -> more;
 postgres(Answer) -> unexpected(Answer).
 
-%% Classes of SQLSTATE: 57 is a server that starts, stops or recovers, 53 one that has no room. Any other refusal is about our user.
+%% Classes of SQLSTATE: 57 means that the server starts, stops or recovers, 53 that its resources are exhausted. Any
+%% other error is about the user.
 refused([<<Class:2/binary, _/binary>> = Code]) when Class =:= <<"57">>; Class =:= <<"53">> -> {error, {sqlstate, Code}};
 refused(_) -> ok.
 
-%% A handshake record, or an alert: both speak TLS.
+%% A handshake record or an alert: either way the server speaks TLS.
 tls(<<Type, 3, _/binary>>) when Type =:= 22; Type =:= 21 -> ok;
 tls(Answer) when byte_size(Answer) < 2 -> more;
 tls(Answer) -> unexpected(Answer).

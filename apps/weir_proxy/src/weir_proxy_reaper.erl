@@ -1,6 +1,6 @@
 %% @private
-%% @doc Gives back what killed processes of connections counted for, by a look every second. Their clients are counted among
-%% `connection_errors', and told in the log of the node together: who they were is not known any more.
+%% @doc Looks every second for connection processes that were killed, and uncounts their connections. They count as
+%% `connection_errors'. One message in the log of the node reports them together, without addresses, which are lost.
 -module(weir_proxy_reaper).
 -behaviour(gen_server).
 
@@ -41,18 +41,19 @@ look_later() ->
 report([]) ->
     ok;
 report(Lost) ->
-    weir_reports:log(warning, #{what => "processes of connections were killed, and their clients have had no server", connections => length(Lost)}).
+    weir_reports:log(warning, #{what => "connection processes were killed, and their clients got no server", connections => length(Lost)}).
 
-%% False where its session goes on, or another process has given back what it counted for.
+%% False if its session goes on, or the connection was uncounted already.
 is_lost({Pid, unplaced}) ->
     weir_proxy_pending:lost(Pid);
 is_lost({Pid, placed}) ->
     case weir_proxy_sessions:is_of(Pid) of
-        %% It was killed when its session had begun, which counts from there on.
+        %% It was killed after its session had begun. The session is counted instead.
         true ->
             ok = weir_proxy_pending:relayed(Pid),
             false;
-        %% One that had begun has ended, and its row is gone, too. A relay that is left is no session, and would count for nothing.
+        %% It has no session: the end of one would have removed its row, too. A relay without a session would not be
+        %% counted: stop it.
         false ->
             ok = weir_proxy_listeners:stop_relays(Pid),
             weir_proxy_pending:lost(Pid)

@@ -1,11 +1,11 @@
 %% @private
-%% @doc Resolves a name, which may take long, in a process of its own.
+%% @doc Resolves a name in its own process, because that may take long.
 -module(weir_proxy_resolver).
 
 -export([resolve/1]).
 
-%% @doc Sends `{weir_proxy_resolved, Name, Addresses}' to the caller when the name has addresses, of IPv4 if it has such. An answer that fails is
-%% none: the address that was there before stays.
+%% @doc Starts to resolve a name. Sends `{weir_proxy_resolved, Name, Addresses}' to the caller: the IPv4 addresses, or
+%% the IPv6 addresses if it has no IPv4. Sends nothing if resolving fails, so that a server keeps its address.
 -spec resolve(binary()) -> pid().
 resolve(Name) ->
     Caller = self(),

@@ -1,6 +1,7 @@
 %% @private
-%% @doc A ring for consistent hashing as a value. Every server has points on it by its name and its weight; a key belongs to the
-%% first point after its own. When a server comes or goes, only the keys of its own points move.
+%% @doc A ring for consistent hashing. Pure functions. The name of a server determines its points on the ring, its
+%% weight their number. A key belongs to the first point at or after its hash. When a server is added or removed, only
+%% the keys of its points move.
 -module(weir_proxy_ring).
 
 -export([new/1]).
@@ -12,19 +13,21 @@
 -type ring() :: {Hashes :: tuple(), Servers :: tuple()}.
 -type place() :: pos_integer().
 
-%% Points for each unit of weight: the shares of equal servers differ by about a tenth.
+%% Points for each unit of weight. With 128, the shares of equal servers differ by about a tenth.
 -define(POINTS, 128).
-%% Points in all, at most, but for one of each server: a ring is made anew whenever a server changes, in about 2 microseconds a point.
+%% Most points of a ring; each server has at least one. Building a ring, after each change of a server, takes about 2
+%% us per point.
 -define(MOST, 16#8000).
 -define(RANGE, 16#100000000).
 
-%% @doc The ring of servers with weights above 0, which may be fractions. They are numbered from 1 on.
+%% @doc Returns the ring of these servers. Weights are above 0 and may be fractions. Servers are numbered from 1 in
+%% this order.
 -spec new([{Name :: binary(), Weight :: number()}, ...]) -> ring().
 new(Servers) ->
     Sum = lists:sum([Weight || {_, Weight} <- Servers]),
     Points = min(?POINTS, ?MOST / Sum),
     Numbered = lists:zip(lists:seq(1, length(Servers)), Servers),
-    %% Equal hashes are ordered by name and not by number, which changes when a server goes.
+    %% Equal hashes are ordered by name, because numbers change when a server is removed.
     All = [
         {hash({Name, Point}), Name, Number}
      || {Number, {Name, Weight}} <- Numbered, Point <- lists:seq(1, max(1, trunc(Weight * Points)))
@@ -32,10 +35,10 @@ new(Servers) ->
     {Hashes, _Names, Numbers} = lists:unzip3(lists:sort(All)),
     {list_to_tuple(Hashes), list_to_tuple(Numbers)}.
 
-%% Another mixing than phash2 alone, whose values of similar terms are near to each other.
+%% Not erlang:phash2/1, whose values for similar terms are close together.
 hash(Term) -> binary:decode_unsigned(binary:part(erlang:md5(term_to_binary(Term)), 0, 4)).
 
-%% @doc The place of a key.
+%% @doc Returns the place of a key on the ring.
 -spec from(term(), ring()) -> place().
 from(Key, {Hashes, _}) ->
     Place = search(hash(Key) rem ?RANGE, Hashes, 1, tuple_size(Hashes) + 1),
@@ -44,7 +47,7 @@ from(Key, {Hashes, _}) ->
         false -> Place
     end.
 
-%% The first place whose hash is not less.
+%% Binary search for the first place whose hash is not less.
 search(_Hash, _Hashes, Low, Low) -> Low;
 search(Hash, Hashes, Low, High) ->
     Middle = (Low + High) div 2,
@@ -53,6 +56,6 @@ search(Hash, Hashes, Low, High) ->
         false -> search(Hash, Hashes, Low, Middle)
     end.
 
-%% @doc The server at a place, and the place after it.
+%% @doc Returns the server at a place, and the next place.
 -spec next(place(), ring()) -> {Server :: pos_integer(), place()}.
 next(Place, {_, Servers}) -> {element(Place, Servers), Place rem tuple_size(Servers) + 1}.

@@ -1,9 +1,10 @@
-%% @doc A rule in Erlang: a module that says where a connection goes, after talking to the client if it likes.
+%% @doc A rule in Erlang: a module that chooses the backend of a connection. It may talk to the client first.
 %%
-%% `route/3' is called in a process of the connection's own. The socket is passive; what the client has sent is there to be
-%% received, from its first byte on, also where rules have looked at it before. What is not received goes to the server.
-%% `gen_tcp:send/2' answers the client, `gen_tcp:unrecv/2' puts bytes back. The call must return within the frontend's `first_bytes_timeout';
-%% otherwise the connection is closed. One that raises closes the connection, with a report in the log.
+%% `route/3' is called in the connection's own process. The socket is passive. The module can receive all bytes from
+%% the first on, even those that rules have looked at. Bytes that it does not receive go to the server.
+%% `gen_tcp:send/2' answers the client, `gen_tcp:unrecv/2' puts bytes back. The call must return within the frontend's
+%% `first_bytes_timeout'; otherwise the connection is closed. If it raises, the connection is closed and a report is
+%% logged.
 %%
 %% ```
 %% -module(by_line).
@@ -24,14 +25,14 @@
 -export_type([facts/0, result/0]).
 
 -type facts() :: weir_proxy_rules:facts().
-%% What is known of the connection: `address' and `port' of the client; `protocol' and what the first bytes say, if a rule before
-%% has asked for them.
+%% The facts known about the connection: `address' of the client, the local `port', and, if an earlier rule needed the
+%% first bytes, `protocol' and the facts in those.
 
 -type result() ::
     {backend, atom() | iodata()}
     | {backend, atom() | iodata(), #{key => term(), prefix => iodata()}}
     | reject.
-%% `key' is what a backend with `hash_key' `rule' hashes. `prefix' goes to the server before anything else, as if the client had
+%% `key' is hashed by a backend whose `hash_key' is `rule'. `prefix' is sent to the server first, as if the client had
 %% sent it.
 
 -callback route(Socket :: weir_tcp:socket(), facts(), Args :: term()) -> result().

@@ -1,4 +1,5 @@
-%% @doc Rules: where a connection goes by what is known of it. A value. The first rule that matches decides.
+%% @doc Rules choose the backend of a connection by the facts known about it. The first rule that matches decides. Pure
+%% functions.
 -module(weir_proxy_rules).
 
 -export([rule/2]).
@@ -41,18 +42,18 @@
     user => binary(),
     database => binary()
 }.
-%% `protocol' and the facts behind it are there when the first bytes are.
+%% `protocol' and the facts after it are known only after the first bytes were read.
 
 -type decision() :: {backend, binary()} | reject | {module, module(), Args :: term()}.
 
-%% Steps that a regular expression may take for a name: about 2 ms.
+%% Most steps of a regular expression for one name: about 2 ms.
 -define(STEPS, 100_000).
 
-%% Facts that need no byte of the client.
+%% Conditions that need no bytes from the client.
 -define(AT_ONCE, [from, port]).
 -define(OF_BYTES, [sni, alpn, protocol, host, user, database]).
 
-%% @doc Checks a rule: conditions, all of which must hold, and what follows.
+%% @doc Checks a rule: its conditions, all of which must hold, and one of `backend', `reject' and `module'.
 -spec rule(weir_proxy_schema:path(), term()) -> rule().
 rule(Path, Map) ->
     Text = weir_proxy_schema:text(),
@@ -78,7 +79,7 @@ rule(Path, Map) ->
         #{module := Module, backend := Backend, reject := Reject} when Module =/= undefined, Backend =/= undefined orelse Reject ->
             weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
         #{module := undefined, args := Args} when Args =/= undefined ->
-            weir_proxy_schema:refuse(Path ++ [args], Args, "no args, or module with it");
+            weir_proxy_schema:refuse(Path ++ [args], Args, "no args without module");
         #{} ->
             Rule
     end.
@@ -88,7 +89,7 @@ one_or_more(Kind) ->
         (_Path, any) -> any;
         (Path, [_ | _] = List) when not is_integer(hd(List)) -> weir_proxy_schema:list(Path, List, Kind);
         (Path, [_ | _] = List) ->
-            %% Text, or a list of numbers.
+            %% Text as a string, or a list of numbers.
             try
                 [Kind(Path, List)]
             catch
@@ -98,7 +99,7 @@ one_or_more(Kind) ->
         (Path, Value) -> [Kind(Path, Value)]
     end.
 
-%% `name', `*.name' for all names below it, or `~' and a regular expression.
+%% `name', `*.name' for all names below it, or `~' followed by a regular expression.
 pattern(Path, Value) ->
     case (weir_proxy_schema:text())(Path, Value) of
         <<"~", Expression/binary>> ->
@@ -125,18 +126,18 @@ module(Path, Value) ->
 
 -spec refuse_module(weir_proxy_schema:path(), term()) -> no_return().
 refuse_module(Path, Value) ->
-    weir_proxy_schema:refuse(Path, Value, "a module with route/3 (weir_proxy_route) that is loaded").
+    weir_proxy_schema:refuse(Path, Value, "a loaded module that exports route/3 (see weir_proxy_route)").
 
-%% @doc The backends that a rule names.
+%% @doc Returns the backends that a rule names.
 -spec backends(rule()) -> [binary()].
 backends(#{backend := undefined}) -> [];
 backends(#{backend := Backend}) -> [Backend].
 
-%% @doc Whether a module decides where a connection goes.
+%% @doc Returns whether the rule asks a module.
 -spec has_module(rule()) -> boolean().
 has_module(#{module := Module}) -> Module =/= undefined.
 
-%% @doc Rules, and the backend if none matches; `undefined' rejects. What a connection asks of a rule is worked out here, once.
+%% @doc Prepares rules for {@link decide/2}. `Backend' is the default if no rule matches; `undefined' rejects then.
 -spec new([rule()], binary() | undefined) -> rules().
 new(Rules, Backend) ->
     Default = case Backend of undefined -> reject; _ -> {backend, Backend} end,
@@ -148,15 +149,16 @@ action(#{module := Module, args := Args}) when Module =/= undefined -> {module, 
 action(#{reject := true}) -> reject;
 action(#{backend := Backend}) -> {backend, Backend}.
 
-%% A module may look at it.
+%% A module may use the port.
 asks_port(#{port := Ports, module := Module}) -> Ports =/= any orelse Module =/= undefined.
 
-%% @doc Whether the port that the client has called is among the facts that are asked for: it takes a system call.
+%% @doc Returns whether the rules need the local port of a connection, which costs a system call.
 -spec wants_port(rules()) -> boolean().
 wants_port({_, _, WantsPort}) -> WantsPort.
 
-%% @doc What to do with a connection; `first_bytes' if that is decided by bytes that are not among the facts yet. A name for which a regular
-%% expression takes too long is rejected: a rule that rejects it must not be passed by that.
+%% @doc Decides about a connection. Returns `first_bytes' if that needs facts of the first bytes, which were not read
+%% yet. Rejects a connection if a regular expression takes too many steps for its name: otherwise such a name would get
+%% past a rule that rejects it.
 -spec decide(facts(), rules()) -> decision() | first_bytes.
 decide(Facts, {Rules, Default, _}) ->
     try

@@ -1,5 +1,6 @@
 %% @private
-%% @doc Weighted round-robin as a value: in a period each server has as many places as its weight says, evenly spread.
+%% @doc A weighted round-robin schedule. Pure functions. In one period the turns of a server are in proportion to its
+%% weight, and evenly spread.
 -module(weir_proxy_schedule).
 
 -export([new/1]).
@@ -8,13 +9,14 @@
 -export_type([schedule/0]).
 
 -type schedule() :: tuple().
-%% The places of a period; each holds the number of a server, from 1 on.
+%% The turns of a period: server numbers, starting at 1.
 
-%% Places of a period at most.
+%% Most turns of a period.
 -define(LONGEST, 16#10000).
 
-%% @doc The period for some weights, all above 0. The turns of a server with weight W are due at 1/2W, 3/2W, 5/2W ... of the
-%% period, and are taken in that order: between two turns of a server every other one has at most its share, and one more.
+%% @doc Returns the schedule for weights above 0. The turns of a server with weight W are due at 1/2W, 3/2W, 5/2W ...
+%% of the period, and taken in that order. So between two turns of a server, any other server has at most its share
+%% plus one.
 -spec new([pos_integer(), ...]) -> schedule().
 new(Weights) ->
     Turns = [{Due, Server} || {Server, Weight} <- numbered(scaled(Weights)), Due <- due(Weight)],
@@ -35,6 +37,6 @@ scaled(Weights) ->
 gcd(A, 0) -> A;
 gcd(A, B) -> gcd(B, A rem B).
 
-%% @doc The server whose turn it is at some count of turns.
+%% @doc Returns the server whose turn it is after `Count' turns.
 -spec at(non_neg_integer(), schedule()) -> pos_integer().
 at(Count, Schedule) -> element(Count rem tuple_size(Schedule) + 1, Schedule).

@@ -1,7 +1,7 @@
-%% @doc Checks nested options against a table of names, kinds and defaults. A value.
+%% @doc Checks nested options against a table of names, kinds and defaults. Pure functions.
 %%
-%% Keys and words may be atoms or text, so that a map of a program and one read from a file are checked by the same table. The
-%% error names the path to the option that is wrong.
+%% Keys and words may be atoms or text, so that one table checks the map of a program and that of a file. The error
+%% names the path to the wrong option.
 -module(weir_proxy_schema).
 
 -export([table/3]).
@@ -21,25 +21,25 @@
 -export_type([path/0, kind/0, field/0, bad_option/0]).
 
 -type path() :: [atom() | binary() | pos_integer()].
-%% From the outside in: `[backends, <<"web">>, servers, 2, weight]'. A number is the place in a list, from 1 on.
+%% From the outside in: `[backends, <<"web">>, servers, 2, weight]'. A number is an index in a list and starts at 1.
 
 -type kind() :: fun((path(), term()) -> term()).
-%% Returns the value as it is used, or calls {@link refuse/3}.
+%% Returns the checked value, or calls {@link refuse/3}.
 
 -type field() :: {atom(), kind()} | {atom(), kind(), Default :: term()}.
-%% A field without a default is needed.
+%% A field without a default is required.
 
 -type bad_option() :: {bad_option, path(), Value :: term(), Allowed :: string()}.
 
-%% @doc Ends the check: what is allowed in place of a value.
+%% @doc Ends the check with an error. `Allowed' says what is allowed in place of the value.
 -spec refuse(path(), term(), iodata()) -> no_return().
 refuse(Path, Value, Allowed) ->
     throw({bad_option, Path, Value, lists:flatten(io_lib:format("~ts", [Allowed]))}).
 
-%% @doc A map with these fields and no others. A default is taken as it is.
+%% @doc Checks a map with these fields and no others. Defaults are not checked.
 -spec table(path(), term(), [field()]) -> #{atom() => term()}.
 table(Path, Map, Fields) when is_map(Map) ->
-    %% Of several unknown ones the same is told on every release of OTP.
+    %% Sorted: of several unknown options, every release of OTP reports the same one.
     Named = maps:from_list([{name_of(Path, Key, Value, Fields), Value} || {Key, Value} <- lists:sort(maps:to_list(Map))]),
     maps:from_list([field(Path, Field, Named) || Field <- Fields]);
 table(Path, Value, _Fields) ->
@@ -68,7 +68,7 @@ field(Path, {Name, Kind, Default}, Map) ->
         #{} -> {Name, Default}
     end.
 
-%% @doc A map of things that the user has named. Names become binaries.
+%% @doc Checks a map whose keys are names that the user has chosen. Names become binaries.
 -spec names(path(), term(), kind()) -> #{binary() => term()}.
 names(Path, Map, Kind) when is_map(Map) ->
     maps:from_list([named(Path, Key, Value, Kind) || {Key, Value} <- maps:to_list(Map)]);
@@ -79,7 +79,7 @@ named(Path, Key, Value, Kind) ->
     Name = (name())(Path, Key),
     {Name, Kind(Path ++ [Name], Value)}.
 
-%% @doc A list whose elements are of one kind.
+%% @doc Checks a list whose elements are all of one kind.
 -spec list(path(), term(), kind()) -> [term()].
 list(Path, List, Kind) ->
     case is_list(List) andalso length_of(List) of
@@ -102,14 +102,15 @@ integer(Least, Most) ->
         (Path, Value) -> refuse(Path, Value, io_lib:format("a number from ~b to ~b", [Least, Most]))
     end.
 
-%% As long as a timer of the VM.
+%% The longest timeout of the VM, in milliseconds.
 -define(TIME_MAX, 16#ffffffff).
 
-%% @doc A time: milliseconds, or text with a unit such as `"1500ms"', `"30s"', `"5m"', `"1h"', `"7d"'.
+%% @doc A time of at least `Least' milliseconds: a number of milliseconds, or text with a unit: `"1500ms"', `"30s"',
+%% `"5m"', `"1h"', `"7d"'. Returns milliseconds.
 -spec time(Least :: non_neg_integer()) -> kind().
 time(Least) -> fun(Path, Value) -> time(Path, Value, Least, "") end.
 
-%% @doc A time of at least a millisecond, or `infinity'.
+%% @doc A time as for {@link time/1}, or `infinity'.
 -spec time_or_infinity(Least :: non_neg_integer()) -> kind().
 time_or_infinity(Least) ->
     fun
@@ -139,7 +140,7 @@ unit(<<"d">>) -> 86400_000.
 refuse_time(Path, Value, Least, Or) ->
     refuse(Path, Value, io_lib:format("milliseconds from ~b to ~b, or text such as \"5s\", \"2m\"~ts", [Least, ?TIME_MAX, Or])).
 
-%% @doc A positive number of at most 32 bits, or `infinity'.
+%% @doc An integer from `Least' to 4294967295, or `infinity'.
 -spec limit(Least :: non_neg_integer()) -> kind().
 limit(Least) ->
     fun
@@ -148,7 +149,7 @@ limit(Least) ->
         (Path, Value) -> refuse(Path, Value, io_lib:format("a number from ~b to 4294967295, or infinity", [Least]))
     end.
 
-%% @doc One of some words.
+%% @doc One of these words.
 -spec word([atom(), ...]) -> kind().
 word(Words) ->
     fun(Path, Value) ->
@@ -158,7 +159,7 @@ word(Words) ->
         end
     end.
 
-%% @doc Text that is not empty, as a binary. An atom is taken by its name.
+%% @doc Text that is not empty. Returns a binary. An atom stands for its name.
 -spec text() -> kind().
 text() ->
     fun
@@ -178,7 +179,7 @@ as_text(Value) ->
         error:_ -> none
     end.
 
-%% @doc Text that stands in lines of logs and metrics.
+%% @doc A name for lines of logs and metrics: text without control characters.
 -spec name() -> kind().
 name() ->
     fun(Path, Value) ->
@@ -196,6 +197,6 @@ boolean() ->
         (Path, Value) -> refuse(Path, Value, "true or false")
     end.
 
-%% @doc Whatever it is.
+%% @doc Any term.
 -spec any() -> kind().
 any() -> fun(_Path, Value) -> Value end.

@@ -1,5 +1,6 @@
 %% @private
-%% @doc A server of a backend as its process has it: whether it takes connections, and with which weight. A value.
+%% @doc The state of a server in its backend's process: whether it takes connections, and with which weight. Pure
+%% functions, apart from the clock.
 -module(weir_proxy_server).
 
 -include("weir_proxy.hrl").
@@ -25,7 +26,7 @@
 -export_type([member/0, admin/0, now/0]).
 
 -type admin() :: ready | drain | maint.
-%% `drain': keeps its connections and gets no new ones. `maint': is not checked either.
+%% `drain': no new connections, old ones go on. `maint': no checks either.
 
 -type now() :: integer().
 %% Milliseconds of the monotonic clock.
@@ -33,19 +34,19 @@
 -record(member, {
     config :: weir_proxy_config:server(),
     numbers :: atomics:atomics_ref(),
-    %% How long its replies take, if that is measured.
+    %% Reply times, if the backend has `measure'.
     latency = none :: weir_relay:latency() | none,
     address :: weir_tcp:name() | unresolved,
     admin = ready :: admin(),
-    %% In place of the configured one, until the configuration says another.
+    %% An operator's weight replaces the configured one until that one changes.
     weight :: 0..256 | configured,
     health :: weir_proxy_health:health() | none,
     is_up = true :: boolean(),
-    %% What its agent has said.
+    %% The last state that its agent reported.
     agent = #{} :: weir_proxy_agent:answer(),
-    %% Connections were refused: not tried before this.
+    %% Connections to it failed: it gets none until then.
     failing_until = none :: now() | none,
-    %% Since when it is up after it was not, for its slow start.
+    %% When it came up again: its slow start begins then.
     rising_since = none :: now() | none,
     slow_start :: non_neg_integer(),
     changed :: now(),
@@ -56,7 +57,7 @@
 
 -opaque member() :: #member{}.
 
-%% @doc A server that was not there before.
+%% @doc Returns the state of a new server.
 -spec new(weir_proxy_config:server(), weir_proxy_config:backend()) -> member().
 new(Config, Backend) ->
     change(Config, Backend, #member{
@@ -69,7 +70,8 @@ new(Config, Backend) ->
         changed = erlang:monotonic_time(millisecond)
     }).
 
-%% @doc A server whose configuration may have changed. What an operator has set stays where the configuration has not changed.
+%% @doc Applies a configuration that may have changed. What an operator has set stays, but a weight only if the
+%% configured weight is the same.
 -spec change(weir_proxy_config:server(), weir_proxy_config:backend(), member()) -> member().
 change(Config = #{address := Endpoint, weight := Weight}, Backend, Member = #member{config = Before}) ->
     #{health := Health, slow_start := SlowStart} = Backend,
@@ -102,13 +104,13 @@ name(#member{config = #{name := Name}}) -> Name.
 -spec endpoint(member()) -> weir_proxy_address:endpoint().
 endpoint(#member{config = #{address := Endpoint}}) -> Endpoint.
 
-%% @doc Where it is checked: nowhere while an operator has taken it out, or its name has no address.
+%% @doc Returns the address to check: `none' while an operator has disabled the server, or its name has no address.
 -spec checked_at(member()) -> weir_tcp:name() | none.
 checked_at(#member{admin = maint}) -> none;
 checked_at(#member{address = unresolved}) -> none;
 checked_at(#member{address = Address}) -> Address.
 
-%% @doc Sets what an operator wants of it.
+%% @doc Enables, drains or disables it for an operator.
 -spec set_admin(admin(), member()) -> member().
 set_admin(Admin, Member = #member{admin = Admin}) -> Member;
 set_admin(Admin, Member) -> changed(Member#member{admin = Admin}).
@@ -116,8 +118,8 @@ set_admin(Admin, Member) -> changed(Member#member{admin = Admin}).
 -spec set_weight(0..256, member()) -> member().
 set_weight(Weight, Member) -> Member#member{weight = Weight}.
 
-%% @doc Its name has these addresses now. It stays at the one that it has as long as that is one of them: servers of names answer in turns,
-%% and a server is not to move, nor its checks to begin anew, at each question.
+%% @doc Applies the addresses that its name has resolved to. It keeps its address as long as that is among them: DNS
+%% servers rotate their answers, and otherwise it would move and restart its checks at each lookup.
 -spec resolved([weir_tcp:name(), ...], member()) -> member().
 resolved([First | _] = Addresses, Member = #member{address = Address}) ->
     case lists:member(Address, Addresses) of
@@ -127,7 +129,8 @@ resolved([First | _] = Addresses, Member = #member{address = Address}) ->
 
 changed(Member) -> Member#member{changed = erlang:monotonic_time(millisecond)}.
 
-%% @doc A check has ended. Returns what has changed by it.
+%% @doc Applies the result of a check. Returns the change of state that it caused. An error of this machine, such as
+%% `emfile', does not count.
 -spec checked(ok | {error, term()}, TookMs :: non_neg_integer(), now(), member()) -> {up | down | same, member()}.
 checked(_Result, _Took, _Now, Member = #member{health = none}) ->
     {same, Member};
@@ -145,7 +148,7 @@ checked(Result, Took, Now, Member = #member{health = Health, checks_failed = Fai
         down -> {down, changed(Noted#member{is_up = false, downs = Noted#member.downs + 1})}
     end.
 
-%% @doc Its agent has answered. Returns what has changed by that: `up' for anything that is no end.
+%% @doc Applies an answer of its agent. Returns `down' if that takes the server down, `up' for any other change.
 -spec advised(weir_proxy_agent:answer(), now(), member()) -> {up | down | same, member()}.
 advised(Answer, Now, Member = #member{agent = Before}) ->
     case maps:merge(Before, Answer) of
@@ -161,17 +164,17 @@ advised(Answer, Now, Member = #member{agent = Before}) ->
 
 is_down(#member{is_up = IsUp, agent = Agent}) -> not IsUp orelse maps:get(is_up, Agent, true) =:= false.
 
-%% @doc Connections to it fail: it gets none for some time.
+%% @doc Gives it no connections until then, because connections to it fail.
 -spec failing(Until :: now(), member()) -> member().
 failing(Until, Member) ->
     changed(Member#member{failing_until = Until}).
 
-%% @doc For how many milliseconds it gets none any more for that reason.
+%% @doc Returns for how many more milliseconds it gets no connections because of {@link failing/2}.
 -spec fails_for(now(), member()) -> non_neg_integer().
 fails_for(_Now, #member{failing_until = none}) -> 0;
 fails_for(Now, #member{failing_until = Until}) -> max(0, Until - Now).
 
-%% @doc What a balancer sees of it, with its priority; nothing if it takes no connections.
+%% @doc Returns its priority and the record for the balancer, or `none' if it takes no connections.
 -spec eligible(now(), member()) -> {Priority :: 0..255, #server{}} | none.
 eligible(Now, Member = #member{config = #{priority := Priority, max_connections := Configured}, agent = Agent}) ->
     Weight = advised(weight(Member) * fraction(Now, Member), Agent),
@@ -190,7 +193,7 @@ eligible(Now, Member = #member{config = #{priority := Priority, max_connections 
             none
     end.
 
-%% Of its weight; something of something is never nothing.
+%% A percentage above 0 of a weight above 0 is at least one step.
 advised(Weight, #{percent := Percent}) when Weight > 0, Percent > 0 -> max(1, Weight * Percent div 100);
 advised(_Weight, #{percent := 0}) -> 0;
 advised(Weight, _Agent) -> Weight.
@@ -198,19 +201,19 @@ advised(Weight, _Agent) -> Weight.
 weight(#member{weight = configured, config = #{weight := Weight}}) -> Weight;
 weight(#member{weight = Weight}) -> Weight.
 
-%% Of a slow start: at least one step, so that there is a first connection.
+%% Steps of the slow start by now: at least one, so that it gets a first connection.
 fraction(Now, Member = #member{rising_since = Since, slow_start = SlowStart}) ->
     case slow_starting(Now, Member) of
         true -> max(1, ?WEIGHT_STEPS * (Now - Since) div SlowStart);
         false -> ?WEIGHT_STEPS
     end.
 
-%% @doc Whether its weight still grows.
+%% @doc Returns whether its weight still grows.
 -spec slow_starting(now(), member()) -> boolean().
 slow_starting(_Now, #member{rising_since = none}) -> false;
 slow_starting(Now, #member{rising_since = Since, slow_start = SlowStart}) -> Now - Since < SlowStart.
 
-%% @doc Its state in a word.
+%% @doc Returns its state.
 -spec state(now(), member()) -> up | down | drain | maint | failing | unresolved.
 state(_Now, #member{admin = maint}) -> maint;
 state(_Now, #member{agent = #{admin := maint}}) -> maint;
@@ -222,12 +225,12 @@ state(_Now, #member{address = unresolved}) -> unresolved;
 state(Now, #member{failing_until = Until}) when Until =/= none, Now < Until -> failing;
 state(_Now, #member{}) -> up.
 
-%% @doc How long its replies took, if that is measured.
+%% @doc Returns its reply times, or `none' if they are not measured.
 -spec latency(member()) -> weir_listener:latency() | none.
 latency(#member{latency = none}) -> none;
 latency(#member{latency = Latency}) -> weir_relay:latency(Latency).
 
-%% @doc For people and exporters.
+%% @doc Returns its configuration, state and counters, for {@link weir_proxy:servers/2}.
 -spec to_map(now(), member()) -> map().
 to_map(Now, Member = #member{config = Config}) ->
     #{priority := Priority, max_connections := Most} = Config,

@@ -1,6 +1,6 @@
 %% @private
-%% @doc Sessions: connections that are relayed. Their relays belong to a few processes, which hear when one ends, and count and
-%% log it. No session has a process of its own.
+%% @doc Sessions: connections that are relayed. Their relays belong to a few processes, the keepers. A keeper gets a
+%% message when a relay ends, and counts and logs the session. No session has its own process.
 -module(weir_proxy_sessions).
 -behaviour(gen_server).
 
@@ -26,20 +26,21 @@
 
 -define(TABLE, ?MODULE).
 
-%% A relay may end before its session is in the table. It is looked for again as long as there is a process that may put it there.
+%% A relay may end before its session is in the table. Its keeper looks again, as long as a process exists that may
+%% insert it.
 -define(AGAIN_MS, 20).
 
-%% How often a connection looks for a keeper while there is none, and how many times.
+%% Interval and number of attempts to find a keeper while there is none: 2 seconds in all.
 -define(SUCCESSOR_MS, 20).
 -define(SUCCESSOR_TIMES, 100).
 
-%% A server that closes later, and has heard nothing, may have waited for its client long enough.
+%% If the client has sent nothing, a close after this time is not early: the server may have timed out.
 -define(EARLY_US, 1_000_000).
 
-%% How often a successor looks for sessions whose end it cannot have heard of, while there are any.
+%% Interval at which a successor checks the sessions of dead keepers, while there are any. Nothing reports their end.
 -define(ORPHANS_MS, 2000).
 
-%% @doc Makes the table, which the caller owns, and the names of the keepers.
+%% @doc Makes the table, which the caller owns, and the registered names of the keepers.
 -spec init() -> ok.
 init() ->
     ok = persistent_term:put(?MODULE, list_to_tuple([list_to_atom(lists:concat([?MODULE, "_", N])) || N <- lists:seq(1, keepers())])),
@@ -48,14 +49,13 @@ init() ->
     ]),
     ok.
 
-%% @doc How many processes there are: one for each scheduler, for as long as the VM runs. One that has nothing to do costs 3 KB, and those of
-%% schedulers that are offline have next to nothing to do.
+%% @doc Returns the number of keepers: one for each scheduler, online or not. An idle keeper costs 3 KB.
 -spec keepers() -> pos_integer().
 keepers() -> erlang:system_info(schedulers).
 
 name(Number) -> element(Number, persistent_term:get(?MODULE)).
 
-%% @doc The process that is to own the relay of the caller: `undefined' if there has been none for two seconds.
+%% @doc Returns the keeper that should own the caller's relay, or `undefined' if there was none for 2 seconds.
 -spec keeper() -> pid() | undefined.
 keeper() ->
     case whereis(nearest()) of
@@ -63,7 +63,7 @@ keeper() ->
         Keeper -> Keeper
     end.
 
-%% The nearest was killed, and has no successor yet.
+%% Any living keeper, because the nearest was killed and has no successor yet.
 any_keeper(Left) ->
     case living() of
         [Keeper | _] ->
@@ -79,7 +79,7 @@ living() -> [Pid || Number <- lists:seq(1, keepers()), Pid <- [whereis(name(Numb
 
 nearest() -> name((erlang:system_info(scheduler_id) - 1) rem keepers() + 1).
 
-%% @doc A session has begun, and counts for what its connection did.
+%% @doc Inserts a session, which is counted in place of its pending connection from here on.
 -spec begun(#session{}) -> ok.
 begun(Session = #session{relay = Relay, keeper = Keeper, process = Process, due = Due}) ->
     ?STEP,
@@ -87,7 +87,8 @@ begun(Session = #session{relay = Relay, keeper = Keeper, process = Process, due 
     ?STEP,
     ok = weir_proxy_pending:relayed(Process),
     ?STEP,
-    %% A keeper that has died since it was chosen has a successor, which may have looked before this session was there.
+    %% If the keeper has died since it was chosen, its successor may have looked for orphans before this session was
+    %% inserted.
     _ = is_process_alive(Keeper) orelse gen_server:cast(name(1), orphans),
     case is_over(Due) of
         true -> end_now(Relay, life);
@@ -99,18 +100,18 @@ is_over({At, _}) -> At =< now_ms().
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
-%% @doc Whether there is a session whose connection was served by a process. It looks at all sessions.
+%% @doc Returns whether a process has served the connection of a session that goes on. Goes through all sessions.
 -spec is_of(pid()) -> boolean().
 is_of(Pid) -> ets:select_count(?TABLE, [{#session{process = Pid, _ = '_'}, [], [true]}]) > 0.
 
-%% @doc The sessions of a proxy, at this moment.
+%% @doc Returns the sessions of a proxy.
 -spec list(Proxy :: term()) -> [#session{}].
 list(Proxy) -> ets:match_object(?TABLE, #session{proxy = Proxy, _ = '_'}).
 
 -spec count(Proxy :: term()) -> non_neg_integer().
 count(Proxy) -> ets:select_count(?TABLE, [{#session{proxy = Proxy, _ = '_'}, [], [true]}]).
 
-%% @doc Ends sessions, all of a server or all of a proxy: an operator wants it, or the server is down.
+%% @doc Ends all sessions of a server or of a proxy. Returns how many there were.
 -spec close(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, operator | down) -> non_neg_integer().
 close(Proxy, Which, Why) ->
     Sessions = which(Proxy, Which),
@@ -118,17 +119,18 @@ close(Proxy, Which, Why) ->
     length(Sessions).
 
 end_now(Relay, Why) ->
-    %% False if it has just ended by itself.
+    %% False if it has just ended.
     _ = ets:update_element(?TABLE, Relay, {#session.ended_by, Why}),
     weir:stop_relay(Relay).
 
-%% @doc What is to be in a session that ends after so many milliseconds: its longest life. The message goes to a name, whose process may die
-%% before. If it is lost because there is no such process, or with its mailbox, the successor finds the session by its time.
+%% @doc Starts the timer of `longest_life'. Returns the values of the session's `due' and `timer'. The timer's message
+%% goes to a registered name. If it is lost because that keeper dies, the successor finds the session by its due time.
 -spec end_later(weir_relay:relay(), pos_integer()) -> {Due :: {integer(), life}, Timer :: reference()}.
 end_later(Relay, Milliseconds) ->
     {{now_ms() + Milliseconds, life}, erlang:send_after(Milliseconds, nearest(), {over, Relay, life})}.
 
-%% @doc The same, one after the other within so many milliseconds.
+%% @doc Ends all sessions of a server or of a proxy one after the other, evenly over `Within' milliseconds. Returns how
+%% many there are.
 -spec close_within(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, non_neg_integer()) -> non_neg_integer().
 close_within(Proxy, Which, Within) ->
     Sessions = which(Proxy, Which),
@@ -136,9 +138,9 @@ close_within(Proxy, Which, Within) ->
     Start = now_ms(),
     Later = fun({Number, #session{relay = Relay, due = {Due, _}}}) ->
         After = Number * Within div Count,
-        %% False if it has just ended by itself.
+        %% False if it has just ended.
         _ = Start + After < Due andalso ets:update_element(?TABLE, Relay, {#session.due, {Start + After, operator}}),
-        %% Any of them ends any relay.
+        %% Any keeper can end any session.
         erlang:send_after(After, name(Number rem keepers() + 1), {over, Relay, operator})
     end,
     lists:foreach(Later, lists:zip(lists:seq(1, Count), Sessions)),
@@ -155,10 +157,11 @@ start_link(Number) -> gen_server:start_link({local, name(Number)}, ?MODULE, Numb
 -spec init(pos_integer()) -> {ok, Look :: reference() | none}.
 init(_Number) ->
     ok = end_overdue(),
-    %% Relays of a keeper before this one would tell that one.
+    %% The relays of the keeper before cannot notify this one.
     {ok, look_later(none)}.
 
-%% Sessions whose messages were lost with a keeper before this one. Those of the living keepers may be on their way: to end twice does no harm.
+%% Ends sessions whose timer messages were lost with the keeper before. A message to a living keeper may still be on
+%% its way: ending a session twice does no harm.
 end_overdue() ->
     Overdue = ets:select(?TABLE, [{#session{relay = '$3', due = {'$1', '$2'}, _ = '_'}, [{'=<', '$1', now_ms()}], [{{'$3', '$2'}}]}]),
     lists:foreach(fun({Relay, Why}) -> end_now(Relay, Why) end, Overdue).
@@ -189,7 +192,7 @@ handle_info(_Message, State) ->
 look_later(none) -> erlang:start_timer(?ORPHANS_MS, self(), orphans);
 look_later(Look) -> Look.
 
-%% The relays of sessions whose keeper is dead. They are found without a copy of all others.
+%% The relays of sessions whose keeper is dead, selected without copying the other rows.
 orphans() ->
     ets:select(?TABLE, [{#session{relay = '$2', keeper = '$1', _ = '_'}, [{'=/=', '$1', Pid} || Pid <- living()], ['$2']}]).
 
@@ -197,12 +200,13 @@ report([]) ->
     ok;
 report(Ended) ->
     weir_reports:log(warning, #{
-        what => "a process that keeps sessions was killed: sessions have ended meanwhile without a line in the log, and their bytes are not counted",
+        what => "a session keeper was killed: sessions have ended without a line in the access log, and their bytes are not counted",
         sessions => length(Ended)
     }).
 
-%% Each of these has begun a relay, or may have: one of them puts the session there, unless it is killed. Then the reaper gives back what that one
-%% counted for. A process puts its session there before it is none of these any more, so they were looked for first.
+%% Pids are the processes that may have begun this relay. One of them inserts the session, unless it is killed; then the
+%% reaper uncounts its connection. A process inserts its session before it leaves this list, so the list was read before
+%% the table.
 look_again(Relay, Result, Statistics, Pids) ->
     case ended(Relay, Result, Statistics) of
         false when Pids =/= [] ->
@@ -212,9 +216,10 @@ look_again(Relay, Result, Statistics, Pids) ->
             ok
     end.
 
-%% False where there is no such session, or not yet.
+%% False if the session is not in the table (yet).
 ended(Relay, Result, Statistics) ->
-    %% In this order: the reaper takes a killed process for one without a session if it finds the row of its connection alone.
+    %% In this order: if the reaper found a killed process's pending row without its session, it would uncount the
+    %% connection twice.
     _ = [ok = weir_proxy_pending:relayed(Process) || Process <- process(Relay)],
     case ets:take(?TABLE, Relay) of
         [Session] ->
@@ -236,7 +241,8 @@ finish(Session, Relayed, Statistics) ->
     Result = case EndedBy of none -> Relayed; _ -> {ended, EndedBy} end,
     {In, Out} = bytes(Statistics),
     ok = judge(Session, Result, Statistics),
-    %% Together, and before what may take long: a keeper that is killed ends between two messages, or when it has run for long.
+    %% Together, and before anything that may take long: a killed process ends while it waits for a message or when its
+    %% time slice is used up, so rarely between these calls.
     ok = weir_proxy_numbers:ended(Frontend, In, Out),
     ok = weir_proxy_numbers:ended(Backend, In, Out),
     ok = weir_proxy_numbers:ended(Server, In, Out),
@@ -245,7 +251,7 @@ finish(Session, Relayed, Statistics) ->
     ok = weir_proxy_event:session(Session, Result, Statistics),
     weir_proxy_log:session(Session, Result, Statistics).
 
-%% What a session says of its server. A client that leaves early says nothing.
+%% Counts a session for or against its server, for the option `passive'. A client that leaves early does not count.
 judge(#session{numbers = {_, _, Server}}, _Result, #{b_to_a := #{bytes := Out}}) when Out > 0 ->
     ok = weir_proxy_numbers:clear(Server, resets),
     weir_proxy_numbers:clear(Server, early_closes);

@@ -1,6 +1,6 @@
 %% @private
-%% @doc Which server a client had: for backends with `stick'. A table of keys, which are forgotten when no connection has had one for that
-%% long. The numbers of a backend stand for it: they outlive its process, and are nobody else's.
+%% @doc Remembers which server a client had, for backends with `stick'. An entry expires when no connection has used it
+%% for that long. The counters' reference identifies a backend: it is unique and outlives the process.
 -module(weir_proxy_sticks).
 
 -export([init_table/0]).
@@ -10,7 +10,7 @@
 
 -define(TABLE, ?MODULE).
 
-%% Keys of a backend, about 250 bytes each. Further ones are not remembered until others are forgotten.
+%% Most entries of a backend, of about 250 bytes each. Further clients are not remembered until entries expire.
 -define(MOST, 200_000).
 
 %% @doc Makes the table; the caller owns it.
@@ -19,7 +19,7 @@ init_table() ->
     ?TABLE = ets:new(?TABLE, [named_table, public, set, {write_concurrency, auto}]),
     ok.
 
-%% @doc The server that a key had.
+%% @doc Returns the server of a key, unless the entry has expired.
 -spec server(atomics:atomics_ref(), Key :: term(), Now :: integer()) -> {ok, binary()} | none.
 server(Numbers, Key, Now) ->
     case ets:lookup(?TABLE, {Numbers, Key}) of
@@ -27,7 +27,7 @@ server(Numbers, Key, Now) ->
         _ -> none
     end.
 
-%% @doc A key has this server now.
+%% @doc Remembers the server of a key until a time of the monotonic clock.
 -spec remember(atomics:atomics_ref(), Key :: term(), binary(), Until :: integer()) -> ok.
 remember(Numbers, Key, Server, Until) ->
     case ets:update_element(?TABLE, {Numbers, Key}, [{2, Server}, {3, Until}]) of
@@ -40,10 +40,10 @@ remember(Numbers, Key, Server, Until) ->
             ok
     end.
 
-%% @doc Forgets the keys of a backend that are too old, or all.
+%% @doc Removes the expired entries of a backend, or all.
 -spec forget(atomics:atomics_ref(), Now :: integer() | all) -> ok.
 forget(Numbers, Now) ->
-    %% Any number is less than an atom.
+    %% With `all': any number is less than an atom.
     Forgotten = ets:select_delete(?TABLE, [{{{Numbers, '_'}, '_', '$1'}, [{'<', '$1', Now}], [true]}]),
     _ = weir_proxy_numbers:add(Numbers, sticks, -Forgotten),
     ok.

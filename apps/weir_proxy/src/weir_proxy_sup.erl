@@ -1,5 +1,5 @@
 %% @private
-%% @doc Supervises what all proxies share, the processes of backends, and those of proxies. Owns the tables.
+%% @doc Supervises what all proxies share, and the supervisors of backends and of proxies. Owns the ETS tables.
 -module(weir_proxy_sup).
 -behaviour(supervisor).
 
@@ -14,7 +14,8 @@
 start_link() ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, all).
 
-%% @doc Starts the process of a backend; what it is made of is in {@link weir_proxy_memory}, or Config if it is new.
+%% @doc Starts the process of a backend. It uses the state in {@link weir_proxy_memory} if there is one, otherwise this
+%% configuration.
 -spec start_backend(Proxy :: term(), {binary(), weir_proxy_config:backend()}) -> {ok, pid()} | {error, term()}.
 start_backend(Proxy, Backend) -> supervisor:start_child(weir_proxy_backends, [Proxy, Backend]).
 
@@ -26,12 +27,13 @@ stop_child(Supervisor, Pid) ->
     _ = supervisor:terminate_child(Supervisor, Pid),
     ok.
 
-%% @doc A supervisor of processes of one kind. One that was killed, or has given up, took them with it: its successor starts them again.
+%% @doc Starts a supervisor of processes of one kind. If the supervisor before was killed or gave up, its children
+%% ended with it and are started again here.
 -spec start_children(atom(), module()) -> {ok, pid()} | {error, term()}.
 start_children(Name, Module) ->
     case supervisor:start_link({local, Name}, ?MODULE, {children, Module}) of
         {ok, Supervisor} ->
-            %% What fails is in the log.
+            %% A child that fails to start is in the log.
             lists:foreach(fun(Arguments) -> supervisor:start_child(Supervisor, Arguments) end, before(Module)),
             {ok, Supervisor};
         {error, _} = Error ->
@@ -56,7 +58,7 @@ init(all) ->
      || {Name, Module} <- [{weir_proxy_backends, weir_proxy_backend}, {weir_proxy_instances, weir_proxy_instance}]
     ],
     Reaper = #{id => weir_proxy_reaper, start => {weir_proxy_reaper, start_link, []}},
-    %% Also if all keepers are killed at once.
+    %% Must not give up if all keepers are killed at once.
     Intensity = 20 + length(Keepers),
     {ok, {#{strategy => one_for_one, intensity => Intensity, period => 10}, [Reaper | Keepers] ++ Children}};
 init({children, Module}) ->

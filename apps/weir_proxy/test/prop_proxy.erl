@@ -1,4 +1,4 @@
-%% The theory of the balancers.
+%% Properties of the balancers and of the parsers of first bytes.
 -module(prop_proxy).
 
 -include_lib("proper/include/proper.hrl").
@@ -10,7 +10,8 @@
 
 weights() -> non_empty(list(range(1, 256))).
 
-%% In a period each server has its weight; between two turns of one, every other one has at most its share and one more.
+%% In a period each server has as many turns as its weight. Between two turns of a server, any other has at most its
+%% share plus one.
 prop_schedule() ->
     ?FORALL(Weights, resize(12, weights()), begin
         Schedule = tuple_to_list(weir_proxy_schedule:new(Weights)),
@@ -25,14 +26,14 @@ prop_schedule() ->
 gcd(A, 0) -> A;
 gcd(A, B) -> gcd(B, A rem B).
 
-%% Over the end of the period as well.
+%% The schedule twice, so that gaps across the end of the period count.
 longest_gap(N, Schedule) ->
     Places = [Place || {Place, S} <- lists:zip(lists:seq(1, 2 * length(Schedule)), Schedule ++ Schedule), S =:= N],
     lists:max([B - A || {A, B} <- lists:zip(lists:droplast(Places), tl(Places))]).
 
 names(Count) -> [integer_to_binary(N) || N <- lists:seq(1, Count)].
 
-%% Equal servers get equal shares of many keys, within a third.
+%% Servers of equal weight get equal shares of many keys, within a third.
 prop_ring_shares() ->
     ?FORALL(Count, range(2, 10), begin
         Ring = weir_proxy_ring:new([{Name, 1} || Name <- names(Count)]),
@@ -46,7 +47,7 @@ owner(Key, Ring) ->
     {Server, _} = weir_proxy_ring:next(weir_proxy_ring:from(Key, Ring), Ring),
     Server.
 
-%% When a server goes, no key moves that was not its own.
+%% When a server is removed, only its own keys move.
 prop_ring_movement() ->
     ?FORALL({Count, Weight}, {range(2, 10), range(1, 5)}, begin
         Names = names(Count),
@@ -62,7 +63,7 @@ prop_ring_movement() ->
         )
     end).
 
-%% While a server starts slowly, no key moves from one of the others to another.
+%% During the slow start of a server, no key moves between the others.
 prop_ring_slow_start() ->
     ?FORALL({Count, Step}, {range(2, 200), range(1, 15)}, begin
         [Starting | Others] = Names = names(Count),
@@ -84,7 +85,7 @@ servers(Weights) ->
      || {N, Weight} <- lists:zip(lists:seq(1, length(Weights)), Weights)
     ].
 
-%% Whatever the keys, no server has more than its share by the bound, and one.
+%% With any keys, no server gets more than its bound plus one.
 prop_bounded_load() ->
     ?FORALL({Weights, Keys}, {resize(8, non_empty(list(range(1, 8)))), list(range(1, 3))}, begin
         Servers = servers(Weights),
@@ -101,7 +102,7 @@ prop_bounded_load() ->
             )
     end).
 
-%% With connections that stay, least connections is the weights exactly, within one.
+%% With connections that stay, least_connections follows the weights within one.
 prop_least_connections() ->
     ?FORALL({Weights, Rounds}, {resize(8, non_empty(list(range(1, 8)))), range(1, 10)}, begin
         Servers = servers(Weights),
@@ -115,7 +116,7 @@ prop_least_connections() ->
         )
     end).
 
-%% Whatever was tried: one of the others is chosen, and none only when there is none.
+%% With any servers tried, one of the others is chosen, and `none' only if there is no other.
 prop_untried() ->
     ?FORALL(
         {Kind, Weights, Tried},
@@ -131,8 +132,8 @@ prop_untried() ->
         end
     ).
 
-%% A hello is understood in any records, and `more' of every part of it. How many bytes are needed is more than there are, and never
-%% more than suffice.
+%% A hello is parsed from records of any sizes, and each beginning of it returns `more'. `needed' is more than the
+%% bytes so far, and never more than suffice.
 prop_hello_in_pieces() ->
     ?FORALL({Sizes, Cut}, {non_empty(list(range(1, 200))), range(1, 100_000)}, begin
         <<22, 3, 1, _:16, Message/binary>> = weir_proxy_hello:build(<<"One.Example.org">>),
@@ -151,7 +152,7 @@ records(Message, [Size | Sizes], All) ->
     <<Piece:Taken/binary, Rest/binary>> = Message,
     <<22, 3, 1, Taken:16, Piece/binary, (records(Rest, Sizes, All))/binary>>.
 
-%% Whatever comes: an answer, and the same one for every longer input once it is not `more'.
+%% Any bytes have an answer. After one other than `more', every longer input has the same.
 prop_any_bytes() ->
     ?FORALL({Start, Bytes}, {oneof([<<>>, <<22, 3, 1>>, <<22, 3, 1, 0, 80, 1, 0, 0, 76, 3, 3>>, <<"GET / HTTP/1.1\r\nHost: ">>, <<0, 0, 0, 30, 0, 3, 0, 0>>, <<"*2\r\n$">>]), binary()}, begin
         All = <<Start/binary, Bytes/binary>>,
@@ -160,8 +161,8 @@ prop_any_bytes() ->
         lists:all(fun({ok, #{protocol := _}}) -> true; (_) -> false end, Decided) andalso length(lists:usort(Decided)) =< 1
     end).
 
-%% The same of what clients really say, with some bytes changed, taken out or put in: what is decided stays, records do not matter, and a name
-%% is one of the characters that a name has.
+%% The same for hellos of real clients with some bytes changed, removed or inserted: a decision stays, the sizes of
+%% records do not matter, and a name has only characters that are allowed in names.
 prop_changed_hello() ->
     ?FORALL({Hello, Changes, Size}, {oneof([Hello || {_, Hello} <- hellos()]), resize(6, list(change())), range(1, 300)}, begin
         <<22, 3, Minor, _:16, Message/binary>> = Hello,
@@ -192,7 +193,7 @@ change({set, Place, Byte}, Bytes) -> at(Place, 1, Bytes, fun(_) -> <<Byte>> end)
 change({flip, Place, Bit}, Bytes) -> at(Place, 1, Bytes, fun(<<Byte>>) -> <<(Byte bxor (1 bsl Bit))>> end);
 change({cut, Place, Size}, Bytes) -> at(Place, Size, Bytes, fun(_) -> <<>> end);
 change({add, Place, More}, Bytes) -> at(Place, 0, Bytes, fun(_) -> More end);
-%% Near the front, where lengths are.
+%% Near the beginning, where the lengths are.
 change({length, Place, Byte}, Bytes) -> change({set, Place rem 60, Byte}, Bytes).
 
 at(Place, Size, Bytes, Fun) ->
@@ -207,7 +208,7 @@ records_of(Size, Minor, Message) when byte_size(Message) > Size ->
 records_of(_Size, Minor, Message) ->
     <<22, 3, Minor, (byte_size(Message)):16, Message/binary>>.
 
-%% What clients have sent to the name one.example.org; `record' beside them writes such a file.
+%% Recorded hellos of clients for one.example.org. The script `record' in the same folder writes them.
 hellos() ->
     Directory = filename:join(filename:dirname(code:which(?MODULE)), "weir_proxy_property_SUITE_data"),
     Clients = ["curl", "openssl", "chromium", "go", "rustls"],

@@ -1,4 +1,4 @@
-%% What a proxy does with connections: where they go, what happens when servers refuse, limits and queues.
+%% Connections of a proxy: routing, servers that refuse, limits and queues.
 -module(weir_proxy_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -60,7 +60,7 @@ end_per_testcase(_Case, _Config) ->
     _ = weir_event:detach(?MODULE),
     weir_proxy_test:end_case().
 
-%%% Ways.
+%%% Relaying.
 
 bytes_go_both_ways_and_half_closes_pass(_Config) ->
     Server = ?SERVER:start("a", [silent]),
@@ -70,7 +70,7 @@ bytes_go_both_ways_and_half_closes_pass(_Config) ->
     ?assertEqual({ok, Data}, gen_tcp:recv(Socket, byte_size(Data), patience())),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())).
 
-%% 2,000 in `make soak'.
+%% `make soak' runs 2,000 pairs.
 pairs_of_streams_are_exact(_Config) ->
     Server = {_, Address} = weir_proxy_streams:start_server(),
     ok = weir_proxy_streams:run(proxy(#{servers => [Address]}), lists:seq(1, 60), 30),
@@ -86,7 +86,7 @@ both_families_on_a_port(_Config) ->
             ok = start(#{servers => [?SERVER:address(Server)]}, #{listen => Listen, rules => [#{from => "0.0.0.0/0", backend => web}], backend => undefined}),
             {ok, Four} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
             ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Four, 2, patience())),
-            %% No rule is for it: closed.
+            %% No rule matches, so the connection is closed.
             {ok, Six} = gen_tcp:connect({0, 0, 0, 0, 0, 0, 0, 1}, Port, [inet6, binary, {active, false}]),
             ?assertEqual({error, closed}, gen_tcp:recv(Six, 0, patience()));
         {error, _} ->
@@ -202,7 +202,7 @@ a_failing_server_is_left_alone(_Config) ->
     [?assertEqual(<<"b">>, name(connect(Port))) || _ <- lists:seq(1, 8)],
     ?assertEqual(Before, Errors()).
 
-%% Its time is over at once.
+%% The back-off ends at once.
 a_failing_server_is_tried_again(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     Port = proxy(#{
@@ -237,7 +237,7 @@ a_name_is_resolved(_Config) ->
     ?waitMatch({ok, [#{state := up}]}, weir_proxy:servers(proxy, web)),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
-%% Servers of names answer in turns. The second address has nobody.
+%% DNS servers rotate their answers. Nothing listens on the second address.
 a_server_stays_at_an_address_of_its_name(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [iolist_to_binary(["localhost:", integer_to_list(?SERVER:port(Server))])], retries => 0}),
@@ -256,7 +256,8 @@ a_server_stays_at_an_address_of_its_name(_Config) ->
     _ = Resolved([{127, 0, 0, 1}]),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
-%% A timer that has fired asks once and starts the next one, however many changes have started one each: only the last of theirs counts.
+%% A timer that fires resolves once and starts the next one. If several changes have each started a timer, only the
+%% last counts.
 changes_do_not_multiply_questions_for_a_name(_Config) ->
     Backend = #{servers => ["localhost:1"], resolve_interval => <<"1h">>},
     _ = proxy(Backend),
@@ -272,7 +273,7 @@ changes_do_not_multiply_questions_for_a_name(_Config) ->
     1 = erlang:trace(Pid, false, [call]),
     weir_test_wait:assert_no_message().
 
-%% Each question is asked before its timer starts.
+%% Each lookup comes before its timer starts.
 timer_of_question(Pid) ->
     {trace, Pid, call, {weir_proxy_resolver, resolve, [<<"localhost">>]}} = weir_test_wait:next_message(),
     {trace, Pid, call, {erlang, start_timer, [_, _, _]}} = weir_test_wait:next_message(),
@@ -299,7 +300,8 @@ connections_above_the_limit_wait_in_order(_Config) ->
     ),
     {ok, [#{max_sessions := 1}]} = weir_proxy:servers(proxy, web).
 
-%% The second one waits for the place of the first, which never gets a connection: neither does it, but it is told so.
+%% The second client waits for the place of the first, which never gets a connection. The second gets none either, and
+%% is closed.
 a_place_of_a_failed_connection_is_given_on(_Config) ->
     Busy = busy_server(),
     Server = #{address => busy_address(Busy), max_connections => 1},
@@ -320,7 +322,7 @@ a_wait_ends_with_its_timeout(_Config) ->
     ?assertEqual(0, queued()),
     ?assertEqual(<<"x">>, echo(First, <<"x">>)).
 
-%% Many come at the same time, and all have waited too long at the same time.
+%% Many clients come at once, and all of them time out at once.
 a_long_queue_is_as_cheap_as_a_short_one(_Config) ->
     _ = proxy(#{servers => [], queue_timeout => 500}),
     Backend = element(3, weir_proxy_memory:backend(proxy, <<"web">>)),

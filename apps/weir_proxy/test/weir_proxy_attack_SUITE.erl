@@ -1,4 +1,5 @@
-%% Clients that mean harm: silence, drops of bytes, garbage, floods. They hold what the limits say and no more, and others are served as before.
+%% Malicious clients: silence, single bytes, garbage, floods. They hold no more than the limits allow, and other
+%% clients are served as before.
 -module(weir_proxy_attack_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -29,7 +30,7 @@ end_per_suite(Config) ->
 
 end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
-%% More than is ever looked at: the rest is the server's, whichever that is.
+%% More bytes than are looked at: the rest goes to a server.
 first_bytes_that_never_end(Config) ->
     Port = proxy(Config, #{rules => [#{host => "x.org", reject => true}], first_bytes_timeout => patience()}),
     Socket = connect(Port),
@@ -38,9 +39,9 @@ first_bytes_that_never_end(Config) ->
     ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, patience())),
     ?assertEqual({ok, iolist_to_binary(Head)}, gen_tcp:recv(Socket, iolist_size(Head), patience())).
 
-%% A byte at a time: the time is for all of them.
+%% One byte at a time: the timeout is for all of them together.
 drops_do_not_extend_the_time(Config) ->
-    %% A whole head would be rejected, but never comes; a part of it is unknown.
+    %% A complete head would be rejected. It never comes, and an incomplete one is `unknown'.
     Rules = [#{protocol => http, reject => true}, #{protocol => [unknown, none], backend => web}],
     Port = proxy(Config, #{rules => Rules, first_bytes_timeout => 300, backend => none}),
     Slow = [connect(Port) || _ <- lists:seq(1, 20)],
@@ -61,7 +62,7 @@ silence_ends(Config) ->
     ?waitEqual(0, number(current_sessions)),
     ?assertEqual(100, number(rejected)).
 
-%% Every byte of it arrives there.
+%% Every byte of the garbage arrives.
 garbage_goes_to_the_default(Config) ->
     Port = proxy(Config, #{rules => [#{sni => "x.org", reject => true}, #{host => "x.org", reject => true}, #{database => "x", reject => true}], first_bytes_timeout => 200}),
     rand:seed(exsss, {1, 2, 3}),
@@ -77,7 +78,7 @@ garbage_goes_to_the_default(Config) ->
      || _ <- lists:seq(1, 3), Start <- [<<>>, <<22, 3, 1>>, <<22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3>>, <<"GET ">>, <<0, 0, 0, 20, 0, 3, 0, 0>>, <<"*3\r\n$">>, <<"SSH-">>]
     ].
 
-%% A header of PROXY that does not come is no connection of a server.
+%% Without a complete PROXY header, no connection to a server is opened.
 a_line_without_end(Config) ->
     Port = proxy(Config, #{proxy_protocol => true}),
     Before = ?SERVER:connections(proplists:get_value(server, Config)),
@@ -91,8 +92,9 @@ a_line_without_end(Config) ->
     ],
     ?assertEqual(Before, ?SERVER:connections(proplists:get_value(server, Config))).
 
-%% Those that are there are unharmed, and of those that wait as many are served as leave, and no more. Not the first ones: each pollset has a
-%% backlog of its own. The server knows how many there are; numbers of the proxy still count a session for a moment after it has ended.
+%% Existing connections are not affected. As many waiting connections are served as others leave. They are not the
+%% first ones, because each pollset has its own backlog. The server counts them: the proxy still counts a session for a
+%% moment after it has ended.
 more_than_may_come(Config) ->
     Come = fun() -> ?SERVER:connections(proplists:get_value(server, Config)) end,
     Before = Come(),
@@ -113,13 +115,13 @@ more_of_one_address(Config) ->
     Port = proxy(Config, #{per_address => 5}),
     Mine = connect(Port, {127, 0, 0, 9}),
     {ok, <<"a\n">>} = gen_tcp:recv(Mine, 2, patience()),
-    %% One that is too many may be reset before its client has got hold of it.
+    %% A connection above the limit may be reset before connect returns.
     Flood = [Socket || _ <- lists:seq(1, 50), {ok, Socket} <- [gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], patience())]],
     Served = [ok || Socket <- Flood, {ok, <<"a\n">>} =:= gen_tcp:recv(Socket, 2, patience())],
     ?assertEqual(5, length(Served)),
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)).
 
-%% Come and gone at once, with a reset: nothing of them is left.
+%% Clients that connect and reset at once leave nothing behind.
 a_flood_of_short_ones(Config) ->
     Port = proxy(Config, #{rules => [#{protocol => [http, none, unknown], backend => web}], first_bytes_timeout => 200}),
     Mine = connect(Port),
@@ -155,7 +157,7 @@ refused_configurations_change_nothing(Config) ->
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
     {ok, <<"a\n">>} = gen_tcp:recv(connect(Port), 2, patience()).
 
-%% 10,000 are in `make soak'.
+%% `make soak' has 10,000 connections.
 idle_ones_cost_no_process(Config) ->
     Port = proxy(Config, #{}),
     Server = ?SERVER:start("b", [silent]),
@@ -166,7 +168,7 @@ idle_ones_cost_no_process(Config) ->
     _ = Port,
     {ok, #{frontends := #{<<"other">> := #{listen := [<<"127.0.0.2:", Text/binary>>]}}}} = weir_proxy:info(proxy),
     Other = binary_to_integer(Text),
-    %% Its server has a process for each.
+    %% The test's server has a process for each connection.
     Idle = [begin {ok, Socket} = gen_tcp:connect({127, 0, 0, 2}, Other, [binary, {active, false}]), Socket end || _ <- lists:seq(1, 200)],
     ?waitEqual(200, length(weir_proxy:sessions(proxy))),
     wait_until(fun() ->
@@ -185,7 +187,7 @@ is_of_the_proxy(Pid) ->
         _ -> false
     end.
 
-%%% What cases share.
+%%% Helpers.
 
 proxy(Config, Frontend) ->
     Given = maps:merge(#{listen => "127.0.0.1:0", backend => web}, Frontend),

@@ -1,13 +1,13 @@
-%% A server for tests: says its name to each connection, then sends back what comes. `reset me' resets the connection, `close me'
-%% closes it. It ends with the process that has started it, unless it is one for a whole suite.
+%% A server for tests: sends its name to each connection, then echoes. `reset me' resets the connection, `close me'
+%% closes it. It ends with the process that started it, except with the option `of_suite'.
 -module(weir_proxy_backend_double).
 
 -export([start/1, start/2, stop/1, port/1, address/1, connections/1]).
 
 -import(weir_test_wait, [wait_until/1]).
 
-%% Options: {port, P}, silent (no name), {path, Path} (a unix socket), of_suite (ends only by stop/1). The port stays the
-%% caller's when the server has ended: it refuses then, and another server may be started there.
+%% Options: {port, P}, silent (no name), {path, Path} (a unix socket), of_suite (ends only by stop/1). The caller keeps
+%% the port after the server has ended: it refuses connections, and another server can be started there.
 start(Name) -> start(Name, []).
 
 start(Name, Options) ->
@@ -56,7 +56,7 @@ echo(Socket) ->
         {error, _} -> gen_tcp:close(Socket)
     end.
 
-%% Its connections and its listening socket end with it, the socket a moment later.
+%% Also closes its connections and its listening socket, the socket a moment later.
 stop({Pid, Port, _}) ->
     Monitor = monitor(process, Pid),
     exit(Pid, kill),
@@ -73,5 +73,5 @@ port({_, Port, _}) -> Port.
 
 address({_, Port, _}) -> iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)]).
 
-%% How many connections it has accepted. Each is counted before it gets its name.
+%% The number of connections it has accepted. Each is counted before the name is sent.
 connections({_, _, Accepted}) -> counters:get(Accepted, 1).

@@ -1,4 +1,4 @@
-%% What becomes of a proxy and its connections when its configuration changes, and when they end.
+%% Changes of a proxy's configuration, and the end of its connections.
 -module(weir_proxy_change_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -54,7 +54,7 @@ end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
 %%% Changes.
 
-%% Each would be taken and do nothing, or have every check and every connection fail.
+%% Each option would have no effect, or make every check or connection fail.
 options_that_could_not_work_are_refused(_Config) ->
     New = fun(Options) ->
         Web = maps:merge(#{servers => ["127.0.0.1:1", "unix:/s", "name:1"]}, Options),
@@ -200,7 +200,7 @@ an_address_moves_to_another_frontend(_Config) ->
     ok = weir_proxy:change(proxy, #{frontends => #{back => #{listen => Listen, backend => web}}, backends => Backends}),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
-%% Those that came to the one that is gone too.
+%% Also clients that were accepted under the old name.
 clients_of_a_frontend_that_is_renamed_are_served(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -221,7 +221,7 @@ until_stopped(Port) ->
         until_stopped(Port)
     end.
 
-%% By another program meanwhile.
+%% Another program may listen on a removed address.
 an_address_that_was_left_may_be_taken(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -233,7 +233,7 @@ an_address_that_was_left_may_be_taken(_Config) ->
     ok = weir_proxy:change(proxy, Config([0])),
     {ok, Taken} = gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}, {reuseaddr, true}]),
     {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
-    %% What the change that fails begins is over, too.
+    %% Also waits for processes that the failed change has started.
     ok = weir_proxy_test:with_all_that_it_spawns(Proxy, fun() ->
         ?assertMatch({error, {listen, _, eaddrinuse}}, weir_proxy:change(proxy, Config([0, Port]))),
         ok = gen_tcp:close(Taken),
@@ -241,7 +241,7 @@ an_address_that_was_left_may_be_taken(_Config) ->
     end),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
-%% A timer of a leaving before would cut short what connections have at the next one.
+%% The timer of an earlier removal must not shorten the time after the next one.
 each_leaving_has_its_own_time(_Config) ->
     Port = proxy(#{servers => []}),
     Other = weir_test_port:claim(),
@@ -258,7 +258,7 @@ each_leaving_has_its_own_time(_Config) ->
     [ok = weir_proxy:change(proxy, Each) || Each <- [With, Without, With, Without]],
     Timers = [receive {trace, Proxy, return_from, _, Timer} -> Timer after patience() -> ct:fail(no_timer) end || _ <- lists:seq(1, 4)],
     _ = Trace(false),
-    %% One of the address and one of the frontend.
+    %% One timer of the address and one of the frontend.
     ?assertEqual([false, false, true, true], [is_integer(erlang:read_timer(Timer)) || Timer <- Timers]),
     ok = weir_proxy:change(proxy, With),
     ?assertEqual([false], lists:usort([erlang:read_timer(Timer) || Timer <- Timers])).
@@ -274,7 +274,7 @@ what_is_set_stays_over_a_change(_Config) ->
     {ok, [#{state := drain}, #{weight := 7}]} = weir_proxy:servers(proxy, web),
     ?assertMatch({error, {bad_option, [backends, <<"web">>, servers, <<"b">>, weight], 257, _}}, weir_proxy:set_weight(proxy, web, b, 257)).
 
-%% To publish another balancer has the virtual machine look at all processes.
+%% Publishing another balancer makes the VM scan all processes.
 what_is_as_it_was_is_left_alone(_Config) ->
     Servers = [[?SERVER:address(?SERVER:start(Name))] || Name <- ["a", "b", "c"]],
     Configured = fun([Web, Other]) ->
@@ -308,11 +308,11 @@ names_that_are_not_there(_Config) ->
     ?assertEqual({error, {no_backend, <<"x">>}}, weir_proxy:drain(proxy, x, x)),
     ?assertEqual({error, {already_started, proxy}}, weir_proxy:start(proxy, #{frontends => #{}, backends => #{}})).
 
-%% Every byte of every connection is compared, both ways, while the configuration changes and servers are killed. What a killed server held
-%% ends; nothing else does, and no client is refused. `make soak' has more of it.
+%% Compares every byte of every connection, both ways, while the configuration changes and servers are killed. Only
+%% connections of a killed server end, and no client is refused. `make soak' runs longer.
 changes_while_servers_die(_Config) -> weir_proxy_storm:run(60, 24).
 
-%%% Ends.
+%%% Ends of sessions.
 
 silence_ends_a_session(_Config) ->
     Server = ?SERVER:start("a", [silent]),
@@ -356,7 +356,7 @@ stop_waits_for_connections_without_a_server(_Config) ->
     ?assertEqual({error, {timeout, 1}}, weir_proxy:stop(proxy, 0)),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())).
 
-%% While a frontend moves from one port to another, and at last is gone.
+%% A frontend moves from one port to another, and is removed at last.
 nobody_who_is_accepted_is_reset(_Config) ->
     Server = ?SERVER:start("a"),
     Config = fun(Listen) ->
@@ -367,7 +367,7 @@ nobody_who_is_accepted_is_reset(_Config) ->
     Test = self(),
     Clients = fun(Port) ->
         All = [spawn_monitor(fun() -> true = is_served(Port), Test ! {served, self()}, until_refused(Port) end) || _ <- lists:seq(1, 8)],
-        %% Each comes again and again from now on.
+        %% From now on each client connects again and again.
         [receive {served, Pid} -> ok after patience() -> ct:fail(not_served) end || {Pid, _} <- All],
         All
     end,

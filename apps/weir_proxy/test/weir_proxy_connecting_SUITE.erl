@@ -1,4 +1,4 @@
-%% What becomes of connections while their server does not answer: of theirs, and of what is counted.
+%% Connections and counters while a server does not answer the connect.
 -module(weir_proxy_connecting_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -35,7 +35,7 @@ end_per_testcase(_Case, Config) ->
         lists:all(fun({Is, Was}) -> Is =< Was end, lists:zip(Now, Before)) orelse {Now, before, Before}
     end).
 
-%% Nothing of a case stays.
+%% To check that a case leaves nothing behind.
 resources() -> [length(weir:sockets()), length(weir:relays()), ets:info(weir_proxy_pending, size), ets:info(weir_proxy_sessions, size)].
 
 a_server_that_does_not_answer_in_time_is_given_up(_Config) ->
@@ -73,7 +73,7 @@ clients_reset(_Config) ->
     ok = refuse(Busy),
     wait_for_sessions(0).
 
-%% What they have said is not lost by the attempt that has failed.
+%% The bytes that clients have sent are not lost by a failed attempt.
 clients_end_their_direction(_Config) ->
     Busy = busy_server(),
     Clients = clients(proxy(#{servers => [busy_address(Busy)], connect_timeout => 10 * patience()}), 5),
@@ -91,13 +91,13 @@ clients_end_their_direction(_Config) ->
     [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, patience())) || Client <- Clients],
     wait_for_sessions(0).
 
-%% One that connects has its place.
+%% A connection that still waits for its server counts against the limit.
 a_frontend_has_no_more_places(_Config) ->
     Port = proxy(#{servers => [busy_address(busy_server())], connect_timeout => 10 * patience()}, #{max_connections => 2, overload => reset}),
     _ = clients(Port, 2),
     case gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}], patience()) of
         {ok, Third} -> {error, _} = gen_tcp:recv(Third, 0, patience());
-        %% The reset was faster.
+        %% The reset came before connect returned.
         {error, econnreset} -> ok
     end,
     ?assert(numbers_of_frontend(2)).
@@ -106,7 +106,7 @@ numbers_of_frontend(N) ->
     {ok, #{frontends := #{<<"front">> := #{current_sessions := Current}}}} = weir_proxy:info(proxy),
     Current =:= N.
 
-%% Many that come together: each has its own server's name, and its own bytes.
+%% Many clients connect together. Each gets a server's name and its own bytes.
 servers_of_the_same_machine_are_connected_at_once(_Config) ->
     Servers = [?SERVER:address(?SERVER:start(Name)) || Name <- ["a", "b"]],
     Port = proxy(#{servers => Servers}),
@@ -125,7 +125,7 @@ servers_of_the_same_machine_are_connected_at_once(_Config) ->
     [ok = gen_tcp:close(Client) || Client <- Clients],
     wait_for_sessions(0).
 
-%% Some before it is known who they are. Each is a client of the frontend, and a line of the log.
+%% Some reset before their address was read. Each is counted in the frontend and has a line in the log.
 clients_that_reset_at_once_are_counted(Config) ->
     Server = ?SERVER:start("a"),
     File = log_file(Config, "reset_at_once"),
@@ -144,7 +144,8 @@ clients_that_reset_at_once_are_counted(Config) ->
     ?assertEqual(Count, Total),
     wait_for_sessions(0).
 
-%% No descriptor, or no port: here, an address that it does not have. It is not the server's fault, and the log does not say so.
+%% A local resource is missing: here the source address, which this machine does not have. It does not count against
+%% the server, and the log says so.
 this_machine_has_nothing_left(Config) ->
     Server = ?SERVER:start("a"),
     File = log_file(Config, "nothing_left"),
@@ -166,7 +167,7 @@ current_sessions() ->
     {ok, Servers} = weir_proxy:servers(proxy, web),
     [Current || #{current_sessions := Current} <- Servers].
 
-%% So many, each of which has a place at a server that does not answer.
+%% Opens Count connections, each with a place at a server that does not answer.
 clients(Port, Count) ->
     Clients = [connect(Port) || _ <- lists:seq(1, Count)],
     ?waitEqual([Count], current_sessions()),

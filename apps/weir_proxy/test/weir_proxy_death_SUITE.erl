@@ -1,4 +1,4 @@
-%% What becomes of connections and of what is counted when processes are killed.
+%% Connections and counters when processes are killed.
 -module(weir_proxy_death_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -33,8 +33,8 @@ init_per_testcase(_Case, Config) ->
 
 end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
-%% The first while it connects to a server that does not answer, the second when it has just been given the place of the first, the third
-%% while it waits for one.
+%% The first is killed while it connects to a server that does not answer, the second when it has just got the place of
+%% the first, the third while it waits for a place.
 connections_that_are_killed_give_back_what_they_count_for(_Config) ->
     Server = #{address => busy_address(busy_server()), max_connections => 1},
     Port = proxy(#{servers => [Server], connect_timeout => 10 * patience(), queue_timeout => 10 * patience()}),
@@ -48,7 +48,7 @@ connections_that_are_killed_give_back_what_they_count_for(_Config) ->
     {_, First} = Come(0),
     ?waitMatch({ok, [#{current_sessions := 1}]}, weir_proxy:servers(proxy, web)),
     [{_, Second}, {_, Third}] = [Come(1), Come(2)],
-    %% It does not see that it has got the place.
+    %% So that it does not see that it has got the place.
     true = erlang:suspend_process(Second),
     exit(First, kill),
     wait_for_queue(1),
@@ -60,7 +60,7 @@ connections_that_are_killed_give_back_what_they_count_for(_Config) ->
 processes_of_connections() ->
     [Pid || Listener <- weir:listeners(), {_, Pid} <- weir:connections(Listener), is_process_alive(Pid)].
 
-%% By a link of the module's, for instance. Its connection counts for nothing any more.
+%% For instance through a link of the module. Its connection is uncounted.
 a_rule_that_is_killed_is_told_in_the_log(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "killed.log"),
     Rules = #{rules => [#{module => ?MODULE, args => self()}], backend => undefined},
@@ -71,12 +71,12 @@ a_rule_that_is_killed_is_told_in_the_log(Config) ->
     wait_for_sessions(0),
     ?waitEqual({ok, <<"front PR\n">>}, file:read_file(File)).
 
-%% A rule that never says where to.
+%% A rule that never returns.
 route(_Socket, _Facts, Test) ->
     Test ! {routes, self()},
     timer:sleep(infinity).
 
-%% Here, because the process that would own it was killed, and has no successor yet.
+%% Here because the keeper that would own it was killed and has no successor yet.
 a_relay_that_cannot_begin_is_not_the_clients_fault(Config) ->
     Server = ?SERVER:start("a"),
     File = filename:join(proplists:get_value(priv_dir, Config), "no_relay.log"),
@@ -93,7 +93,8 @@ a_relay_that_cannot_begin_is_not_the_clients_fault(Config) ->
     wait_for_sessions(0),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
-%% Idle sessions cost nothing: a look at each of them would be about 3,000 reductions. A look that has found none with a dead keeper is the last.
+%% Idle sessions cost nothing: looking at each of them would take about 3,000 reductions. After a look that finds no
+%% session of a dead keeper, there is no other.
 keepers_look_at_no_living_session(_Config) ->
     Server = ?SERVER:start("a"),
     Sockets = [connect(Port) || Port <- [proxy(#{servers => [?SERVER:address(Server)]})], _ <- lists:seq(1, 200)],
@@ -109,7 +110,7 @@ keepers_look_at_no_living_session(_Config) ->
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],
     wait_for_sessions(0).
 
-%% On a machine of 24 schedulers, of which two are online. All keepers may be killed at once.
+%% A VM with 24 schedulers, two of them online. All keepers may be killed at once.
 each_scheduler_has_a_keeper(_Config) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Server, _} = peer:start(#{
@@ -149,7 +150,7 @@ a_killed_keeper_forgets_no_end(_Config) ->
     ?waitEqual(1, ?SERVER:connections(Server)),
     [exit(Keeper, kill) || Keeper <- keepers()],
     ?assertMatch({error, closed}, gen_tcp:recv(Socket, 0, patience())),
-    %% The look of each keeper that is there now, which is due in two seconds.
+    %% Have each living keeper look now, instead of in two seconds.
     [Keeper ! {timeout, sys:get_state(Keeper), orphans} || Keeper <- keepers()],
     wait_for_sessions(0).
 
@@ -161,7 +162,7 @@ a_killed_backend_keeps_its_state(_Config) ->
     ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
     ?assertEqual(drain, state(a)).
 
-%% It takes all backends, or all proxies, with it.
+%% All backends, or all proxies, end with their supervisor.
 a_killed_supervisor_has_a_successor_with_the_same_children(_Config) ->
     Server = ?SERVER:start("a"),
     Backend = fun(Retries) -> #{servers => [#{name => a, address => ?SERVER:address(Server)}], health => #{interval => 50}, retries => Retries} end,
@@ -187,7 +188,7 @@ a_killed_supervisor_has_a_successor_with_the_same_children(_Config) ->
     ok = weir_proxy:stop(proxy),
     ?assertMatch({error, _}, gen_tcp:connect({127, 0, 0, 1}, Port, [])).
 
-%% None while there is no such supervisor.
+%% Empty while the supervisor is missing.
 children(Supervisor) ->
     try
         [Pid || {_, Pid, _, _} <- supervisor:which_children(Supervisor)]
@@ -195,7 +196,7 @@ children(Supervisor) ->
         exit:_ -> []
     end.
 
-%% The session of before tells the process of now.
+%% A session that began before the kill notifies the new process.
 a_place_is_given_on_behind_a_killed_backend(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
@@ -231,13 +232,13 @@ who_waits_waits_on_when_address_and_backend_are_removed(_Config) ->
     ok = gen_tcp:close(First),
     ?assertEqual(<<"a">>, name(Second)),
     {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
-    %% The minute is over: nobody goes there any more.
+    %% End the minute of the removed frontend.
     [Leaving] = [Value || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))],
     maps:foreach(fun(What, Timer) -> Proxy ! {timeout, Timer, What} end, Leaving),
     ?waitEqual([], weir_proxy_memory:backends(proxy)),
     ?assertEqual([], weir_proxy_memory:frontends(proxy)).
 
-%% Returns when there is another one.
+%% Returns when the process has a successor.
 kill_backend() ->
     [Pid] = children(weir_proxy_backends),
     exit(Pid, kill),
@@ -257,14 +258,14 @@ a_killed_proxy_keeps_its_listeners(_Config) ->
     ok = change(#{servers => []}),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())).
 
-%% For longer than a call waits by itself. The process of the proxy would die of it, and what it was asked with it.
+%% For longer than the default timeout of a call, which would kill the proxy's process and fail its callers.
 a_backend_that_is_busy_is_waited_for(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [?SERVER:address(Server)]}),
     {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
     Backend = element(3, weir_proxy_memory:backend(proxy, <<"web">>)),
     ok = sys:suspend(Backend),
-    %% gen_server:call/2 and /3 are gen:call/3, which waits for 5 s, and gen:call/4.
+    %% gen_server:call/2 is gen:call/3, with a timeout of 5 s; gen_server:call/3 is gen:call/4.
     [1 = erlang:trace_pattern({gen, call, Arity}, true, [local]) || Arity <- [3, 4]],
     Asked = [spawn_monitor(fun() -> receive go -> exit(Ask()) end end) || Ask <- [
         fun() -> element(1, weir_proxy:info(proxy)) end,
@@ -273,7 +274,7 @@ a_backend_that_is_busy_is_waited_for(_Config) ->
     ]],
     [1 = erlang:trace(Pid, true, [call]) || Pid <- [Proxy | [Pid || {Pid, _} <- Asked]]],
     [Pid ! go || {Pid, _} <- Asked],
-    %% Of each of them, and of the proxy for the first. The others ask the backend themselves.
+    %% One call of each, and one of the proxy for the first. The others call the backend themselves.
     Calls = [receive {trace, _, call, {gen, call, Arguments}} -> Arguments after patience() -> ct:fail(not_asked) end || _ <- [1, 2, 3, 4]],
     ?assertEqual([infinity], lists:usort([Timeout || [_, _, _, Timeout] <- Calls]), Calls),
     ?assertEqual(4, length([asked || [_, _, _, _] <- Calls])),

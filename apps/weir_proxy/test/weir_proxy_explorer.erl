@@ -1,7 +1,8 @@
-%% A proxy in bad luck: configurations change at random, clients and servers leave, stall and reset, processes are killed. What must hold whatever
-%% happens is checked: every byte is in order and comes once, every client is served or it is told why not, and nothing is left.
+%% Random faults: configurations change, clients and servers leave, stall and reset, processes are killed. Checks what
+%% must always hold: every byte arrives once and in order, every client is served or reported, and nothing is left
+%% behind.
 %%
-%% A run has a seed, which decides what is done in which order; what happens at the same time is up to the machine.
+%% The seed of a run decides what is done in which order, but not the timing.
 -module(weir_proxy_explorer).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -16,11 +17,12 @@
 
 -define(PROXY, explorer).
 
-%% The supervisors take twenty in ten seconds.
+%% Supervisors allow 20 restarts in 10 seconds.
 -define(KILL_MS, 550).
 
-%% @doc Explores for so many milliseconds. `gentle': no process is killed and no server ends, so that each client that does not leave is served to its
-%% end. `rough': they are and do, and each client is served, or an event or the log says that it was not.
+%% @doc Explores for some milliseconds. `gentle': no process is killed and no server ends, so each client that stays is
+%% served to its end. `rough': processes are killed and servers end, and each client is served, or an event or the log
+%% reports it.
 run(Kind, Seed, Milliseconds) ->
     ct:log("~ts, seed ~b", [Kind, Seed]),
     io:format(user, "weir_proxy_explorer:run(~ts, ~b, ~b)~n", [Kind, Seed, Milliseconds]),
@@ -60,7 +62,7 @@ log(#{msg := {report, #{sessions := Lost}}}, #{config := Numbers}) -> counters:a
 log(#{msg := {report, #{connections := Lost}}}, #{config := Numbers}) -> counters:add(Numbers, ?LOST, Lost);
 log(_Event, _Config) -> ok.
 
-%% Relays, sockets, rows, and descriptors of the whole program.
+%% Relays, listeners, table rows, and descriptors of the VM.
 resources() ->
     {ok, Descriptors} = file:list_dir("/proc/self/fd"),
     Rows = [ets:info(Table, size) || Table <- [weir_proxy_pending, weir_proxy_sessions, weir_proxy_sticks, weir_proxy_memory]],
@@ -85,7 +87,7 @@ explore(Run = #run{numbers = Numbers}, Random, Milliseconds) ->
     ?assertEqual([], [Fault || {Fault} <- ets:match_object(Run#run.seen, {{fault, '_', '_', '_'}})]),
     ?waitMatch({[], [], []}, {weir:relays(), ets:tab2list(weir_proxy_sessions), ets:tab2list(weir_proxy_pending)}),
     ?waitEqual([], [Left || Left = {_, _, Current, Queued} <- current(Watched), Current =/= 0 orelse Queued =/= 0]),
-    %% No configuration gives a server more.
+    %% The highest limit of a server in any configuration is 3.
     ?assertEqual([], [Most || {Of, server} <- maps:to_list(Watched), Most <- [weir_proxy_numbers:get(Of, max_sessions)], Most > 3]),
     ?waitMatch({true, _}, is_everybody_told(Numbers)),
     Counted = [counters:get(Numbers, Each) || Each <- [?ACCEPTED, ?WHOLE, ?SESSIONS, ?REFUSED, ?LOST, ?KILLED_KEEPERS]],
@@ -93,13 +95,13 @@ explore(Run = #run{numbers = Numbers}, Random, Milliseconds) ->
     [ok = weir_proxy_explorer_peers:stop_server(Server) || Server <- Last],
     ok.
 
-%% A keeper may be killed between what it counts and what it tells.
+%% A keeper may be killed after it has counted a session and before it reports it.
 is_everybody_told(Numbers) ->
     Counted = [Accepted, Sessions, Refused, Lost, Killed] =
         [counters:get(Numbers, Each) || Each <- [?ACCEPTED, ?SESSIONS, ?REFUSED, ?LOST, ?KILLED_KEEPERS]],
     {abs(Accepted - Sessions - Refused - Lost) =< Killed, Counted}.
 
-%%% What happens.
+%%% Faults.
 
 misfortune(Run, Servers, Random, Deadline, Watched) ->
     Seen = maps:merge(Watched, numbers()),
@@ -131,7 +133,7 @@ happens(server_ends, Run, Servers, Random) ->
     {[case Each of Server -> Again; _ -> Each end || Each <- Servers], Next};
 happens({kill, Which}, Run, Servers, Random) ->
     Now = erlang:monotonic_time(millisecond),
-    %% Seldom enough for the supervisors.
+    %% Not more often than the supervisors allow.
     case {get(?MODULE), processes(Which)} of
         {Last, [_ | _] = Processes} when Last =:= undefined; Now - Last > ?KILL_MS ->
             _ = put(?MODULE, Now),
@@ -152,7 +154,7 @@ happens(kill_connection, _Run, Servers, Random) ->
     end;
 happens(What, _Run, Servers, Random) ->
     {Backend, Next} = weir_proxy_explorer_peers:choice([b, c], Random),
-    %% The first server takes connections at any time.
+    %% The first server always takes connections.
     _ = case What of
         drain -> weir_proxy:drain(?PROXY, Backend, c);
         drain_within -> weir_proxy:drain(?PROXY, Backend, c, 20);
@@ -173,7 +175,8 @@ kill(Which, Pid, #run{numbers = Numbers}) ->
     _ = Which =:= keeper andalso counters:add(Numbers, ?KILLED_KEEPERS, 1),
     is_pid(Pid) andalso exit(Pid, kill).
 
-%% One or two backends and frontends, by different names, rules, limits and ways to balance. The first port is always listened on.
+%% One or two frontends and backends with random names, rules, limits and balancers. The first port is always listened
+%% on.
 config(#run{ports = Ports, is_rough = IsRough}, Servers, Random) ->
     {[Front, Back, Other, Ruled, Balance, Stick, Limit, Listened, Many], Next} = lists:mapfoldl(
         fun weir_proxy_explorer_peers:choice/2,
@@ -208,7 +211,7 @@ config(#run{ports = Ports, is_rough = IsRough}, Servers, Random) ->
         end,
     {#{frontends => Frontends, backends => #{Back => Backend}}, Next}.
 
-%%% What is counted, also of what has been removed since.
+%%% Counters, including those of removed frontends, backends and servers.
 
 numbers() ->
     Frontends = [weir_proxy_memory:frontend(?PROXY, Name) || Name <- weir_proxy_memory:frontends(?PROXY)],

@@ -1,7 +1,7 @@
-%% What both modules of the explorer know of a run.
+%% The state of a run, shared by both modules of the explorer.
 
-%% Numbers of a run: connections that were accepted, events of sessions, of refusals, and what was lost with killed processes, as the log says; then
-%% keepers that were killed.
+%% Counters of a run: accepted connections, session events, refuse events, connections that the log reports as lost
+%% with killed processes, and killed keepers.
 -define(ACCEPTED, 1).
 -define(SESSIONS, 2).
 -define(REFUSED, 3).
@@ -11,9 +11,9 @@
 
 -record(run, {
     numbers :: counters:counters_ref(),
-    %% Seeds of connections that a server has seen, and what was wrong with them.
+    %% Seeds of connections that a server has seen, and their errors.
     seen :: ets:table(),
-    %% Those that are always listened on, and those that come and go.
+    %% The first is always listened on, the others at times.
     ports :: [inet:port_number()],
     is_rough :: boolean(),
     stop :: counters:counters_ref()

@@ -1,4 +1,4 @@
-%% Bad luck of all kinds for a second or two, from another seed each time. `make soak' has minutes of it.
+%% Random faults for a second or two, with another seed each time. `make soak' runs for minutes.
 -module(weir_proxy_explorer_SUITE).
 
 -compile([export_all, nowarn_export_all]).

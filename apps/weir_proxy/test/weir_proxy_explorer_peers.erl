@@ -1,4 +1,5 @@
-%% Both ends of the connections of weir_proxy_explorer: clients and servers that know a plan by its seed, and compare every byte.
+%% The clients and servers of weir_proxy_explorer. Both know the plan of a connection by its seed, and compare every
+%% byte.
 -module(weir_proxy_explorer_peers).
 
 -include("weir_proxy_explorer.hrl").
@@ -13,10 +14,11 @@
 -import(weir_test_wait, [patience/0]).
 
 -define(BLOCK, {?MODULE, block}).
-%% A prime number: no size of a buffer divides it.
+%% A prime number, so that no buffer size divides it.
 -define(BLOCK_SIZE, 65_521).
 
-%% What a connection does, by its seed: bytes either way, milliseconds before the first byte, and of the server before its answer; how it ends.
+%% The plan of a connection: bytes in each direction, milliseconds before the first byte and before the server's
+%% answer, and how it ends.
 -record(plan, {
     up :: non_neg_integer(),
     down :: non_neg_integer(),
@@ -25,14 +27,15 @@
     ending :: whole | half | client_resets | server_resets | client_leaves
 }).
 
-%% @doc Before anything else: the bytes of which all streams are made.
+%% @doc Makes the bytes of all streams. Must be called first.
 prepare() -> persistent_term:put(?BLOCK, rand:bytes(?BLOCK_SIZE)).
 
 choice(Choices, Random) ->
     {Number, Next} = rand:uniform_s(length(Choices), Random),
     {lists:nth(Number, Choices), Next}.
 
-%% @doc Each client that is connected is accepted, too. A port may be that of one client after another.
+%% @doc Counts connects and accepts of a client's port: each connected client must be accepted. Clients may reuse a
+%% port.
 meet(Seen, Peer, Number) ->
     _ = ets:update_counter(Seen, {met, Peer}, Number, {{met, Peer}, 0}),
     ok.
@@ -71,17 +74,17 @@ client(Number, Seed = {Salt, _, Count}, Run = #run{stop = Stop, ports = Ports}) 
                     ok = meet(Run#run.seen, Here, 1),
                     ok = judge(Seed, Here, plan(Seed), converse(Socket, Seed, plan(Seed)), Run),
                     _ = gen_tcp:close(Socket);
-                %% Only the first is there at any time.
+                %% Only the first port is always listened on.
                 {error, econnrefused} when Port =/= hd(Ports) ->
                     ok;
-                %% It was closed before its client has seen that it was accepted.
+                %% The listener was closed before connect returned.
                 {error, econnreset} when Run#run.is_rough; Port =/= hd(Ports) ->
                     ok
             end,
             client(Number, {Salt, Number, Count + 1}, Run)
     end.
 
-%% Says what it has to say, and hears the answer.
+%% Sends its bytes and reads the answer.
 converse(Socket, _Seed, #plan{ending = client_leaves, silence = Silence}) ->
     timer:sleep(Silence),
     ok = inet:setopts(Socket, [{linger, {Silence > 0, 0}}]),
@@ -95,7 +98,7 @@ converse(Socket, Seed = {Salt, Number, Count}, Plan = #plan{up = Up, down = Down
         {client_resets, _} ->
             ok = inet:setopts(Socket, [{linger, {true, 0}}]),
             left;
-        %% What the server has said before it was reset may still be read.
+        %% Bytes that the server sent before the reset may still be read.
         _ ->
             hear(Socket, {Seed, down}, 0, Down, Plan)
     end.
@@ -128,7 +131,7 @@ judge(_Seed, _Here, _Plan, {ended_after, _, _}, #run{is_rough = true}) -> ok;
 judge(_Seed, _Here, _Plan, {no_end, {error, Reason}}, #run{is_rough = true}) when Reason =/= timeout -> ok;
 judge(Seed, Here, Plan, Result, #run{seen = Seen}) ->
     case ets:lookup(Seen, {met, Here}) of
-        %% It shook hands with an address while that was left, for longer than a listener waits for that, and was not accepted.
+        %% Its handshake took longer than the listener waits while the address was removed, so it was not accepted.
         [{_, Left}] when Left > 0, element(1, Result) =:= ended_after, element(2, Result) =:= 0 -> ok;
         _ -> exit({Seed, Plan, Result, ets:lookup(Seen, {refused, Here})})
     end.
@@ -171,13 +174,13 @@ serve(Socket, #run{seen = Seen}) ->
             Seed = {Salt, Number, Count},
             Result = case ets:insert_new(Seen, {Seed}) of true -> answer(Socket, Seed, plan(Seed)); false -> twice end,
             _ = Result =:= ok orelse ets:insert(Seen, {{fault, Seed, plan(Seed), Result}});
-        %% Its client has left.
+        %% The client has left.
         {error, Reason} when Reason =/= timeout ->
             ok
     end,
     gen_tcp:close(Socket).
 
-%% `ok' where its client has left before, too.
+%% Returns `ok' also if the client has left before.
 answer(Socket, Seed, #plan{ending = server_resets, up = Up, down = Down}) ->
     Heard = listen(Socket, Seed, 0, Up div 2),
     _ = gen_tcp:send(Socket, bytes({Seed, down}, 0, Down div 2)),

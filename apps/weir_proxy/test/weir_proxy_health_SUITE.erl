@@ -1,4 +1,4 @@
-%% The servers of a backend: checks, agents, and clients that stick to theirs.
+%% The servers of a backend: checks, agents and stickiness.
 -module(weir_proxy_health_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -56,7 +56,7 @@ a_server_goes_down_and_comes_back(_Config) ->
 
 sessions_of_a_server_that_goes_down_are_ended(_Config) ->
     Server = ?SERVER:start("a"),
-    %% Checks are made elsewhere, so that the server itself goes on.
+    %% Checks go to another server, so that this one keeps running.
     Checked = ?SERVER:start("checked"),
     Backend = #{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{port => ?SERVER:port(Checked)}), on_down => close},
     Socket = connect(proxy(Backend)),
@@ -69,13 +69,13 @@ a_disabled_server_is_not_checked(_Config) ->
     _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{})}),
     wait_for_more(2, fun() -> ?SERVER:connections(Server) end),
     ok = weir_proxy:disable(proxy, web, a),
-    %% Its check has ended, and no process of the backend is there to begin another one.
+    %% The check has ended, and no process is left to start another.
     ?waitEqual([], checks()),
     Then = ?SERVER:connections(Server),
     ok = weir_proxy:enable(proxy, web, a),
     wait_for_more(Then, fun() -> ?SERVER:connections(Server) end).
 
-%% Its address is known only after the backend has begun.
+%% The name is resolved only after the backend has started.
 a_server_by_name_is_checked(_Config) ->
     Server = ?SERVER:start("a"),
     Address = iolist_to_binary(["localhost:", integer_to_binary(?SERVER:port(Server))]),
@@ -95,15 +95,14 @@ a_check_that_crashes_is_started_again(_Config) ->
     Then = ?SERVER:connections(Server),
     wait_for_more(Then + 2, fun() -> ?SERVER:connections(Server) end).
 
-%% The processes that the backend has besides itself.
+%% The processes that the backend's process has started.
 checks() ->
     {links, Links} = process_info(backend(), links),
     [Pid || Pid <- Links, Pid =/= whereis(weir_proxy_backends)].
 
-%% The process of the backend.
 backend() -> element(3, weir_proxy_memory:backend(proxy, <<"web">>)).
 
-%% Sets a weight again and again while a server starts slowly.
+%% Sets a weight many times during a slow start.
 weights_grow_by_one_timer(_Config) ->
     Server = ?SERVER:start("a"),
     ok = ?SERVER:stop(Server),
@@ -114,10 +113,10 @@ weights_grow_by_one_timer(_Config) ->
     [ok = weir_proxy:set_weight(proxy, web, a, 1 + Turn rem 2) || Turn <- lists:seq(1, 300)],
     Begin = erlang:monotonic_time(millisecond),
     Published = published(fun() -> timer:sleep(400) end),
-    %% Five a second; by all timers there would be 300 times as many.
+    %% Five per second. If each change had its own timer, there would be 300 times as many.
     ?assert(Published =< 10 + (erlang:monotonic_time(millisecond) - Begin) div 100, Published).
 
-%% How often backends were published.
+%% How often a backend was published during Fun.
 published(Fun) ->
     Function = {weir_proxy_memory, publish, 2},
     1 = erlang:trace_pattern(Function, true, [call_count]),
@@ -126,7 +125,7 @@ published(Fun) ->
     1 = erlang:trace_pattern(Function, false, [call_count]),
     Count.
 
-%% Connections that were on their way when it began to fail say so as well.
+%% Connections that were on their way when it began to fail report it, too.
 a_failing_server_is_told_once(_Config) ->
     _ = proxy(#{servers => [#{name => a, address => <<"127.0.0.1:1">>}], passive => #{fall => 1, back_off => <<"1m">>}}),
     Fail = fun() ->
@@ -135,7 +134,7 @@ a_failing_server_is_told_once(_Config) ->
     end,
     ?assertEqual(1, published(Fail)).
 
-%% If the backend says so. A reset behind an answer is none.
+%% Only if the option is set. A reset after an answer does not count.
 a_server_that_resets_is_a_failing_one(_Config) -> unanswered(resets, <<"reset me">>).
 
 a_server_that_closes_early_is_a_failing_one(_Config) -> unanswered(early_closes, <<"close me">>).
@@ -160,7 +159,7 @@ unanswered(Kind, Word) ->
     ?assertEqual({0, up}, {InARow(), state(a)}),
     Say([Word]),
     ?assertEqual({1, up}, {InARow(), state(a)}),
-    %% A client that leaves says nothing of the server.
+    %% A client that leaves does not count for or against the server.
     Say([]),
     ?assertEqual({1, up}, {InARow(), state(a)}),
     Say([Word]),
@@ -212,7 +211,7 @@ probes(_Config) ->
     ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready", timeout => 300})),
     ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, health_options(#{}))).
 
-%% A machine without descriptors must not take its servers for dead: neither by checks, nor by connections.
+%% A lack of descriptors on this machine must not mark servers as down, neither through checks nor through connections.
 a_shortage_of_this_machine_is_no_fault_of_a_server(_Config) ->
     Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 1, priority => 0, max_connections => infinity},
     Server = weir_proxy_server:new(Config, #{health => health_options(#{fall => 1}), slow_start => 0}),
@@ -221,7 +220,7 @@ a_shortage_of_this_machine_is_no_fault_of_a_server(_Config) ->
     ?assertMatch({down, _}, weir_proxy_server:checked({error, econnrefused}, 0, 0, Short)),
 
     Real = ?SERVER:start("a"),
-    %% Nobody has this address, so there is no port to connect from.
+    %% This machine does not have the source address, so connecting fails locally.
     Port = proxy(#{
         servers => [#{name => a, address => ?SERVER:address(Real)}], source => "192.0.2.1", retries => 0, passive => #{fall => 1}
     }),
@@ -229,13 +228,13 @@ a_shortage_of_this_machine_is_no_fault_of_a_server(_Config) ->
     ?waitMatch({ok, #{frontends := #{<<"front">> := #{connection_errors := 1}}}}, weir_proxy:info(proxy)),
     ?assertMatch({ok, [#{state := up, connection_errors := 0, failures := 0, current_sessions := 0}]}, weir_proxy:servers(proxy, web)).
 
-%% As a backend has them.
+%% Options of checks as they are in a backend.
 health_options(Options) ->
     {ok, #{backends := #{<<"web">> := #{health := Health}}}} =
         weir_proxy_config:new(#{frontends => #{}, backends => #{web => #{servers => [], health => Options}}}),
     Health.
 
-%% A server that wants a PROXY header wants it of checks, too; at another port there may be none that does.
+%% A server that expects a PROXY header expects it from checks, too. What listens on another port may not.
 checks_begin_as_connections_do(_Config) ->
     Tell = fun(Socket, {Test, Turn}) -> {ok, Said} = gen_tcp:recv(Socket, 0, patience()), Test ! {Turn, Said} end,
     Said = fun(Backend, Health) ->
@@ -290,7 +289,7 @@ an_agent(_Config) ->
         gen_tcp:send(Socket, Text)
     end, none),
     Say = fun(Text) -> true = ets:insert(Line, {line, Text}) end,
-    %% Both have the same agent.
+    %% Both servers have the same agent.
     Port = proxy(#{
         servers => [#{name => a, address => ?SERVER:address(A), weight => 100}, #{name => b, address => ?SERVER:address(B), priority => 1}],
         agent => #{port => weir:get_port(an_agent), interval => 20}, on_down => close
@@ -303,7 +302,8 @@ an_agent(_Config) ->
     wait_for_state(a, drain),
     ?assertEqual({100, 7}, {Known(percent), Known(max_connections)}),
     _ = Say("gibberish\n"),
-    %% A check asks again when its answer has been told. Of three answers, one of the two checks has had two.
+    %% A process asks again after it has reported an answer. With three answers, one of the two has reported at least
+    %% one.
     Answered = counters:get(Answers, 1),
     wait_for_more(Answered + 3, fun() -> counters:get(Answers, 1) end),
     ?assertEqual(drain, state(a)),
@@ -326,7 +326,7 @@ a_client_sticks_to_its_server(_Config) ->
     Port = proxy(#{servers => [#{name => Name, address => ?SERVER:address(Server)} || {Name, Server} <- lists:zip(Names, Servers)], stick => <<"1m">>}),
     First = name(connect(Port)),
     ?assertEqual([First], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
-    %% Another one, and that for good.
+    %% The client moves to another server and stays there.
     ok = weir_proxy:drain(proxy, web, First),
     Second = name(connect(Port)),
     ?assertNotEqual(First, Second),
@@ -337,7 +337,7 @@ a_client_sticks_to_its_server(_Config) ->
 sticks_are_bounded_and_forgotten(_Config) ->
     Numbers = weir_proxy_numbers:new(),
     Other = weir_proxy_numbers:new(),
-    %% Those of the other take no room from these.
+    %% The limit is for each backend.
     [ok = weir_proxy_sticks:remember(Of, Key, <<"a">>, 100) || {Of, Most} <- [{Other, 1000}, {Numbers, 200_100}], Key <- lists:seq(1, Most)],
     ?assertEqual(200_000, weir_proxy_numbers:get(Numbers, sticks)),
     ?assertEqual({ok, <<"a">>}, weir_proxy_sticks:server(Numbers, 1, 99)),
@@ -357,5 +357,5 @@ sticks_are_forgotten_when_they_are_turned_off(_Config) ->
     Sticks = fun() -> {ok, #{backends := #{<<"web">> := #{sticks := Count}}}} = weir_proxy:info(proxy), Count end,
     1 = Sticks(),
     ok = weir_proxy_test:change(Servers),
-    %% The key is a millisecond later too old.
+    %% The entry expires a millisecond later.
     ?waitEqual(0, begin _ = backend() ! forget, Sticks() end).

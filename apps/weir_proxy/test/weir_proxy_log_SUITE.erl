@@ -1,4 +1,4 @@
-%% What is seen of a proxy: the log, events, counters, metrics and the page.
+%% The access log, events, counters, metrics and statistics of a proxy.
 -module(weir_proxy_log_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -114,7 +114,7 @@ a_line_for_a_client_without_a_server(Config) ->
     Fields(Lines("none", #{servers => []}, [], 1), "front web", "SC", "0"),
     Fields(Lines("rejected", #{}, [#{from => "127.0.0.1", reject => true}], 2), "front front", "PR", "0").
 
-%% First it cannot be opened again, then it can.
+%% At first the file cannot be opened again, then it can.
 a_killed_log_is_written_again(Config) ->
     Server = ?SERVER:start("a"),
     Directory = filename:join(proplists:get_value(priv_dir, Config), "logs"),
@@ -148,11 +148,11 @@ lines_that_the_disk_does_not_take_are_counted(_Config) ->
     ?waitMatch({ok, #{log_dropped := 5}}, weir_proxy:info(proxy)),
     ?assertMatch({_, _}, binary:match(iolist_to_binary(weir_proxy_metrics:text()), <<"\nhaproxy_process_dropped_logs_total 5\n">>)).
 
-%% Sessions, changes and the end of the proxy do not wait for it.
+%% Sessions, changes and the end of the proxy do not wait for the log.
 a_pipe_that_nobody_reads(Config) ->
     Pipe = filename:join(proplists:get_value(priv_dir, Config), "pipe"),
     "" = os:cmd("mkfifo " ++ Pipe),
-    %% Somebody who opens it and reads nothing, until our end of a port is closed: without one the log cannot even be opened.
+    %% Opens the pipe and reads nothing, until the port is closed. Without a reader the log cannot be opened.
     Reader = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", "exec cat 3< \"$0\"", Pipe]}]),
     Server = ?SERVER:start("a"),
     Log = #{log => #{file => Pipe, format => iolist_to_binary(["%ci", lists:duplicate(4096, $.)])}},
@@ -192,7 +192,7 @@ who_has_ended_a_session(Config) ->
             ok = weir_proxy:stop(proxy)
         end
      || {State, End} <- [
-            %% As the timer of the longest life does.
+            %% As the timer of `longest_life' does.
             {<<"cD">>, fun() -> [Session] = weir_proxy_sessions:list(proxy), weir_proxy_sessions:end_later(element(2, Session), 1) end},
             {<<"KD">>, fun() -> weir_proxy:close_sessions(proxy, web, a) end},
             {<<"DD">>, fun() -> [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends), Pid ! {weir_proxy_check, <<"a">>, {error, timeout}, 1} end}
@@ -254,7 +254,7 @@ what_listeners_refuse_is_counted(_Config) ->
     Backend = #{servers => [#{name => a, address => ?SERVER:address(Server)}]},
     Counted = fun(Frontend, Said, Wanted) ->
         Port = proxy(Backend, Frontend, #{}),
-        %% It may be reset before it knows that it was connected.
+        %% The connection may be reset before connect returns.
         case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]) of
             {ok, Socket} ->
                 _ = gen_tcp:send(Socket, Said),
@@ -303,12 +303,12 @@ the_page(_Config) ->
     end,
     ?assertNotEqual(nomatch, binary:match(Get("/"), <<"&lt;a>">>)),
     ok = weir_proxy:start(second, #{frontends => #{}, backends => #{web => #{servers => []}}}),
-    %% Its own, and nothing of the other's, which has the same names.
+    %% Only its own metrics, although the other proxy has the same names.
     ?assertMatch([_], binary:matches(Get("/metrics"), <<"haproxy_backend_current_queue{proxy=\"web\"}">>)),
     ?assertNotEqual(nomatch, binary:match(Get("/metrics"), <<"haproxy_server_status">>)),
     ?assertMatch({ok, #{<<"backends">> := _}}, weir_json:decode(Get("/info"))).
 
-%% Of a frontend, on and off by a change.
+%% The option of a frontend is turned on and off by a change.
 replies_are_measured(_Config) ->
     Server = ?SERVER:start("a"),
     Given = fun(Measure) ->
@@ -326,7 +326,7 @@ replies_are_measured(_Config) ->
     ok = weir_proxy:change(proxy, Given(false)),
     ?assertMatch(#{measured := false}, weir:latency(Listener)).
 
-%% Of a backend. What `weir_scope' shows of a second are differences of the same numbers.
+%% The option of a backend. `weir_scope' shows differences of the same counters.
 replies_of_each_server_are_measured(_Config) ->
     Servers = [#{name => Name, address => ?SERVER:address(?SERVER:start(atom_to_list(Name)))} || Name <- [a, b]],
     Port = proxy(#{servers => Servers, measure => true}),

@@ -1,4 +1,4 @@
-%% Processes that are late, or are killed, at moments that are seldom hit: what is counted stays right, and what was promised is done.
+%% Rare races: processes are late or killed at a certain moment. Counters stay right, and changes are completed.
 -module(weir_proxy_moments_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -47,14 +47,14 @@ keepers() -> [Id || {Id = {weir_proxy_sessions, _}, _, _, _} <- supervisor:which
 
 living() -> [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)].
 
-%% While there are no keepers.
+%% Calls a function while there are no keepers.
 without_keepers(Function) ->
     [ok = supervisor:terminate_child(weir_proxy_sup, Id) || Id <- keepers()],
     Result = Function(),
     [{ok, _} = supervisor:restart_child(weir_proxy_sup, Id) || Id <- keepers()],
     Result.
 
-%% Connections tell this process when their relay has begun, and wait then.
+%% Connections notify this process when their relay has begun, and wait.
 hold_at_the_relay() ->
     Test = self(),
     Hold = fun(_Event, _Measurements, #{relay := Relay}, _Config) ->
@@ -67,7 +67,7 @@ held() -> receive {relays, Pid, Relay} -> {Pid, Relay} after patience() -> ct:fa
 
 %%% Sessions.
 
-%% The relay has ended long before. A keeper looks for the session as long as there may be one.
+%% The relay ends long before the session is inserted. A keeper looks for the session as long as one may come.
 a_session_whose_process_is_late_is_counted_to_its_end(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
@@ -85,7 +85,7 @@ a_session_whose_process_is_late_is_counted_to_its_end(_Config) ->
     wait_for_sessions(1),
     ?assertMatch({ok, #{frontends := #{<<"front">> := #{sessions_total := 2, bytes_out := 2}}}}, weir_proxy:info(proxy)).
 
-%% Its relay ends too: it would be a session that is listed nowhere.
+%% Its relay is stopped, because it would be in no list.
 a_connection_killed_behind_the_start_of_its_relay_counts_for_nothing(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
@@ -102,7 +102,7 @@ a_connection_killed_behind_the_start_of_its_relay_counts_for_nothing(_Config) ->
     ok = gen_tcp:close(Second),
     wait_for_sessions(0).
 
-%% It has not taken back that it had none, when it is killed: the one while its session lives, the other when that has ended.
+%% Killed before it could remove its pending row: one while its session lives, the other after that has ended.
 a_connection_killed_when_its_session_had_begun_is_counted_once(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [?SERVER:address(Server)]}),
@@ -128,7 +128,7 @@ numbers_of_the_proxy() ->
     Backend = weir_proxy_memory:backend(proxy, <<"web">>),
     #{numbers => {element(4, Frontend), {proxy, <<"web">>, element(4, Backend)}}}.
 
-%% The numbers of the only server.
+%% The counters of the only server.
 server() ->
     [Session | _] = ets:tab2list(weir_proxy_sessions),
     [{_, _, Numbers}] = [Value || Value = {_, _, _} <- tuple_to_list(Session), is_reference(element(1, Value)), is_reference(element(3, Value))],
@@ -147,7 +147,7 @@ a_life_that_is_over_while_there_is_no_keeper_ends(_Config) ->
 
 timers() -> [element(tuple_size(Session) - 1, Session) || Session <- ets:tab2list(weir_proxy_sessions)].
 
-%% Keepers look for them in two seconds otherwise.
+%% Have keepers look now, instead of in two seconds.
 look_for_orphans() ->
     [Keeper ! {timeout, sys:get_state(Keeper), orphans} || Keeper <- living()],
     ok.
@@ -160,7 +160,7 @@ a_drain_that_is_due_while_there_is_no_keeper_is_done(_Config) ->
     wait_for_sessions(10),
     ok = without_keepers(fun() ->
         {ok, 10} = weir_proxy:drain(proxy, web, a, 50),
-        %% Set behind theirs, and due behind theirs.
+        %% Set after their timers, and due after them.
         _ = erlang:send_after(60, self(), all_due),
         receive all_due -> ok end
     end),
@@ -197,7 +197,7 @@ sessions_that_end_without_a_keeper_are_told_in_the_log(_Config) ->
         ok = logger:remove_handler(?MODULE)
     end.
 
-%% Each of the keepers tells how many it has found.
+%% Each keeper reports how many sessions it has found.
 wait_for_told(0) ->
     ok;
 wait_for_told(Left) when Left > 0 ->
@@ -208,9 +208,9 @@ wait_for_told(Left) when Left > 0 ->
 
 log(Event, #{config := Test}) -> Test ! {logged, Event}.
 
-%%% Numbers.
+%%% Counters.
 
-%% Each of them may have seen fewer before, and put its own at last.
+%% Each process may have read a smaller maximum, and write its own last.
 the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
     Rounds = 500,
     Numbers = [weir_proxy_numbers:new() || _ <- lists:seq(1, Rounds)],
@@ -275,7 +275,7 @@ instance() ->
     {ok, {Pid, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
     Pid.
 
-%% Nothing else happens that would have it publish another balancer.
+%% Nothing else makes it publish another balancer.
 a_failing_server_comes_back_behind_a_killed_backend(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], passive => #{fall => 1, back_off => 300}}),
@@ -283,7 +283,7 @@ a_failing_server_comes_back_behind_a_killed_backend(_Config) ->
     ok = weir_proxy_backend:failing(Backend, <<"a">>),
     wait_for_state(a, failing),
     ok = kill_backend(),
-    %% Its state is one of the clock's, and connections are told of it a moment later.
+    %% Its state follows the clock; the balancer is published a moment later.
     wait_for_state(a, up),
     ?waitMatch({ok, _}, weir_proxy_balancer:find(element(5, weir_proxy_memory:backend(proxy, <<"web">>)), <<"a">>)),
     ?assertEqual(<<"a">>, name(connect(Port))).
@@ -305,7 +305,7 @@ a_proxy_is_asked_while_its_backends_are_killed(_Config) ->
     ),
     ?assertEqual(Proxy, instance()).
 
-%% The process of the proxy is killed while it waits for a backend. Who has asked for the change waits for its successor.
+%% The proxy's process is killed while it waits for a backend. The caller of the change waits for its successor.
 a_change_that_was_cut_short_is_done(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     [Left, Stays, New] = [weir_test_port:claim() || _ <- [1, 2, 3]],

@@ -1,4 +1,4 @@
-%% Operating a proxy: the file, the control socket, and a program that takes over.
+%% Operating a proxy: the file, the control socket and take-overs.
 -module(weir_proxy_operating_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -55,7 +55,7 @@ a_wrong_file(Config) ->
     ?assertMatch("5: frontends.front.idle is 1; allowed: unknown option; valid: listen, " ++ _, Unknown),
     ?assertMatch("4: backends.web.retries is -1; allowed: " ++ _, Explained(["[frontends]\n[backends.web]\nservers = []\nretries = -1\n"])),
     ?assertMatch("2: " ++ _, Explained(["[frontends]\n]"])),
-    %% Values as they were written.
+    %% Values as they were written in the file.
     Rule = fun(Line) -> Explained(["[backends]\n[frontends.front]\nlisten = ':0'\n[[frontends.front.rules]]\n", Line]) end,
     ?assertMatch("5: frontends.front.rules.1.from is \"10.0.0.0/33\"; allowed: " ++ _, Rule("from = '10.0.0.0/33'")),
     ?assertMatch("4: frontends.front.rules.1 is {\"sni\":\"a\"}; allowed: " ++ _, Rule("sni = 'a'")),
@@ -79,7 +79,7 @@ a_reload_keeps_connections(Config) ->
     ok = gen_tcp:send(Old, <<"still">>),
     ?assertEqual({ok, <<"still">>}, gen_tcp:recv(Old, 5, patience())).
 
-%% The first has asked for an older text, and does not run when that comes.
+%% The first reload has begun to read an older text, and is suspended when that comes.
 reloads_at_once_end_with_the_newest_text(Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     File = file(Config, text([A])),
@@ -87,7 +87,7 @@ reloads_at_once_end_with_the_newest_text(Config) ->
     ok = file:delete(File),
     [] = os:cmd("mkfifo " ++ File),
     {First, Monitor} = spawn_monitor(fun() -> exit({result, weir_proxy_file:reload(proxy)}) end),
-    %% It is open when it is read.
+    %% Opening the pipe for writing succeeds when the other side has opened it for reading.
     {ok, Pipe} = file:open(File, [write, raw]),
     true = erlang:suspend_process(First),
     ok = file:write(Pipe, text([A])),
@@ -119,7 +119,7 @@ commands(_Config) ->
     ?assertEqual(#{<<"ok">> => 1}, Ask(["close-sessions", "web", "a"])),
     ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, patience())).
 
-%% Also that of a listener that was killed, and has a successor.
+%% Also after the listener was killed and started again.
 a_control_socket_is_its_users_alone(_Config) ->
     Path = path("mode"),
     _ = proxy(#{servers => []}, #{}, #{control => Path}),
@@ -163,7 +163,7 @@ sessions_end_within_a_time(_Config) ->
     ?assertMatch({error, {bad_option, [within], -1, _}}, weir_proxy:drain(proxy, web, a, -1)),
     ?assertEqual({error, {no_server, <<"x">>}}, weir_proxy:drain(proxy, web, x, 1)).
 
-%% Clients come all the time; none is refused, and none loses its connection.
+%% Clients connect all the time. None is refused, and none loses its connection.
 a_successor(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -182,7 +182,7 @@ a_successor(_Config) ->
     Served = counters:new(4, []),
     Clients = [spawn_monitor(fun() -> exit({done, clients(Port, Stop, Served, Number)}) end) || Number <- lists:seq(1, 4)],
     ok = each_is_served(Served),
-    %% One that cannot start has not taken over.
+    %% A proxy that fails to start does not take over.
     ?assertMatch({error, {log, _, enoent}}, weir_proxy:take_over(new, Config#{log => #{file => <<"/nowhere/log">>}})),
     {ok, Taken} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
     {ok, TakenPort} = inet:port(Taken),
@@ -194,7 +194,7 @@ a_successor(_Config) ->
     ok = counters:add(Stop, 1, 1),
     Results = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after patience() -> timeout end || {Pid, Monitor} <- Clients],
     ?assertEqual([], [Result || Result <- Results, not is_tuple(Result) orelse element(1, Result) =/= done]),
-    %% All that comes now is the new one's, and so is the control socket.
+    %% New connections go to the new proxy, and the control socket is its own.
     Before = total(new),
     [<<"a">> = name(connect(Port)) || _ <- lists:seq(1, 10)],
     ?assertEqual(Before + 10, total(new)),
@@ -217,7 +217,7 @@ clients(Port, Stop, Served, Number) ->
             clients(Port, Stop, Served, Number)
     end.
 
-%% Each client has been served twice from now on: the second time it has come after this.
+%% Waits until each client was served twice: the second time it has connected after this call.
 each_is_served(Served) ->
     Before = [counters:get(Served, Number) || Number <- lists:seq(1, 4)],
     [wait_for_more(Count + 1, fun() -> counters:get(Served, Number) end) || {Number, Count} <- lists:enumerate(Before)],
@@ -237,7 +237,8 @@ a_successor_of_nobody(_Config) ->
     ok = weir_proxy:take_over(proxy, Config#{control => path("nobody")}),
     ?assertEqual(<<"a">>, name(connect(port()))).
 
-%% Clients come while both listen. Those of the new one are served to their end, and the old one goes on, on its unix socket too.
+%% Clients connect while both listen. Connections of the new proxy are served to their end. The old proxy goes on, on
+%% its unix socket too.
 a_successor_that_is_refused_loses_nobody(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -263,7 +264,7 @@ a_successor_that_is_refused_loses_nobody(_Config) ->
     ?assertEqual([old], weir_proxy:proxies()),
     ?assertEqual({error, enoent}, file:read_link_info(<<Local/binary, ".before">>)).
 
-%% Which of the two a connection comes to, the kernel decides.
+%% The kernel decides which of the two gets a connection.
 until_one_is_of_the_new(Port) ->
     Socket = connect(Port),
     <<"a">> = weir_test_wait:recv_exactly(Socket, 1),
@@ -273,14 +274,14 @@ until_one_is_of_the_new(Port) ->
         _ -> [Socket]
     end.
 
-%% How many connections a frontend has, also of a proxy that has not started yet.
+%% The connections of a frontend; works while the proxy is still starting.
 counted(Proxy) -> weir_proxy_numbers:get(element(4, weir_proxy_memory:frontend(Proxy, <<"front">>)), current_sessions).
 
 connect_local(Path) ->
     {ok, Socket} = gen_tcp:connect({local, Path}, 0, [binary, {active, false}], patience()),
     Socket.
 
-%% The other program may have left before it ended.
+%% The other program may have left although it did not answer.
 a_successor_that_is_not_answered_serves(_Config) ->
     Path = path("silent"),
     serves_after(Path, fun() -> "" end),
@@ -305,7 +306,7 @@ serves_after(Path, Answer) ->
     ok = weir_proxy:take_over(proxy, Config),
     ?assertEqual(<<"a">>, name(connect(port()))).
 
-%% Another program that is told to leave, and answers that when it is told to.
+%% Another program that gets the command `leave', and answers with the result of Answer.
 program(Path, Answer) ->
     Test = self(),
     Pid = spawn_link(fun() ->
@@ -321,7 +322,7 @@ program(Path, Answer) ->
     end),
     receive {listens, Pid} -> Pid end.
 
-% A first call that loads code waits beside processes that compute.
+%% If run queues are long, loading code at the first call takes long.
 all_code_is_loaded_at_the_start(_Config) ->
     {ok, Modules} = application:get_key(weir_proxy, modules),
     ?assertEqual([], [Module || Module <- Modules, code:is_loaded(Module) =:= false]).

@@ -1,4 +1,4 @@
-%% The laws of balancers and of the parsers of first bytes, tried with random arguments.
+%% Properties of balancers and of the parsers of first bytes, and hellos of real clients.
 -module(weir_proxy_property_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -18,7 +18,7 @@ ring_shares(_Config) -> holds(prop_proxy:prop_ring_shares(), 20).
 ring_movement(_Config) -> holds(prop_proxy:prop_ring_movement(), 20).
 ring_slow_start(_Config) -> holds(prop_proxy:prop_ring_slow_start(), 15).
 
-%% However many servers there are, and with which weights: it is made anew at each change of one of them.
+%% The size is limited for any number of servers and any weights, because the ring is built at each change of a server.
 ring_size(_Config) ->
     Size = fun(Count, Weight) -> tuple_size(element(1, weir_proxy_ring:new([{integer_to_binary(N), Weight} || N <- lists:seq(1, Count)]))) end,
     ?assertEqual(100 * 128, Size(100, 1)),
@@ -29,7 +29,8 @@ least_connections(_Config) -> holds(prop_proxy:prop_least_connections(), 100).
 untried(_Config) -> holds(prop_proxy:prop_untried(), 500).
 hello_in_pieces(_Config) -> holds(prop_proxy:prop_hello_in_pieces(), 300).
 any_bytes(_Config) -> holds(prop_proxy:prop_any_bytes(), 500).
-%% Cut at every byte, and in records of every size. Those of three have a key share of X25519MLKEM768, which needs more than one segment.
+%% Cut at every byte, and in records of every size. Three clients send a key share of X25519MLKEM768, which needs more
+%% than one segment.
 hellos_of_clients(_Config) ->
     Parse = fun weir_proxy_client_hello:parse/1,
     Expected = {ok, #{sni => <<"one.example.org">>, alpn => [<<"h2">>, <<"http/1.1">>]}},

@@ -1,4 +1,4 @@
-%% What becomes of clients that are on their way to a server when the configuration changes: each goes on with what is configured now.
+%% Clients that are on their way to a server when the configuration changes go on with the new configuration.
 -module(weir_proxy_reload_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -37,7 +37,7 @@ named(Port, Front, Back, Frontend, Backend) ->
     Listen = #{listen => {{127, 0, 0, 1}, Port}, backend => Back},
     #{frontends => #{Front => maps:merge(Listen, Frontend)}, backends => #{Back => Backend}}.
 
-%% Of one frontend, whatever it is called now.
+%% The only frontend, under any name.
 frontend() ->
     {ok, #{frontends := Frontends}} = weir_proxy:info(proxy),
     [Frontend] = maps:values(Frontends),
@@ -58,7 +58,7 @@ wait_for_end(Sockets) ->
 
 %%% Clients on their way.
 
-%% The frontend is renamed, the backend, and both.
+%% The frontend is renamed, then the backend, then both.
 who_says_nothing_yet_goes_where_the_rules_of_now_say(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -93,7 +93,7 @@ who_waits_in_a_queue_waits_in_that_of_the_renamed_backend(_Config) ->
             Others = [connect(Port) || _ <- lists:seq(1, 3)],
             ?waitMatch(#{queue_current := 3}, backend()),
             ok = weir_proxy:change(proxy, Config(Names)),
-            %% One of them has the place of the new backend. It leaves, and the next has it.
+            %% One of them has the place in the new backend. It leaves, and the next gets the place.
             ?waitMatch(#{queue_current := 2, current_sessions := 3}, backend()),
             ?assertEqual(<<"still">>, echo(First, <<"still">>)),
             [
@@ -108,7 +108,7 @@ who_waits_in_a_queue_waits_in_that_of_the_renamed_backend(_Config) ->
         [{f, c}, {g, d}]
     ).
 
-%% Its process and its numbers are others then. A place at a server of the new one that becomes free is told to the new one.
+%% The new backend has another process and other counters, and is notified of free places at its servers.
 who_waits_waits_on_where_a_backend_was_removed_and_is_there_again(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -121,7 +121,7 @@ who_waits_waits_on_where_a_backend_was_removed_and_is_there_again(_Config) ->
     ?waitMatch(#{queue_current := 3}, backend()),
     Waiting = [Pid || {_, Pid} <- weir:connections(hd(weir:listeners())), is_process_alive(Pid)],
     ?assertEqual(3, length(Waiting)),
-    %% They see nothing of the removal.
+    %% So that they do not see the removal.
     [true = erlang:suspend_process(Pid) || Pid <- Waiting],
     ok = weir_proxy:change(proxy, Without),
     ok = weir_proxy:change(proxy, With),
@@ -135,7 +135,7 @@ who_waits_waits_on_where_a_backend_was_removed_and_is_there_again(_Config) ->
     ],
     wait_for_end([First]).
 
-%% The first server refuses after a while, when its backend has another name and another server.
+%% The first server refuses only after its backend has got another name and another server.
 who_connects_goes_to_a_server_of_now(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -149,7 +149,7 @@ who_connects_goes_to_a_server_of_now(_Config) ->
     ?assertEqual(<<"a">>, name(Client)),
     wait_for_end([Client]).
 
-%% It may have talked to the client.
+%% The module may have talked to the client.
 what_a_module_has_said_stays(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -186,7 +186,7 @@ who_waits_is_served_by_a_server_that_is_added(_Config) ->
     ?assertEqual(<<"still">>, echo(First, <<"still">>)),
     wait_for_end([First, Second]).
 
-%% Those of the server, of the queue, and of the frontend.
+%% The limits of the server, of the queue and of the frontend.
 limits_that_are_lowered_close_nobody(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -214,7 +214,7 @@ limits_that_are_lowered_close_nobody(_Config) ->
     ],
     wait_for_end([]).
 
-%% Nothing of the new configuration is for this client.
+%% The new configuration has no route for this client.
 who_has_no_backend_any_more_is_told_in_the_log(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "gone.log"),
     Port = weir_test_port:claim(),
@@ -233,9 +233,9 @@ who_has_no_backend_any_more_is_told_in_the_log(Config) ->
     ?waitMatch({ok, <<"b SC\n", _, _/binary>>}, file:read_file(File)),
     ?waitMatch(#{current_sessions := 0}, frontend()).
 
-%%% Addresses that were left.
+%%% Removed addresses.
 
-%% For as long as they last, and not only a minute.
+%% They last longer than the minute after which the address is looked at.
 sessions_outlive_an_address_that_was_left(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
@@ -247,7 +247,7 @@ sessions_outlive_an_address_that_was_left(_Config) ->
     ok = pass_the_minute(),
     ?assertEqual(<<"still">>, echo(Client, <<"still">>)),
     ok = gen_tcp:close(Client),
-    %% It is closed when the last connection has ended.
+    %% The listener is closed when the last connection has ended.
     ?waitMatch([_], begin ok = pass_the_minute(), weir:listeners() end),
     wait_for_end([]).
 
@@ -265,7 +265,7 @@ who_says_nothing_yet_outlives_an_address_that_was_left(_Config) ->
     ?assertEqual(<<"a\nhello">>, weir_test_wait:recv_exactly(Client, 7)),
     wait_for_end([Client]).
 
-%% The timers of addresses and frontends that were left are over. Returns when the proxy has seen that.
+%% Ends the timers of removed addresses and frontends. Returns when the proxy has handled that.
 pass_the_minute() ->
     {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
     [Leaving] = [Value || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))],

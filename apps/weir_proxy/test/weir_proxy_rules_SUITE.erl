@@ -1,4 +1,4 @@
-%% Where connections go by what they say first, and what a rule in Erlang may do.
+%% Rules: routing by first bytes, and modules.
 -module(weir_proxy_rules_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -10,7 +10,7 @@
 -import(weir_test_wait, [patience/0]).
 
 -define(SERVER, weir_proxy_backend_double).
-%% Time for the first bytes: it is to pass, or it is not.
+%% Timeouts of the first bytes: one that passes in the test, and one that does not.
 -define(SOON, 200).
 -define(NEVER, 3_600_000).
 
@@ -82,7 +82,7 @@ by_host(Config) ->
     Port = proxy(Config, [#{host => ["b.org", "*.b.org"], backend => b}]),
     ?assertEqual(<<"b">>, said(Port, <<"GET / HTTP/1.1\r\nAccept: *\r\nHOST: B.org:8080\r\n\r\n">>)),
     ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nX-Host: b.org\r\nHost: c.org\r\n\r\n">>)),
-    %% No UTF-8.
+    %% Not UTF-8.
     ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nHost: b", 255, ".org\r\n\r\n">>)),
     Host = fun(Head) -> {ok, Facts} = weir_proxy_first_bytes:classify(iolist_to_binary(["GET / HTTP/1.1\r\n", Head, "\r\n\r\n"])), maps:get(host, Facts, none) end,
     Blanks = lists:duplicate(20_000, $\s),
@@ -93,13 +93,13 @@ by_host(Config) ->
             {<<"b.org">>, "Accept: *\nhost:\tb.org\nX: y"},
             {<<"[::1]">>, "Host: [::1]:80"}, {<<"[::1]">>, "Host: [::1]"},
             {<<"b.org">>, "Host: b.org\r\nHost: B.org"},
-            %% Two readers could take another one each.
+            %% The server might use the other one.
             {none, "Host: b.org\r\nHost: c.org"}, {none, "Host: b.org\nHost: c.org"},
             {none, ["Host: b.org", Blanks, "c.org"]}, {none, ["Host: ", lists:duplicate(300, $b)]}, {none, "Host:"}, {none, "Accept: *"}
         ]
     ].
 
-%% In steps, and not in a time: an expression that needs too many fits nothing.
+%% The limit counts steps, not time. A connection whose name needs too many is rejected.
 a_name_that_takes_too_long(Config) ->
     Port = proxy(Config, [#{sni => "~^([a-z]+)+[.]org$", reject => true}, #{host => "~^(b+)+[.]org$", reject => true}]),
     ?assertEqual(<<"a">>, said(Port, weir_proxy_hello:build(<<"aa-aa.org">>))),
@@ -139,7 +139,8 @@ silence_is_a_protocol(Config) ->
 what_stops_is_unknown(Config) ->
     Port = port(start(Config, [#{protocol => unknown, backend => b}], #{first_bytes_timeout => ?SOON, max_connections => 1})),
     Said = fun(Bytes) ->
-        %% The only one that may come says nothing, and goes to a server. The next one is accepted when it has said its bytes.
+        %% The only allowed connection sends nothing and goes to a server. The next is accepted after it has sent its
+        %% bytes.
         First = connect(Port),
         ?assertEqual(<<"a">>, name(First)),
         Socket = connect(Port),
@@ -152,7 +153,7 @@ what_stops_is_unknown(Config) ->
     ?assertEqual(<<"b">>, Said(<<"GET / HT">>)),
     ?assertEqual(<<"b">>, Said(binary:part(weir_proxy_hello:build(<<"x">>), 0, 40))).
 
-%% The bytes are read for the key alone.
+%% The first bytes are read only for the key.
 a_server_for_each_name_without_a_rule(Config) ->
     Servers = [?SERVER:address(Server) || {Name, Server} <- maps:to_list(proplists:get_value(servers, Config)), Name =/= <<"echo">>],
     ok = weir_proxy:start(proxy, #{
@@ -166,7 +167,7 @@ a_server_for_each_name_without_a_rule(Config) ->
     ?assertEqual(3, length(lists:usort(Chosen))),
     ?assertEqual(1, length(lists:usort([said(Port, <<"no TLS">>) || _ <- lists:seq(1, 3)]))).
 
-%% Cut at every byte: the same server, and every byte arrives.
+%% Cut at every byte, a hello goes to the same server, and every byte arrives.
 pieces_lose_no_byte(Config) ->
     Port = proxy(Config, [#{sni => "one.example.org", backend => echo}]),
     Hello = <<(weir_proxy_hello:build(<<"one.example.org">>))/binary, "behind">>,
@@ -182,7 +183,7 @@ pieces_lose_no_byte(Config) ->
     [ok = gen_tcp:send(Socket, Back) || {Socket, Back} <- Cases],
     [?assertEqual({ok, Hello}, gen_tcp:recv(Socket, byte_size(Hello), patience())) || {Socket, _} <- Cases].
 
-%% Byte after byte of 15 KB: 15,000 looks, each at all there is, would take seconds.
+%% 15 KB byte by byte: parsing all bytes 15,000 times would take seconds.
 a_hello_is_not_parsed_at_every_piece(_Config) ->
     [
         begin
@@ -206,7 +207,7 @@ a_long_hello_is_refused_or_routed(Config) ->
     ?assertEqual(<<"b">>, Said(15_000)),
     ?assertEqual(<<"a">>, Said(17_000)).
 
-%% As large as one with keys that withstand quantum computers, and larger; padding is extension 21.
+%% As large as a hello with post-quantum keys, and larger. Padding is extension 21.
 long(Size) ->
     <<22, 3, 1, _:16, 1, BodySize:24, Body/binary>> = weir_proxy_hello:build(<<"one.example.org">>),
     Before = BodySize - extensions_size(Body) - 2,
@@ -225,7 +226,7 @@ records(Message, Size) ->
 
 extensions_size(<<3, 3, _:32/binary, 0, Ciphers:16, _:Ciphers/binary, 1, 0, Size:16, _/binary>>) -> Size.
 
-%% OTP's ssl here; curl and Chromium are tried in `make soak'.
+%% OTP's ssl is the client here; `make soak' has curl and Chromium.
 clients_of_openssl(Config) ->
     Port = proxy(Config, [#{sni => "one.example.org", alpn => "h2", backend => b}]),
     Before = ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config))),
@@ -239,7 +240,7 @@ clients_of_openssl(Config) ->
 a_module_talks_and_hands_over(Config) ->
     Port = proxy(Config, [#{protocol => none, backend => a}, #{module => ?MODULE, args => <<"secret">>}]),
     Socket = connect(Port),
-    %% More than the line at once: what is behind it is the server's.
+    %% More than the line at once: the bytes after it go to the server.
     ok = gen_tcp:send(Socket, <<"secret\nhello">>),
     ?assertEqual({ok, <<"ok\n<hello">>}, gen_tcp:recv(Socket, 9, patience())),
     Other = connect(Port),
@@ -309,7 +310,7 @@ wrong_rules(Config) ->
     ?assertEqual([module], Wrong(#{module => lists})),
     ?assertEqual([surplus], Wrong(#{surplus => 1, backend => a})).
 
-%%% What cases share.
+%%% Helpers.
 
 start(Config, Rules) -> start(Config, Rules, #{first_bytes_timeout => ?NEVER}).
 
@@ -334,7 +335,7 @@ connect(Port) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}], patience()),
     Socket.
 
-%% Who answers, and that every byte comes back behind the name.
+%% Returns the server's name, and checks that every byte comes back after it.
 said(Port, Bytes) ->
     Socket = connect(Port),
     ok = gen_tcp:send(Socket, Bytes),

@@ -1,4 +1,4 @@
-%% Connections that verify every byte while servers die and come back and the configuration changes.
+%% Connections that verify every byte while servers die and restart and the configuration changes.
 -module(weir_proxy_storm).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -7,8 +7,9 @@
 
 -define(SERVER, weir_proxy_backend_double).
 
-%% Two servers stay, and one is killed and started again with each change. So many connections at a time open, exchange, and open again, until so
-%% many changes are over. Fails if a connection to a server that stayed was lost, got a wrong byte, or was never opened.
+%% Two servers stay, and one is killed and started again with each change. `Connections' clients connect, exchange
+%% bytes and connect again, until there were `Changes' changes. Fails if a connection to a server that stayed was lost,
+%% got a wrong byte, or was not opened.
 run(Connections, Changes) ->
     Patience = weir_test_wait:patience(),
     Steady = [?SERVER:start(Name) || Name <- ["s", "t"]],
@@ -44,7 +45,7 @@ run(Connections, Changes) ->
     ?assert(Exchanged >= Connections),
     ok = weir_proxy:stop(storm).
 
-%% One connection after the other, each with a few exchanges.
+%% Opens one connection after the other, each with a few exchanges.
 client(To = {Port, Patience}, Stop, Count) ->
     case counters:get(Stop, 1) of
         1 when Count > 0 -> Count;
@@ -52,14 +53,14 @@ client(To = {Port, Patience}, Stop, Count) ->
             client(To, Stop, Count + connection(gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], Patience), Patience))
     end.
 
-%% A server that is killed at once may reset a connection before the client has seen that it is open.
+%% A killed server may reset a connection before connect returns.
 connection({error, econnreset}, _Patience) ->
     0;
 connection({ok, Socket}, Patience) ->
     Exchanged =
         case gen_tcp:recv(Socket, 2, Patience) of
             {ok, <<Name:1/binary, "\n">>} -> exchange(Socket, Name, Patience, 5);
-            %% Killed between its accept and its greeting.
+            %% The server was killed after accept and before its greeting.
             {error, Ended} when Ended =:= closed; Ended =:= econnreset -> 0
         end,
     ok = gen_tcp:close(Socket),

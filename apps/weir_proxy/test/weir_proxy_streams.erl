@@ -1,5 +1,5 @@
-%% Pairs of streams through a proxy, each of its own plan: how much either side says, in which pieces, where it stalls, how fast it reads, and how
-%% it ends. Both sides know the plan by its seed, and compare every byte.
+%% Pairs of streams through a proxy, each with its own plan: how much each side sends, in which pieces, where it
+%% stalls, how fast it reads, and how it ends. Both sides know the plan by its seed, and compare every byte.
 -module(weir_proxy_streams).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -13,14 +13,14 @@
     %% Bytes to the server, and to the client.
     up :: non_neg_integer(),
     down :: non_neg_integer(),
-    %% Bytes of a piece, and milliseconds of a stall after some of them.
+    %% Bytes of a piece, and milliseconds of a stall after some pieces.
     piece :: pos_integer(),
     stall :: non_neg_integer(),
-    %% Bytes that the client, or the server, reads at a time, and milliseconds between.
+    %% Bytes read at a time, and milliseconds between reads.
     read :: pos_integer(),
     pause :: non_neg_integer(),
-    %% `together': both say all, and both end. `half': the client ends its direction, and the server says what it has to say only then.
-    %% `other_half': the same with the sides changed. `reset': the client leaves with a reset when it has read half of what is for it.
+    %% `together': both send everything and close. `half': the client half-closes, and only then the server sends.
+    %% `other_half': the same with the sides swapped. `reset': the client resets after it has read half of its bytes.
     ending :: together | half | other_half | reset
 }).
 
@@ -36,16 +36,16 @@ plan(Seed) ->
             [1, 500, 65_536, 1_000_000], [0, 0, 0, 1, 5], [together, half, other_half, reset]
         ]
     ),
-    %% Small pieces of small streams, so that a case ends.
+    %% Small pieces only for small streams, so that a case ends.
     Many = max(Up, Down) > 5000,
     #plan{
         up = Up, down = Down, piece = case Many of true -> max(1460, Piece); false -> Piece end, stall = Stall,
         read = case Many of true -> max(16_384, Read); false -> Read end, pause = case Read of 1 -> 0; _ when Many -> min(1, Pause); _ -> Pause end,
-        %% Before a reset the client has heard something, so that the server knows of the plan.
+        %% The client reads something before it resets, so that the server knows the plan.
         ending = case Ending of reset when Down < 2 -> together; _ -> Ending end
     }.
 
-%% The stream of a seed, from a place on: what it is at a place depends on nothing else.
+%% Bytes of a seed's stream from an offset on. They depend only on seed and offset.
 bytes(Seed, From, Size) ->
     Block = block(Seed),
     At = From rem byte_size(Block),
@@ -56,7 +56,7 @@ part(Block, At, Size) ->
     First = byte_size(Block) - At,
     <<(binary:part(Block, At, First))/binary, (part(Block, 0, Size - First))/binary>>.
 
-%% A prime number of bytes: no size of a buffer divides it.
+%% A prime number of bytes, so that no buffer size divides it.
 block(Seed) ->
     case get({block, Seed}) of
         undefined ->
@@ -66,7 +66,7 @@ block(Seed) ->
         Block -> Block
     end.
 
-%% @doc A server that takes its part in each plan. Returns its address.
+%% @doc Starts a server that follows the plans. Returns its address.
 start_server() ->
     Self = self(),
     Pid = spawn_link(fun() ->
@@ -110,7 +110,7 @@ serve(Socket, Tester) ->
     _ = gen_tcp:close(Socket),
     Tester ! {served, Seed, Result}.
 
-%% @doc Runs plans through the proxy that listens on a port, so many at a time.
+%% @doc Runs plans through the proxy on a port, AtATime at once.
 run(_Port, [], _AtATime) -> ok;
 run(Port, Seeds, AtATime) ->
     {Some, Rest} = lists:split(min(AtATime, length(Seeds)), Seeds),
@@ -180,7 +180,7 @@ say(Socket, Seed, Said, Size, Plan = #plan{piece = Piece, stall = Stall}) ->
         {error, _} = Error -> Error
     end.
 
-%% All of it, then the end and not a byte more.
+%% Reads everything, then the end, and not a byte more.
 listen(Socket, Name, Size, Plan) ->
     case heard(Socket, Name, 0, Size, Plan) of
         ok ->

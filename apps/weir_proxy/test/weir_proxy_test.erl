@@ -1,4 +1,4 @@
-%% What the suites of the proxy share: a proxy with one frontend and one backend, and clients of it.
+%% Shared by the suites of the proxy: a proxy with one frontend and one backend, and its clients.
 -module(weir_proxy_test).
 
 -include_lib("weir_testing/include/weir_test.hrl").
@@ -11,7 +11,7 @@
 
 -import(weir_test_wait, [patience/0]).
 
-%% With these applications besides.
+%% Starts weir_proxy and these applications.
 begin_suite(Applications, Config) ->
     Start = fun(Application) -> {ok, Started} = application:ensure_all_started(Application), Started end,
     [{started, lists:append([Start(Each) || Each <- [weir_proxy | Applications]])} | Config].
@@ -25,8 +25,8 @@ end_case() ->
     _ = file:del_dir_r(directory()),
     ok.
 
-%% Starts a proxy called `proxy'. `More' stands beside its frontends and backends. Its port belongs to the case: when the proxy has stopped,
-%% nobody else listens there.
+%% Starts a proxy with the name `proxy'. `More' has options beside frontends and backends. The case keeps the port
+%% after the proxy has stopped.
 start(Backend, Frontend) -> start(Backend, Frontend, #{}).
 
 start(Backend, Frontend, More) ->
@@ -36,7 +36,7 @@ start(Backend, Frontend, More) ->
 config(Backend, Frontend) ->
     #{frontends => #{front => maps:merge(#{listen => get({?MODULE, listen}), backend => web}, Frontend)}, backends => #{web => Backend}}.
 
-%% The same, and returns its port.
+%% Starts a proxy and returns its port.
 proxy(Backend) -> proxy(Backend, #{}).
 
 proxy(Backend, Frontend) -> proxy(Backend, Frontend, #{}).
@@ -51,7 +51,7 @@ port() ->
     {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(proxy),
     binary_to_integer(Port).
 
-%% The state of one of its servers.
+%% The state of a server.
 state(Name) ->
     Wanted = atom_to_binary(Name),
     {ok, Servers} = weir_proxy:servers(proxy, web),
@@ -60,31 +60,32 @@ state(Name) ->
 
 wait_for_state(Name, State) -> ?waitEqual(State, state(Name)).
 
-%% How many sessions the frontend, the backend, the proxy and all servers have.
+%% The sessions of the frontend, the backend, the proxy and all servers.
 numbers() ->
     {ok, #{frontends := #{<<"front">> := #{current_sessions := F}}, backends := #{<<"web">> := Backend}, sessions := All}} =
         weir_proxy:info(proxy),
     #{current_sessions := B, servers := Servers} = Backend,
     [F, B, All, lists:sum([S || #{current_sessions := S} <- Servers])].
 
-%% Until there are so many sessions everywhere.
+%% Waits until each of them has N sessions.
 wait_for_sessions(N) -> ?waitEqual([N, N, N, N], numbers()).
 
-%% How many wait for a place.
+%% The number of connections in the queue.
 queued() ->
     {ok, #{backends := #{<<"web">> := #{queue_current := Queued}}}} = weir_proxy:info(proxy),
     Queued.
 
 wait_for_queue(N) -> ?waitEqual(N, queued()).
 
-%% Until a number is more than this.
+%% Waits until a number is greater than Least.
 wait_for_more(Least, Number) ->
     weir_test_wait:wait_until(fun() ->
         Now = Number(),
         Now > Least orelse {number, Now, not_more_than, Least}
     end).
 
-%% A file that is gone when the case has ended. Short: a path of a socket has 107 bytes at most.
+%% The path of a file that is deleted when the case has ended. Short, because the path of a socket has at most 107
+%% bytes.
 path(Name) ->
     Path = filename:join(directory(), Name),
     ok = filelib:ensure_dir(Path),
@@ -92,7 +93,7 @@ path(Name) ->
 
 directory() -> "/tmp/weir-proxy-" ++ os:getpid().
 
-%% Calls the function, and returns when all processes have ended that a process has spawned meanwhile.
+%% Calls Function. Returns when all processes that Pid has spawned during the call have ended.
 with_all_that_it_spawns(Pid, Function) ->
     1 = erlang:trace(Pid, true, [procs]),
     _ = Function(),
@@ -102,14 +103,15 @@ with_all_that_it_spawns(Pid, Function) ->
     _ = [weir_test_wait:wait_for_end(Spawned) || {trace, By, spawn, Spawned, _} <- weir_test_wait:messages(), By =:= Pid],
     ok.
 
-%% A server whose kernel answers no more, while the caller lives.
+%% A server whose kernel does not answer connects while the caller lives: its backlog is full.
 busy_server() ->
     {ok, Listen} = gen_tcp:listen(weir_test_port:claim(), [{ip, {127, 0, 0, 1}}, {backlog, 0}, {reuseaddr, true}]),
     {ok, Port} = inet:port(Listen),
     ok = fill(Listen, Port),
     Listen.
 
-%% TCP_INFO of tcp(7): of a socket that listens, `unacked' is how many wait to be accepted, and `sacked' how many may.
+%% TCP_INFO of tcp(7): for a listening socket, `unacked' is the number of connections in the backlog, `sacked' its
+%% limit.
 fill(Listen, Port) ->
     {ok, _Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [], patience()),
     case inet:getopts(Listen, [{raw, 6, 11, 32}]) of
@@ -121,14 +123,14 @@ busy_address(Listen) ->
     {ok, Port} = inet:port(Listen),
     {{127, 0, 0, 1}, Port}.
 
-%% What connects to it is refused from now on, and what does already, when its kernel asks again.
+%% Refuses new connects from now on, and pending ones when their kernel retransmits.
 refuse(Listen) -> ok = gen_tcp:close(Listen).
 
 connect(Port) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], patience()),
     Socket.
 
-%% What a server of weir_proxy_backend_double says first.
+%% Reads the name that a weir_proxy_backend_double sends first.
 name(Socket) ->
     Line = until(Socket, <<"\n">>),
     binary:part(Line, 0, byte_size(Line) - 1).

@@ -1,4 +1,4 @@
-%% A session as the log sees it.
+%% A session for tests of the log.
 -module(weir_proxy_test_session).
 
 -include("../src/weir_proxy_session.hrl").

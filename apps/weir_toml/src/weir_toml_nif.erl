@@ -1,5 +1,5 @@
 %% @private
-%% @doc The native boundary: a document to terms. A wrong argument is a `badarg'. Nothing here keeps anything or waits.
+%% @doc The native boundary. Raises `badarg' for a wrong argument. The calls have no state and do not wait.
 -module(weir_toml_nif).
 
 -on_load(load/0).

@@ -1,4 +1,4 @@
-%% TOML to terms, and the lines of keys and faults.
+%% Decodes TOML, and finds the lines of keys and errors.
 -module(weir_toml_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,7 +1,8 @@
-//! Wakes a process at a nanosecond, where the VM's timers know milliseconds.
+//! Wakes a process at a time in nanoseconds. Timers of the VM have a resolution of milliseconds.
 //!
-//! A thread waits on a condition with a deadline and sends. It is no scheduler of the VM, so that it may wait and may
-//! send with an environment of its own. It ends when its alarm is dropped.
+//! A thread waits on a condition variable with a deadline, then sends a message. It is not a
+//! scheduler of the VM, so it may block and may send with its own environment. It ends when its
+//! alarm is dropped.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -37,7 +38,7 @@ impl Alarm {
         Ok(Self(shared))
     }
 
-    /// One message in so long; what was set before is forgotten.
+    /// Sends one message after `wait`. Replaces an earlier setting that has not gone off.
     pub fn set(&self, wait: Duration) {
         *self.0.lock() = State::At(Instant::now() + wait);
         self.0.changed.notify_one();
@@ -69,7 +70,7 @@ impl Shared {
                     _ => {
                         *state = State::Idle;
                         drop(state);
-                        // Who is gone needs no waking.
+                        // Fails if the process is gone.
                         let _ = OwnedEnv::new().send_and_clear(&pid, |env| atoms::weir_load_alarm().encode(env));
                         self.lock()
                     }

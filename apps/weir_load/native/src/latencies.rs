@@ -1,22 +1,22 @@
-//! Latencies in nanoseconds, counted by hdrhistogram.
+//! Histograms of latencies in nanoseconds, by hdrhistogram.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-/// The longest latency that is told apart from longer ones: an hour.
+/// Longer latencies count as this: an hour.
 pub const LONGEST: u64 = 3_600_000_000_000;
 
 /// Significant decimal digits.
 const DIGITS: u8 = 3;
 
-/// Longest serialised histogram that is looked at. One with every counter in use has about half of it.
+/// Most bytes of a serialised histogram. One with every counter in use has about half of that.
 const LONGEST_SERIALISED: usize = 1024 * 1024;
 
-/// A histogram of latencies from 0 to [`LONGEST`]: longer ones count as that.
+/// A histogram of latencies from 0 to [`LONGEST`].
 #[derive(Debug, Clone)]
 pub struct Latencies(Histogram<u64>);
 
-/// The moments of the distribution.
+/// The count, extremes and moments of the latencies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     pub count: u64,
@@ -26,13 +26,13 @@ pub struct Summary {
     pub stdev: f64,
 }
 
-/// The bytes are no histogram of latencies.
+/// The bytes are not a serialised histogram of latencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotLatencies;
 
 impl Latencies {
     pub fn new() -> Self {
-        // It grows as far as what it has to count: most never see an hour.
+        // It grows as needed: most never count an hour.
         Self(Histogram::new(DIGITS).expect("three is a number of digits that a histogram can have"))
     }
 
@@ -41,13 +41,13 @@ impl Latencies {
     }
 
     pub fn merge(&mut self, other: &Self) {
-        // Both have the same digits, and ours grows.
+        // Both have the same precision, and this one grows.
         self.0.add(&other.0).expect("a histogram that grows takes any of the same precision");
     }
 
-    /// The values below or at which so many in a hundred are; 0 if there is none.
+    /// Returns the value at a percentile, or 0 if the histogram is empty.
     pub fn percentile(&self, percentile: f64) -> u64 {
-        // A bucket ends past the longest value in it.
+        // The upper end of a bucket may be above the maximum.
         self.0.value_at_percentile(percentile).min(self.0.max())
     }
 
@@ -61,7 +61,7 @@ impl Latencies {
         }
     }
 
-    /// HdrHistogram's V2 encoding, compressed.
+    /// Returns HdrHistogram's V2 encoding, compressed.
     pub fn serialise(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new().serialize(&self.0, &mut bytes).expect("a vector takes all bytes");
@@ -69,7 +69,8 @@ impl Latencies {
     }
 
     pub fn deserialise(bytes: &[u8]) -> Result<Self, NotLatencies> {
-        // A cookie, then the length of the rest: what is cut off at its very end would still decompress.
+        // Check the length after the cookie: bytes that are cut off near the end would still
+        // decompress.
         let length = bytes.get(4..8).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
         if bytes.len() > LONGEST_SERIALISED || length.map(|length| length as usize + 8) != Some(bytes.len()) {
             return Err(NotLatencies);

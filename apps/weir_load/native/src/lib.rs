@@ -1,8 +1,9 @@
-//! What the load generator does in native code: it counts latencies ([`latencies`]), wakes a process at a nanosecond
-//! ([`alarm`]) and speaks TLS ([`tls`]). [`nif`] is the boundary to the Erlang module `weir_load_nif`.
+//! The native part of the load generator: histograms of latencies ([`latencies`]), alarms in
+//! nanoseconds ([`alarm`]) and a TLS client ([`tls`]). [`nif`] is the boundary to the Erlang
+//! module `weir_load_nif`.
 //!
-//! The VM's functions come from the VM that loads the library. Unit tests have none: they are built without the
-//! boundary.
+//! The functions of the VM exist only in a VM that loads the library, so unit tests are built
+//! without the boundary.
 
 #![cfg_attr(test, allow(dead_code))]
 

@@ -1,4 +1,4 @@
-//! The boundary: decodes, locks, calls. A wrong argument is a `badarg`.
+//! The boundary to Erlang: decodes, locks, calls. Raises `badarg` for wrong arguments.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,7 @@ fn record_some(histogram: Histogram, values: Vec<u64>) -> NifResult<Atom> {
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn merge(histogram: Histogram, other: Histogram) -> Atom {
-    // A copy, since two locks at a time could be taken in either order; and since both may be the same.
+    // Copy instead of holding two locks: they could be taken in either order, or be the same lock.
     let added = lock(&other).clone();
     lock(&histogram).merge(&added);
     rustler::types::atom::ok()
@@ -100,7 +100,8 @@ fn alarm_set(alarm: ResourceArc<AlarmResource>, nanoseconds: u64) -> NifResult<A
 type TlsSettings = ResourceArc<SettingsResource>;
 type TlsSession = ResourceArc<SessionResource>;
 
-/// Encoding a handle touches nothing behind it, which `dyn` verifiers keep the compiler from seeing.
+/// Asserted, because the compiler cannot derive it for `dyn` verifiers: encoding a handle does not
+/// touch the settings.
 struct SettingsResource(AssertUnwindSafe<Settings>);
 struct SessionResource(Mutex<Session>);
 
@@ -120,7 +121,7 @@ fn bytes<'a>(env: Env<'a>, bytes: &[u8]) -> Binary<'a> {
     binary.into()
 }
 
-/// The kind of an error, and its words.
+/// The kind of an error, and its text.
 fn failure(error: &rustls::Error) -> (Atom, String) {
     let kind = match tls::kind(error) {
         "tls_certificate" => atoms::tls_certificate(),
@@ -175,7 +176,7 @@ fn tls_received<'a>(
     cipher: Binary,
 ) -> Result<(Binary<'a>, Binary<'a>), (Atom, String)> {
     let mut session = session.0.lock().unwrap_or_else(PoisonError::into_inner);
-    // A handshake takes two operations with keys, about a third of a millisecond.
+    // A handshake takes two operations with keys: about a third of a millisecond.
     let work = if session.is_handshaking() { A_TIME_SLICE / 3 } else { cipher.len() };
     let received = session.received(cipher.as_slice());
     consume(env, work);
@@ -183,7 +184,7 @@ fn tls_received<'a>(
     Ok((bytes(env, &plain), bytes(env, &reply)))
 }
 
-/// Bytes that are encrypted or decrypted in a millisecond, about.
+/// About how many bytes are encrypted or decrypted in a millisecond.
 const A_TIME_SLICE: usize = 1 << 20;
 
 fn consume(env: Env, work: usize) {

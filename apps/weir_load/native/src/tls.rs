@@ -1,7 +1,7 @@
-//! TLS as a client, from bytes to bytes; the owner of the socket moves them.
+//! A TLS client without a socket: it takes and returns bytes.
 //!
-//! Every handshake is a full one. A session that is resumed costs a server a fraction of the work, and a load of many
-//! connections would measure the client's cache.
+//! Every handshake is a full one. Resuming a session costs the server a fraction of the work, so a
+//! load of many connections would measure the client's session cache.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -15,20 +15,21 @@ use rustls::{
     SignatureScheme,
 };
 
-/// Whom to believe that a server is who it says.
+/// Which servers to trust.
 pub enum Trust<'a> {
-    /// Those who have a certificate that one of these has signed, in DER.
+    /// Servers with a certificate that one of these, in DER, has signed.
     Roots(Vec<&'a [u8]>),
-    /// Anybody.
+    /// Any server.
     Anybody,
 }
 
-/// What all connections of a load share.
+/// The settings that all connections of a load share.
 pub struct Settings(Arc<ClientConfig>);
 
 impl Settings {
-    /// TLS 1.2 and 1.3 with the provider's own choice of ciphers, and these application protocols. Certificates that
-    /// cannot be read are left out, as stores of systems have some; an error if none is left.
+    /// TLS 1.2 and 1.3 with the provider's default ciphers, and these application protocols. Skips
+    /// certificates that cannot be parsed, because system stores contain some. Returns an error if
+    /// none is left.
     pub fn new(trust: Trust<'_>, protocols: Vec<Vec<u8>>) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
@@ -37,7 +38,7 @@ impl Settings {
                 let mut roots = RootCertStore::empty();
                 let (added, _) = roots.add_parsable_certificates(certificates.into_iter().map(CertificateDer::from));
                 if added == 0 {
-                    return Err(Error::General("no certificate can be read".into()));
+                    return Err(Error::General("none of the certificates can be parsed".into()));
                 }
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
@@ -52,12 +53,12 @@ impl Settings {
     }
 }
 
-/// What bytes from a server came to.
+/// The result of bytes from a server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// What it has said.
+    /// The decrypted bytes.
     pub plain: Vec<u8>,
-    /// What has to be sent.
+    /// Bytes to send.
     pub reply: Vec<u8>,
 }
 
@@ -65,31 +66,33 @@ pub struct Received {
 pub struct Session(ClientConnection);
 
 impl Session {
-    /// A connection to a server of this name or address, and the first bytes to send.
+    /// Starts a connection to a server of this name or address. Returns it with the first bytes to
+    /// send.
     pub fn new(settings: &Settings, server: &str) -> Result<(Self, Vec<u8>), Error> {
         let name = ServerName::try_from(server.to_owned())
-            .map_err(|_| Error::General(format!("{server} is no name of a server")))?;
+            .map_err(|_| Error::General(format!("{server} is not a valid server name")))?;
         let mut connection = ClientConnection::new(settings.0.clone(), name)?;
-        // What is said during the handshake waits for its end, however long it is.
+        // Bytes sent during the handshake are buffered without a limit.
         connection.set_buffer_limit(None);
         let mut session = Self(connection);
         let hello = session.outgoing()?;
         Ok((session, hello))
     }
 
-    /// Whether nothing that was said has been sent yet, for the handshake is still going on.
+    /// Returns whether the handshake is still going on.
     pub fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
     }
 
-    /// The bytes to send for these. During the handshake there are none: they follow its end by themselves.
+    /// Encrypts bytes and returns what to send. During the handshake returns nothing; the bytes
+    /// are sent at its end.
     pub fn send(&mut self, plain: &[u8]) -> Result<Vec<u8>, Error> {
         self.0.writer().write_all(plain).map_err(general)?;
         self.outgoing()
     }
 
-    /// Takes bytes that have come, cut anywhere. What comes after a goodbye is left alone; the end of the connection
-    /// follows it.
+    /// Decrypts received bytes, which may be cut anywhere. Ignores bytes after a close_notify,
+    /// which the end of the connection follows.
     pub fn received(&mut self, mut bytes: &[u8]) -> Result<Received, Error> {
         let mut all = Received::default();
         while !bytes.is_empty() && self.0.read_tls(&mut bytes).map_err(general)? > 0 {
@@ -121,7 +124,7 @@ fn general(error: io::Error) -> Error {
     Error::General(error.to_string())
 }
 
-/// The kind of an error, in the words of a report.
+/// The name of an error in a report.
 pub fn kind(error: &Error) -> &'static str {
     match error {
         Error::InvalidCertificate(_) | Error::NoCertificatesPresented => "tls_certificate",
@@ -133,10 +136,10 @@ pub fn kind(error: &Error) -> &'static str {
     }
 }
 
-/// An error in words.
+/// The text of an error.
 pub fn text(error: &Error) -> String {
     let plain = match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "nobody who is trusted has signed it",
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "it is not signed by a trusted certificate",
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "it has expired"
         }
@@ -148,7 +151,7 @@ pub fn text(error: &Error) -> String {
     plain.into()
 }
 
-/// Checks that a server has the key of the certificate that it shows, and nothing else.
+/// Checks only that a server has the key of its certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-// Draws a report from the document in the page: the one that `--json` writes.
+// Draws the report from the document in the page, which is the one that `--json` writes.
 (() => {
   "use strict";
 
@@ -31,23 +31,23 @@
     return made;
   };
 
-  // Several runs stand one behind the other.
+  // Several runs follow each other on the axis.
   const xs = seconds.map((_, index) => index);
-  // A logarithm has no place for 0: what is faster than a tenth of a microsecond is drawn as that.
+  // A logarithmic axis has no 0: anything below 0.1 µs is drawn as 0.1 µs.
   const drawn = (us) => (us == null ? null : Math.max(us, 0.1));
   const longest = (key) => seconds.map((second) => drawn(second[key]?.max));
-  // What comes after the window is the rest of what was due in it: too little for a rate or a percentile.
+  // Seconds after the window have only the last answers: too few for a rate or a percentile.
   const inside = (value) => seconds.map((second) => (second.second < data.duration_s ? value(second) ?? null : null));
 
   const perSecond = { label: "second", show: String };
   const logarithmic = { distr: 3 };
   const fromZero = { range: (_, __, most) => [0, Math.max(most ?? 0, 1e-9) * 1.08] };
 
-  // What a chart is made of, before it has a colour.
+  // The charts, without colours, so that they can be drawn again.
   const charts = [];
   const chart = (title, x, xAxis, series, values, y = fromZero) => charts.push({ title, x, xAxis, series, values, y });
 
-  // What is asked for has a response time; what is pushed, a delay.
+  // Answers have a response time; pushed messages have a delay.
   const [subject, key] = total.response_us ? ["Response time", "response_us"] : ["Delay of messages", "push_us"];
   if (total[key]) {
     const over = (name, figure) => inside((second) => drawn(second[name]?.[figure]));
@@ -69,7 +69,7 @@
     .map(([label, name]) => [label, data.spectrum[name.replace("_us", "")]])
     .filter(([label, spectrum]) => spectrum && label !== "own lag" && label !== "connect");
   if (spectra.length > 0) {
-    // Each nine takes as much room as the one before.
+    // Each nine has the same width.
     const nines = spectra[0][1].percentile.map((_, index) => index / 10);
     const show = (nine) => `${+(100 * (1 - 10 ** -nine)).toFixed(Math.max(0, Math.ceil(nine) - 2) + 1)} %`;
     const axis = { label: "percentile", show, splits: () => [0, 1, 2, 3, 4, 5], values: (_, splits) => splits.map(show) };
@@ -92,12 +92,12 @@
       { label: "memory", values: server((seen) => seen.rss_bytes), scale: "bytes" },
     ], { y: cores, bytes });
   }
-  // Of many, the mean and the most.
+  // One line for each, or the mean and the maximum if there are more than 8.
   const each = (name, label, value) => {
     const latest = seconds.findLast((second) => second.server?.[name])?.server[name];
     if (latest === undefined) return [];
     const all = latest.map((one, index) => ({ label: label(one, index), values: server((seen) => value(seen[name]?.[index])) }));
-    // A pollset that nothing happens on is one too many to look at, as where reactors have their own.
+    // Leave out pollsets without events, as there are where reactors have their own.
     const alive = name === "pollsets" ? all.filter(({ values }) => values.some((events) => events > 0)) : all;
     if (alive.length > 0 && alive.length <= 8) return alive;
     const of = (sum) => server((seen) => seen[name] && sum(seen[name].map(value)));
@@ -108,7 +108,7 @@
   };
   const schedulers = each("schedulers", (_, index) => `scheduler ${index + 1}`, (part) => part);
   if (schedulers.length > 0)
-    chart("Server: time in which schedulers are at work", xs, perSecond, schedulers, { y: share }, { range: [0, 1] });
+    chart("Server: scheduler utilization", xs, perSecond, schedulers, { y: share }, { range: [0, 1] });
   const pollsets = each("pollsets",
     ({ pollset }) => (pollset > 1024 ? `reactor ${pollset - 1024}` : `pollset ${pollset}`), (one) => one?.events);
   if (pollsets.length > 0) {
@@ -116,12 +116,12 @@
     const sum = (name) => server((seen) => seen.pollsets?.reduce((all, one) => all + one[name], 0));
     chart("Server: polls, per second", xs, perSecond, [
       { label: "polls", values: sum("polls") },
-      { label: "of these, vain", values: sum("empty_polls") },
+      { label: "empty polls", values: sum("empty_polls") },
       { label: "sleeps", values: sum("sleeps") },
     ], { y: rate });
   }
 
-  // Drawing, again when the colours of the page change.
+  // Draws the charts, and again when the colour scheme changes.
   const height = 250;
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
@@ -132,7 +132,7 @@
     element("h2", figure, title);
     const place = element("div", figure);
     const width = () => Math.max(280, place.clientWidth);
-    // Lines at the powers of ten are enough; those between are for who measures with a ruler.
+    // Grid lines only at powers of ten.
     const tens = (_, splits) => splits.map((split) => (y.distr === 3 && Math.log10(split) % 1 !== 0 ? null : split));
     const every = (_, splits) => splits;
     const grid = { stroke: colour("--grid"), width: 1, filter: tens };
@@ -177,11 +177,11 @@
   addEventListener("resize", () => plots.forEach(({ plot, width }) => plot.setSize({ width: width(), height })));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
 
-  // In words and figures, before the charts take what room they leave.
+  // Text and figures first, so that the charts know how much room is left.
   document.title = `weir load ${data.scenario} ${data.target}`;
   document.getElementById("title").textContent = `${data.scenario} on ${data.target}`;
   const load = { open: `open loop, ${data.rate} a second (${data.arrivals})`,
-    closed: `closed loop, ${data.concurrency} at a time`, none: "nothing is asked for" }[data.loop];
+    closed: `closed loop, ${data.concurrency} at a time`, none: "no requests" }[data.loop];
   document.getElementById("about").textContent = [
     data.started, load, `${count(data.connections || total.connected)} connections${data.tls ? " within TLS" : ""}`,
     `${data.duration_s} s` + (data.warmup_s > 0 ? ` after ${data.warmup_s} s of warm-up` : ""),
@@ -192,9 +192,9 @@
 
   const verdict = (good, text) => { element("li", document.getElementById("verdict"), text).className = good ? "good" : "bad"; };
   data.invalid.forEach((reason) => verdict(false, `Invalid: ${reason}.`));
-  if (data.interrupted) verdict(false, "Interrupted: this is what was measured until then.");
+  if (data.interrupted) verdict(false, "Interrupted: these are the results until then.");
   for (const { promise, kept, value } of data.promises)
-    verdict(kept, `${promise}: ${kept ? "kept" : "broken"}${value == null ? ", as nothing was measured" : ""}`);
+    verdict(kept, `${promise}: ${kept ? "kept" : "broken"}${value == null ? ", because nothing was measured" : ""}`);
 
   const tile = (name, value, bad) => {
     const box = element("div", document.getElementById("tiles"));

@@ -1,4 +1,4 @@
-//! A document as values that know their lines.
+//! Parses a document into values with their lines.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,14 +7,15 @@ use std::thread;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// How deep values nest at most: what walks a document may recurse.
+/// How deep values may nest. A limit, because the code below recurses.
 const DEPTH: usize = 80;
 
-/// The parser bounds brackets, braces and the parts of a key, each to 80, and so the depth of what it builds to their product. What
-/// it builds is dropped by recursion, which does not fit the stack of a dirty scheduler.
+/// Bytes of stack for the parser's thread. The parser limits brackets, braces and parts of a key
+/// to 80 each, so values may nest as deep as the product. Dropping them recurses, which needs more
+/// stack than a dirty scheduler has.
 const STACK: usize = 16 * 1024 * 1024;
 
-/// What is wrong with a document, and in which line.
+/// What is wrong with a document, and where.
 #[derive(Debug, PartialEq)]
 pub struct Fault {
     pub line: usize,
@@ -27,20 +28,20 @@ pub enum Value {
     Integer(i64),
     Float(f64),
     Boolean(bool),
-    /// A date, a time or both, as it is written.
+    /// A date, a time or both, as written.
     Moment(String),
     Array(Vec<Located>),
     Table(Vec<Entry>),
 }
 
-/// A value, and the line in which it begins.
+/// A value and the line where it begins.
 #[derive(Debug, PartialEq)]
 pub struct Located {
     pub line: usize,
     pub value: Value,
 }
 
-/// A key of a table, the line in which it stands, and its value.
+/// A key of a table, its line, and its value.
 #[derive(Debug, PartialEq)]
 pub struct Entry {
     pub key: String,
@@ -51,11 +52,11 @@ pub struct Entry {
 /// A step from a value to one inside it.
 pub enum Step {
     Key(String),
-    /// From 1 on, as lists count in Erlang.
+    /// Starts at 1, as lists in Erlang do.
     Index(usize),
 }
 
-/// Where the lines of a text end.
+/// The offsets of the line feeds in a text.
 struct Lines<'t> {
     text: &'t str,
     ends: Vec<usize>,
@@ -67,7 +68,7 @@ impl<'t> Lines<'t> {
     }
 
     fn at(&self, offset: usize) -> usize {
-        // What is missing at the end of a document is missing in its last line, and not in an empty one behind it.
+        // An error at the end of the document is in its last line that is not empty.
         let last = self.text.trim_end().len();
         self.ends.partition_point(|end| *end < offset.min(last)) + 1
     }
@@ -77,7 +78,7 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// Reads a document.
+/// Parses a document.
 pub fn parse(bytes: &[u8]) -> Result<Located, Fault> {
     thread::scope(|scope| {
         let reader = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || read(bytes));
@@ -108,7 +109,7 @@ fn read(bytes: &[u8]) -> Result<Located, Fault> {
     }
 }
 
-/// What a fault is about, if it is short enough to be told.
+/// The text that a fault is about, if it is short.
 fn excerpt<'t>(text: &'t str, span: &Range<usize>) -> Cow<'t, str> {
     match text.get(span.clone()) {
         Some(part) if !part.trim().is_empty() && part.len() <= 60 && !part.contains('\n') => {
@@ -153,7 +154,7 @@ fn located(value: &Spanned<DeValue>, lines: &Lines, depth: usize) -> Result<Loca
     Ok(Located { line, value })
 }
 
-/// The line of what is at the end of a path, or of the last step that is there.
+/// Returns the line of the value at a path, or of the last step that exists.
 pub fn line(document: &Located, path: &[Step]) -> usize {
     let mut line = document.line;
     let mut value = &document.value;

@@ -1,4 +1,4 @@
-//! TOML from bytes to terms, and where in the bytes a key stands: a [`document`] with the line of every value, and `nif`, the
+//! TOML for Erlang: [`document`] parses bytes into values with their lines, and `nif` is the
 //! boundary to the Erlang module `weir_toml_nif`.
 
 #![cfg_attr(test, allow(dead_code))]

@@ -1,5 +1,6 @@
-//! The boundary. A wrong argument is a `badarg`; nothing is kept. Both calls run on dirty schedulers, since a document of the
-//! largest size that `weir_toml` lets through takes many milliseconds.
+//! The boundary to Erlang. Raises `badarg` for wrong arguments and has no state. Both calls run on
+//! dirty schedulers, because the largest document that `weir_toml` accepts takes many
+//! milliseconds.
 
 use rustler::types::map::map_new;
 use rustler::{Binary, Encoder, Env, Error, ListIterator, NifResult, Term};
@@ -20,7 +21,7 @@ fn decode<'a>(env: Env<'a>, bytes: Binary<'a>) -> NifResult<Term<'a>> {
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn line<'a>(bytes: Binary<'a>, path: Term<'a>) -> NifResult<usize> {
-    // An improper list has no length; a decoder of lists would panic at its end.
+    // Refuse improper lists, at whose end ListIterator would panic.
     path.list_length()?;
     let path = path.decode::<ListIterator>()?.map(step).collect::<NifResult<Vec<Step>>>()?;
     Ok(match document::parse(&bytes) {

@@ -14,6 +14,6 @@ func main() {
 		log.Fatal(err)
 	}
 	config := &tls.Config{ServerName: os.Args[1], NextProtos: []string{"h2", "http/1.1"}}
-	// Nobody answers.
+	// The recorder does not answer.
 	_ = tls.Client(connection, config).Handshake()
 }
