@@ -97,7 +97,8 @@ a_client_that_takes_nothing_is_gone(_Config) ->
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, get("/serve")),
     Monitor = watch(told()),
-    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
+    %% Either the exit signal comes first, or the error of the send, after which the handler returns.
+    receive {'DOWN', Monitor, process, _, Reason} -> ?assert(lists:member(Reason, [{shutdown, client_gone}, normal])) end,
     ok = close(Socket).
 
 %%% Failures.
