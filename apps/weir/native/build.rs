@@ -60,7 +60,7 @@ fn types(source: &str) -> String {
         if within.is_none() && begins {
             within = Some(line.len() - line.trim_start().len());
         }
-        if within.is_some() || code.starts_with("#[repr") {
+        if !code.is_empty() && (within.is_some() || code.starts_with("#[repr")) {
             found.push_str(code);
             found.push('\n');
         }

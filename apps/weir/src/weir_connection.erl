@@ -243,7 +243,8 @@ handshake(Name, Options) ->
             result(Transport:handshake(Socket, Options, Timeout), Name, Transport, Socket, Timeout)
     end.
 
-%% As in ranch: a peer that closes, times out or fails the TLS handshake does not crash the process.
+%% As in ranch, a peer that closes, times out or fails the TLS handshake does not crash the process. Nor does one that
+%% resets its connection or sends a wrong PROXY header: clients must not be able to fill the log with crash reports.
 result({ok, _} = Ok, _Name, _Transport, _Socket, _Timeout) ->
     Ok;
 result({ok, Hello, Info}, Name, Transport, _Socket, Timeout) ->
@@ -253,7 +254,9 @@ result({error, Reason}, _Name, Transport, Socket, _Timeout) ->
     ok = Transport:close(Socket),
     case Reason of
         {tls_alert, _} -> exit(normal);
-        _ when Reason =:= closed; Reason =:= timeout; Reason =:= not_proxy -> exit(normal);
+        _ when Reason =:= closed; Reason =:= timeout -> exit(normal);
+        _ when Reason =:= econnreset; Reason =:= epipe; Reason =:= etimedout -> exit(normal);
+        _ when Reason =:= not_proxy; Reason =:= bad_header -> exit(normal);
         _ -> error(Reason)
     end.
 

@@ -112,21 +112,35 @@ pattern(Path, Value) ->
         Name -> {exact, weir_proxy_first_bytes:lower(Name)}
     end.
 
+%% A module that is in the code path may not be loaded yet, and then its atom may not exist. No atom is made for a name
+%% without a file.
 module(Path, Value) ->
     Name = (weir_proxy_schema:text())(Path, Value),
-    try binary_to_existing_atom(Name) of
-        Module ->
+    case find_module(Name) of
+        {ok, Module} ->
             case code:ensure_loaded(Module) =:= {module, Module} andalso erlang:function_exported(Module, route, 3) of
                 true -> Module;
                 false -> refuse_module(Path, Value)
-            end
+            end;
+        error ->
+            refuse_module(Path, Value)
+    end.
+
+find_module(Name) ->
+    try
+        {ok, binary_to_existing_atom(Name)}
     catch
-        error:badarg -> refuse_module(Path, Value)
+        error:badarg ->
+            IsFile = byte_size(Name) =< 255 andalso code:where_is_file(binary_to_list(<<Name/binary, ".beam">>)) =/= non_existing,
+            case IsFile of
+                true -> {ok, binary_to_atom(Name)};
+                false -> error
+            end
     end.
 
 -spec refuse_module(weir_proxy_schema:path(), term()) -> no_return().
 refuse_module(Path, Value) ->
-    weir_proxy_schema:refuse(Path, Value, "a loaded module that exports route/3 (see weir_proxy_route)").
+    weir_proxy_schema:refuse(Path, Value, "a module that exports route/3 (see weir_proxy_route)").
 
 %% @doc Returns the backends that a rule names.
 -spec backends(rule()) -> [binary()].

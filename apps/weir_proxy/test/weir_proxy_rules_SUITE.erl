@@ -21,7 +21,7 @@ all() ->
         by_address, by_port, by_server_name, by_alpn, by_host, a_name_that_takes_too_long, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
         a_server_for_each_name_without_a_rule, pieces_lose_no_byte, a_hello_is_not_parsed_at_every_piece, a_long_hello_is_refused_or_routed, clients_of_openssl,
         a_module_talks_and_hands_over, a_module_with_a_wrong_prefix, a_module_that_raises,
-        a_module_may_name_a_backend_by_an_atom, a_module_that_returns_something_else, a_module_that_takes_too_long, a_rejected_client_is_closed,
+        a_module_may_name_a_backend_by_an_atom, a_module_that_returns_something_else, a_module_that_takes_too_long, a_module_that_was_never_loaded, a_rejected_client_is_closed,
         wrong_rules
     ].
 
@@ -274,6 +274,19 @@ a_module_that_takes_too_long(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => sleep}], ?SOON),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
     ?waitEqual({0, 1}, {numbers(current_sessions), numbers(connection_errors)}).
+
+%% Another program compiles it: this node does not know its atom.
+a_module_that_was_never_loaded(Config) ->
+    Name = ["weir_proxy_route_", integer_to_list(erlang:unique_integer([positive])), "_", os:getpid()],
+    Dir = proplists:get_value(priv_dir, Config),
+    File = filename:join(Dir, [Name, ".erl"]),
+    ok = file:write_file(File, ["-module(", Name, "). -export([route/3]). route(_, _, Backend) -> {backend, Backend}.\n"]),
+    "" = os:cmd(["erlc -o ", Dir, " ", File]),
+    true = code:add_patha(Dir),
+    Text = iolist_to_binary(Name),
+    ?assertError(badarg, binary_to_existing_atom(Text)),
+    ?assertEqual(<<"b">>, name(connect(proxy(Config, [#{module => Text, args => <<"b">>}])))),
+    true = code:del_path(Dir).
 
 route(_Socket, _Facts, {return, Result}) -> Result;
 route(_Socket, _Facts, raise) -> error(on_purpose);

@@ -30,9 +30,8 @@
 
 -type tell() :: nothing | {Selectors :: [binary()], weir_pubsub_mercure_subscriptions:payload()}.
 
-%% Longest time of the timer, 49 days. A stream whose token is valid for longer is closed then, and its client
-%% reconnects.
--define(LONGEST_MS, 16#FFFFFFFF).
+%% Longest time of the timer, ten years in milliseconds: a token may name any number as its end, and a timer may not.
+-define(LONGEST_MS, 315_576_000_000).
 
 %% @doc Returns the result for the listener: a stream of the updates that `Wanted' selects, without private ones that
 %% `Granted' does not.

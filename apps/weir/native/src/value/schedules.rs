@@ -85,9 +85,12 @@ impl Schedules {
     /// Starts a measurement and returns its number. `None` while another one is running.
     pub fn begin(&self, now: u64, until: u64) -> Option<u32> {
         let current = self.current.load(SeqCst);
-        if current != 0 && now < self.until.load(SeqCst) {
+        let ends = self.until.load(SeqCst);
+        if current != 0 && now < ends {
             return None;
         }
+        // Before the number: a caller that sees the new number must not see the old end.
+        self.until.compare_exchange(ends, until, SeqCst, SeqCst).ok()?;
         // A small integer in Erlang, and never zero.
         let number = (self.last.fetch_add(1, SeqCst) % (u32::MAX >> 6)) + 1;
         self.current.compare_exchange(current, number, SeqCst, SeqCst).ok()?;
@@ -97,7 +100,6 @@ impl Schedules {
             turns.migrations.store(0, Relaxed);
         }
         self.places.iter().for_each(|place| place.store(0, Relaxed));
-        self.until.store(until, SeqCst);
         Some(number)
     }
 
