@@ -1,4 +1,4 @@
-%% @doc What is measured, as a value: read from `priv/suite.config', whose form is told at its beginning, and checked.
+%% @doc The suite as a value: read from `priv/suite.config', which explains its format, and checked.
 -module(weir_bench_suite).
 
 -export([read/0]).
@@ -9,15 +9,15 @@
 -export_type([suite/0]).
 
 -type suite() :: #{
-    %% In their order.
+    %% In order.
     chapters := [{atom(), Title :: binary()}],
     scenarios := [weir_bench_scenario:scenario()],
-    %% Chapters are sets, too.
+    %% Every chapter is also a set.
     sets := [{atom(), [weir_bench_scenario:name()]}],
     targets := [weir_bench_targets:target()]
 }.
 
-%% What has been read so far; `contestants' are lists, of one where it is one.
+%% The state of reading. `contestants' are lists, of one element for a single contestant.
 -record(reading, {
     defaults = #{} :: #{atom() => term()},
     contestants = #{} :: #{string() | atom() => [weir_bench_scenario:contestant()]},
@@ -27,12 +27,12 @@
     targets = [] :: [weir_bench_targets:target()]
 }).
 
-%% @doc The suite that comes with Weir.
+%% @doc Reads the suite of Weir.
 -spec read() -> {ok, suite()} | {error, iodata()}.
 read() ->
     read(weir_bench_tree:suite()).
 
-%% @doc A suite from a file. An error is one line, which names the file and the term in it.
+%% @doc Reads a suite from a file. An error is one line, which names the file and the term.
 -spec read(file:filename()) -> {ok, suite()} | {error, iodata()}.
 read(File) ->
     case file:consult(File) of
@@ -153,7 +153,7 @@ contestants([Title | Rest], Known) when is_map_key(Title, Known) ->
 contestants([Unknown | _], _Known) ->
     {error, io_lib:format("there is no contestant ~0tp above it", [Unknown])}.
 
-%% @doc The scenarios of these names and sets, in the order of the suite.
+%% @doc Returns the scenarios of these names and sets, in the order of the suite.
 -spec chosen([string()], suite()) -> {ok, [weir_bench_scenario:name()]} | {error, Needed :: iodata()}.
 chosen(Texts, #{scenarios := Scenarios, sets := Sets}) ->
     Names = [Name || #{name := Name} <- Scenarios],
@@ -166,7 +166,7 @@ chosen(Texts, #{scenarios := Scenarios, sets := Sets}) ->
             {error, ["scenarios, chapters and sets that --list shows are needed; there is no \"", lists:join(", ", Unknown), "\""]}
     end.
 
-%% @doc The scenarios of a set.
+%% @doc Returns the scenarios of a set.
 -spec in_set(atom(), suite()) -> [weir_bench_scenario:scenario()].
 in_set(Set, #{scenarios := Scenarios, sets := Sets}) ->
     {Set, Names} = lists:keyfind(Set, 1, Sets),
