@@ -1,4 +1,4 @@
-//! The reference servers: what one core can do when nothing stands between the kernel and the job.
+//! The reference servers: the limit of one core with no framework between the kernel and the job.
 
 pub mod accept;
 pub mod echo;
@@ -20,7 +20,7 @@ use crate::stop::StopSignal;
 use options::{Command, Invocation, Options};
 use server::{Server, Service};
 
-/// Runs `weir-reference` with the arguments that follow the program's name, until SIGTERM or SIGINT.
+/// Runs `weir-reference` with the arguments after the program's name, until SIGTERM or SIGINT.
 pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
     let options = match Options::parse(arguments)? {
         Invocation::Help(text) => return command_line::print(text),

@@ -12,19 +12,19 @@ use crate::command_line::{Failure, address, number, text};
 /// Most bytes of a send buffer.
 const LARGEST_SEND_BUFFER: u64 = 1 << 30;
 
-/// What the arguments ask for.
+/// The result of parsing the arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Invocation {
-    /// This text.
+    /// Print this help text.
     Help(&'static str),
-    /// A server.
+    /// Run this server.
     Serve(Options),
 }
 
-/// A server and where it listens.
+/// A server and its address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Which server.
+    /// The server.
     pub command: Command,
     /// The address it listens on.
     pub ip: IpAddr,
@@ -63,7 +63,7 @@ pub enum Command {
         size: usize,
         /// Broadcasts a second; 0 is as fast as possible.
         per_second: u64,
-        /// Bytes that the kernel may keep for a connection; `None` leaves it to the kernel.
+        /// SO_SNDBUF of each connection; `None` keeps the kernel's default.
         send_buffer: Option<usize>,
     },
 }
@@ -146,7 +146,7 @@ usage: weir-reference chargen --port PORT [--ip ADDRESS]
 Sends without end, 64 KiB at a time, and closes a connection whose client has ended its side.";
 
 impl Options {
-    /// Reads the arguments that follow the program's name.
+    /// Parses the arguments after the program's name.
     pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
         let mut parser = lexopt::Parser::from_args(arguments);
         let name = match parser.next()? {
