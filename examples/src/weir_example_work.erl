@@ -1,4 +1,4 @@
-%% @doc What a server does with a message besides sending it: computing that takes about so long.
+%% @doc Simulates the computation of a server for each message.
 -module(weir_example_work).
 
 -export([of_options/1]).
@@ -8,15 +8,15 @@
 
 -opaque work() :: binary().
 
-%% MD5 takes about a microsecond for so many bytes. It counts reductions by them, as other work does.
+%% Bytes that MD5 hashes in about a microsecond. It counts reductions for them, as other work does.
 -define(BYTES_PER_MICROSECOND, 560).
 
-%% @doc The work of a message, of so many microseconds as the option `work' says (none).
+%% @doc Returns the work of a message, of as many microseconds as the option `work' says (default: none).
 -spec of_options(#{work => non_neg_integer(), _ => _}) -> work().
 of_options(Options) ->
     binary:copy(<<0>>, ?BYTES_PER_MICROSECOND * maps:get(work, Options, 0)).
 
-%% @doc Does it once.
+%% @doc Does the work once.
 -spec do(work()) -> ok.
 do(<<>>) -> ok;
 do(Bytes) ->
