@@ -137,7 +137,7 @@ a_halt_does_not_wait_for_ever(_Config) ->
     ?assertEqual(<<>>, ended(Vm, patience())),
     gen_tcp:close(Socket).
 
-%% Processes that are bound to an offline scheduler cannot be ended without it.
+%% Processes that are bound to an offline scheduler do not run, so they cannot end.
 stops_with_schedulers_offline(_Config) ->
     ?assertEqual(<<>>, ended(start_vm(?MODULE, ["+S", "4:4"], lower_and_stop, []), patience())).
 
