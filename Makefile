@@ -1,4 +1,4 @@
-# `make help` lists the targets. Each begins by installing what is missing (see scripts/setup).
+# `make help` lists the targets. Each first installs the packages that it lacks (see scripts/setup).
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test matrix check docs bench bench-quick soak conformance sanitize fuzz package try-package aarch64 clean
@@ -9,7 +9,7 @@ help: ## list the targets
 build: ## compile everything
 	@scripts/setup build
 	rebar3 compile
-	@# The commands look for these binaries there, wherever else cargo is told to build.
+	@# The commands expect these binaries there, even if cargo has another target directory.
 	@! command -v cargo >/dev/null || cargo build --quiet --release --locked \
 		--manifest-path bench/native/Cargo.toml --target-dir bench/native/target
 
@@ -49,7 +49,7 @@ soak: build ## random mixtures, every byte checked; 100,000 connections; the loa
 
 conformance: build ## OTP's own TCP suites on stock and on Weir (OTP=27 or 29: in a root with that OTP), and Autobahn's cases
 	@scripts/setup build conformance
-	@# On the OTP that is here; see conformance/results/websocket.md.
+	@# On this machine's OTP; see conformance/results/websocket.md.
 	@[ -n "$(OTP)$(SUITES)" ] || WEIR_WRITE_RESULTS=1 rebar3 ct --suite apps/weir_http/test/weir_http_websocket_cases_SUITE
 	@scripts/conformance $(OTP) $(SUITES)
 

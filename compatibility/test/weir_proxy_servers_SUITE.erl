@@ -285,7 +285,7 @@ websocket(_Config) ->
         ?assertEqual("300000\n", Output)
     end).
 
-%%% What cases share.
+%%% Shared by cases.
 
 needs(Programs, Fun) ->
     case [Program || Program <- Programs, weir_program:find(Program) =:= false] of

@@ -261,7 +261,7 @@ improper() ->
         Elements ++ Tail
     ).
 
-%% What is documented ------------------------------------------------------------
+%% Documented results ------------------------------------------------------------
 
 is_documented(relay_start, {error, {Handle, Reason}}) -> is_integer(Handle) andalso is_atom(Reason);
 is_documented(relay_connect, {error, {At, Reason}}) -> (At =:= connect orelse is_integer(At)) andalso is_atom(Reason);

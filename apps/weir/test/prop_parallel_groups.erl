@@ -20,7 +20,7 @@
 -type group() :: 1..?GROUPS.
 -type socket() :: 1..?SOCKETS.
 
-%% What a program works on ---------------------------------------------------------
+%% The world of a program ---------------------------------------------------------
 
 with(Run) ->
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {active, false}, {ip, {127, 0, 0, 1}}]),

@@ -17,7 +17,7 @@
 %% The known state of each listener: its process and settings. Its port is known once a call has returned it.
 -record(listener, {pid, status = running :: running | suspended, most :: pos_integer(), port = unknown}).
 
-%% What a program works on ---------------------------------------------------------
+%% The world of a program ---------------------------------------------------------
 
 with(Run) ->
     try

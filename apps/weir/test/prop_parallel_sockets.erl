@@ -21,7 +21,7 @@
 %% The owner and remaining data of the given socket, the active mode of the other, and the closed sockets.
 -record(model, {owner = 1 :: 1..?ACTORS, data = ?DATA :: binary(), active = false :: boolean() | once | pos_integer(), closed = [] :: [given | set]}).
 
-%% What a program works on ---------------------------------------------------------
+%% The world of a program ---------------------------------------------------------
 
 with(Run) ->
     Actors = list_to_tuple([spawn_link(fun act/0) || _ <- lists:seq(1, ?ACTORS)]),

@@ -144,7 +144,7 @@ a_message_that_is_dropped_is_not(Config) ->
     ?assertEqual(1, weir_group:size(Group)),
     _ = recv_exactly(Peer, 4_000_000),
     ?assertEqual(<<"one">>, recv_exactly(Peer, 3)),
-    %% The member may be told of the room a moment later.
+    %% The member may be notified of the room a moment later.
     wait_until(fun() -> {1, Outcomes} = through(Group, "three"), map_get(dropped, Outcomes) =:= 0 end),
     ok = served(Socket),
     ?assertEqual(<<"three">>, recv_exactly(Peer, 5)).

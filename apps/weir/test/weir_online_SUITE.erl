@@ -307,7 +307,7 @@ bring_online_until_stopped() ->
         bring_online_until_stopped()
     end.
 
-%%% What stood on schedulers that went offline.
+%%% Processes on schedulers that went offline.
 
 %% `application:stop/1' asks all processes for their group leader, and a code purge asks them what they run. Both
 %% would hang on processes of offline schedulers.

@@ -133,16 +133,16 @@ pub enum Held {
 pub enum Command {
     /// Echoed messages in a closed loop.
     Echo {
-        /// What is sent.
+        /// The messages.
         message: Message,
         /// Messages in flight on a connection.
         depth: usize,
-        /// What carries them.
+        /// Their carrier.
         carrier: Carrier,
     },
     /// Echoed messages at a rate.
     MessagesAtRate {
-        /// What is sent.
+        /// The messages.
         message: Message,
         /// Messages a second.
         rate: u64,
@@ -161,7 +161,7 @@ pub enum Command {
     },
     /// Messages that a backend in the driver echoes, through a proxy.
     Proxy {
-        /// What is sent.
+        /// The messages.
         message: Message,
         /// Messages in flight on a connection.
         depth: usize,
