@@ -37,7 +37,7 @@ add(_Run, _Servers, _Load, Result) ->
 count_futexes(Servers, Load, Sample) ->
     case os:find_executable("perf") of
         false ->
-            {ok, weir_bench_sample:note(<<"futexes were not counted: there is no perf">>, Sample)};
+            {ok, weir_bench_sample:note(<<"futexes were not counted: perf is not installed">>, Sample)};
         Perf ->
             Pids = lists:join(",", [Pid || #{pid := Pid} <- Servers]),
             Program = weir_bench_program:start(
@@ -63,7 +63,7 @@ with_futexes({error, _} = Error, _Lines, _Sample) ->
 
 why(Lines) ->
     case [Line || Line <- Lines, interval(Line) =:= none] of
-        [] -> <<"perf looked too seldom, as on a busy machine">>;
+        [] -> <<"perf printed too few intervals, the machine may be busy">>;
         [Said | _] -> Said
     end.
 

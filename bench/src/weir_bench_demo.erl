@@ -116,11 +116,11 @@ explanation() ->
         "The servers are weir_example_echo, _proxy and _ehttpd in examples/src; the difference is {tcp_module, weir_tcp}.\n"
         "\n"
         "What to try next:\n"
-        "  bin/weir run ehttpd --port 8080      one of them by itself: curl http://127.0.0.1:8080/\n"
+        "  bin/weir run ehttpd --port 8080      runs one of them: curl http://127.0.0.1:8080/\n"
         "  bin/weir run http_hello --port 8080  an HTTP server on reactors; bin/weir run --help names more\n"
         "  bin/weir serve DIR --port 8080       serves the files of a directory\n"
         "  bin/weir push --port 8080            a push server: /pub/ID publishes, /sub/ID subscribes\n"
-        "  bin/weir doctor NODE                 what is set wrong in a running node\n"
+        "  bin/weir doctor NODE                 checks the settings of a running node\n"
         "  bin/weir bench --list                more loads, up to 10,000 connections; make bench runs them all\n"
         "  {tcp_module, weir_tcp}               in the options of your own gen_tcp:listen/2\n"
     ].

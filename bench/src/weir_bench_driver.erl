@@ -73,7 +73,7 @@ report(Output) ->
             case weir_json:decode(Line) of
                 {ok, _} = Report -> Report;
                 {error, {not_json, Position}} ->
-                    {error, iolist_to_binary(["the driver's report is no JSON from byte ", integer_to_list(Position)])}
+                    {error, iolist_to_binary(["the driver's report is not JSON, error at byte ", integer_to_list(Position)])}
             end;
         [] ->
             {error, <<"the driver printed no report">>}

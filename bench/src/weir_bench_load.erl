@@ -87,7 +87,7 @@ longest(#{connections := Connections, warmup := Warmup, duration := Duration} = 
 sample(Json) ->
     case weir_json:decode(Json) of
         {ok, Document} -> {ok, [weir_bench_sample:from_load(Document)]};
-        {error, {not_json, _}} -> {error, <<"what the generator wrote is no JSON">>}
+        {error, {not_json, _}} -> {error, <<"the generator's results are not JSON">>}
     end.
 
 command(#{load := Load, warmup := Warmup, duration := Duration} = Run, #{port := Port, pid := Pid}, File) ->

@@ -50,11 +50,11 @@ description() ->
 cores() ->
     case {os:find_executable("taskset"), allowed_cores()} of
         {false, _} ->
-            unpinned(<<"not pinned: there is no taskset, so the server and the driver may disturb each other">>);
+            unpinned(<<"not pinned: taskset is not installed, so the server and the driver may disturb each other">>);
         {_, [Server, Driver | _]} ->
             #{pinned => [Server, Driver], note => none};
         {_, _} ->
-            unpinned(<<"not pinned: there is one core only, so the server and the driver share it">>)
+            unpinned(<<"not pinned: the server and the driver share the only core">>)
     end.
 
 unpinned(Note) ->

@@ -81,7 +81,7 @@ measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) -
     io:format("~ts~n~b scenarios, ~b rounds: about ~b minutes~n", [
         Pinning, length(Scenarios), Rounds, minutes(Rounds, Scenarios)
     ]),
-    io:format("results come to ~ts.json, .md and .html~n", [Stem]),
+    io:format("results are written to ~ts.json, .md and .html~n", [Stem]),
     Cores = weir_bench_machine:cores(),
     #{scenarios := Measured} = Whole = lists:foldl(
         fun(Scenario, #{scenarios := Before} = SoFar) ->

@@ -85,7 +85,7 @@ pairs([Name, <<"/", Name/binary>> | Marks]) ->
         {error, _} = Error -> Error
     end;
 pairs([Mark | _]) ->
-    {error, ["<!-- ", Mark, " --> has no end or no beginning, or another stands in it"]}.
+    {error, ["<!-- ", Mark, " --> is not closed, not opened, or contains another"]}.
 
 %% @doc Fills the places of a text and draws its charts. Results are pairs of a file name and a document.
 -spec fill(binary(), [{string(), weir_bench_results:document()}], weir_bench_suite:suite()) ->
@@ -118,7 +118,7 @@ fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters, targets := T
                     ),
                     {ok, Filled, pictures(Filled, Sorted, maps:from_list(Known))};
                 [Unknown | _] ->
-                    {error, ["there is no scenario or chapter ", Unknown]}
+                    {error, ["unknown scenario or chapter ", Unknown]}
             end;
         {error, _} = Error ->
             Error

@@ -52,7 +52,7 @@ write_one(File) ->
                 {error, Reason} -> {error, ["cannot write ", Page, ": ", file:format_error(Reason)]}
             end;
         {ok, _} ->
-            {error, [File, " is of before there were chapters, and has no page: its tables stand in Markdown beside it"]};
+            {error, [File, " is older than chapters and has no page: see its tables in the Markdown file beside it"]};
         {error, _} = Error ->
             Error
     end.

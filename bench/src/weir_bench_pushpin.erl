@@ -46,7 +46,7 @@ start(Pin, Control, #{port := OriginPort, pid := OriginPid} = Origin) ->
                     {ok, Whole#{others => [OriginPid | children(Pid)]}};
                 timeout ->
                     ok = weir_bench_daemon:stop(Whole),
-                    {error, {timeout, [<<"nobody was subscribed">>]}}
+                    {error, {timeout, [<<"no client could subscribe">>]}}
             end;
         {error, _} = Error ->
             ok = weir_bench_daemon:stop(Origin),

@@ -95,7 +95,7 @@ read(File) ->
         {ok, Json} ->
             case weir_json:decode(Json) of
                 {ok, #{<<"scenarios">> := _, <<"machine">> := #{<<"otp">> := _}} = Document} -> {ok, Document};
-                _ -> {error, [File, " holds no results of weir bench"]}
+                _ -> {error, [File, " has no results of weir bench"]}
             end;
         {error, Reason} ->
             {error, ["cannot read ", File, ": ", file:format_error(Reason)]}

@@ -160,7 +160,7 @@ each(Check, Settings) ->
                 case Check(Key, Value) of
                     ok -> {ok, Checked#{Key => Value}};
                     {ok, Other} -> {ok, Checked#{Key => Other}};
-                    unknown -> {error, io_lib:format("~tp is no setting", [Key])};
+                    unknown -> {error, io_lib:format("unknown setting ~tp", [Key])};
                     Needed -> {error, io_lib:format("~tp is ~0tp, ~ts is needed", [Key, Value, Needed])}
                 end;
             (_Key, _Value, Error) ->
@@ -276,8 +276,8 @@ complete(#{contestants := Contestants} = Scenario) ->
     Titles = [Title || #{title := Title} <- Contestants],
     case {[Key || Key <- Needed, not is_map_key(Key, Scenario)], Titles -- lists:usort(Titles)} of
         {[Key | _], _} -> {error, [atom_to_list(Key), " is missing"]};
-        {[], [Twice | _]} -> {error, ["two contestants are called ", Twice]};
-        {[], []} when Titles =:= [] -> {error, "there are no contestants"};
+        {[], [Twice | _]} -> {error, ["two contestants have the title ", Twice]};
+        {[], []} when Titles =:= [] -> {error, "no contestants"};
         {[], []} -> has_whole([is_map_key(share, run(Scenario, Contestant)) || Contestant <- Contestants])
     end;
 complete(_Scenario) ->
@@ -287,7 +287,7 @@ complete(_Scenario) ->
 has_whole([First | Others]) ->
     case First orelse not lists:member(true, Others) of
         true -> ok;
-        false -> {error, "the first contestant has no share, and others have"}
+        false -> {error, "the first contestant has no share, but others have"}
     end.
 
 %% @doc Returns the run of a contestant.

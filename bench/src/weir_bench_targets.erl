@@ -51,11 +51,11 @@ target(
     Titles = [Of || #{contestants := Contestants} <- Known, #{title := Of} <- Contestants],
     Named = [unicode:characters_to_binary(One) || One <- [Contestant | titles(Rival)]],
     Checks = [
-        {Known =/= [], {"there is no scenario ~tp above it", Name}},
-        {lists:member(Metric, weir_bench_sample:metrics()), {"~tp is no metric", Metric}},
-        {lists:member(Relation, ?RELATIONS), {"~tp is no relation", Relation}},
+        {Known =/= [], {"no scenario ~tp is defined above it", Name}},
+        {lists:member(Metric, weir_bench_sample:metrics()), {"unknown metric ~tp", Metric}},
+        {lists:member(Relation, ?RELATIONS), {"unknown relation ~tp", Relation}},
         {Named -- Titles =:= [], {"its scenario has no contestant ~ts", lists:join(", ", Named -- Titles)}},
-        {are_limits(Limits), {"limits are ~tp, and numbers by OTP release are needed", Limits}}
+        {are_limits(Limits), {"limits are ~tp, a map of OTP releases to numbers is needed", Limits}}
     ],
     case [Wrong || {false, Wrong} <- Checks] of
         [{Format, Value} | _] ->
@@ -65,7 +65,7 @@ target(
             {ok, Settings#{title := unicode:characters_to_binary(Title), contestant := Of, rival := rival(Rival)}}
     end;
 target(_Settings, _Scenarios) ->
-    {error, "title, scenario, metric, contestant, rival, relation and limits are needed, and no others"}.
+    {error, "exactly title, scenario, metric, contestant, rival, relation and limits are needed"}.
 
 titles(nobody) -> [];
 titles({best_of, Titles}) -> Titles;

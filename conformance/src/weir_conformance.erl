@@ -56,7 +56,7 @@ suites(Names) ->
         [] ->
             [list_to_atom(Name) || Name <- Names];
         Unknown ->
-            say("not among the suites: ~p; they are ~p", [Unknown, weir_conformance_suites:all()]),
+            say("unknown suites: ~p; valid: ~p", [Unknown, weir_conformance_suites:all()]),
             halt(2)
     end.
 

@@ -73,7 +73,7 @@ line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width + 2) | line(Ce
 unexplained(#{suite := Suite, 'case' := Case, weir := Weir}) ->
     io_lib:format("worse without a reason: ~s:~s~n  ~ts~n", [Suite, Case, said(Weir)]).
 
-said(absent) -> "it was not reached";
+said(absent) -> "it did not run";
 said(#{reason := Reason}) -> string:slice(Reason, 0, 600).
 
 sums(Rows) ->

@@ -17,5 +17,5 @@ start(Options) -> weir_example_http_server:start(Options, [{"/", ?MODULE, none, 
 handle(Request, none) ->
     case weir_example_json:decode(weir_http_request:body(Request)) of
         {ok, Value} -> {reply, 200, [{<<"content-type">>, <<"application/json">>}], weir_example_json:encode(Value)};
-        error -> {reply, 400, [{<<"content-type">>, <<"text/plain">>}], <<"this is no JSON\n">>}
+        error -> {reply, 400, [{<<"content-type">>, <<"text/plain">>}], <<"the body is not JSON\n">>}
     end.

@@ -74,7 +74,7 @@ with_note(Request, Fun) ->
         ->
             Fun(Note);
         {<<"application/json", _/binary>>, _} ->
-            json(400, [], #{<<"error">> => <<"an object with a text, and an id or none, is needed">>});
+            json(400, [], #{<<"error">> => <<"an object with a text and an optional id is needed">>});
         _ ->
             {reply, 415, [{<<"accept">>, <<"application/json">>}], <<>>}
     end.

@@ -48,7 +48,7 @@ main() ->
             halt(run([option(Argument) || Argument <- init:get_plain_arguments()]))
         catch
             error:{nothing_to_run, Wanted} ->
-                io:format("FAILED scripts/test: no test of the tree is ~0tp~n0 passed, 1 failed~n", [Wanted]),
+                io:format("FAILED scripts/test: no test matches ~0tp~n0 passed, 1 failed~n", [Wanted]),
                 halt(1);
             Class:Reason:Stack ->
                 io:format("FAILED scripts/test: ~tp~n0 passed, 1 failed~n", [{Class, Reason, Stack}]),
@@ -101,7 +101,7 @@ crates(Options) -> [#{kind => cargo, name => Crate, crate => Crate} || {cargo, C
 absent(Parts, Results) ->
     Seen = [Suite || #{suite := Suite} <- Results],
     [
-        #{part => "tree", name => Module, time => 0, outcome => {failed, "no case of it was run"}}
+        #{part => "tree", name => Module, time => 0, outcome => {failed, "none of its tests ran"}}
      || Module <- weir_test_plan:modules(Parts), not lists:member(Module, Seen)
     ].
 
@@ -255,7 +255,7 @@ ended(#worker{number = Number, log = Log} = Worker, Status, #run{workers = Worke
 
 how_it_ended(#worker{finished = true, planned = Planned, reported = Reported} = Worker, _Status) ->
     [
-        fault(Worker, "the run", {Planned - Reported, "cases were planned and had no result"})
+        fault(Worker, "the run", {Planned - Reported, "planned cases had no result"})
      || Planned > Reported
     ];
 how_it_ended(#worker{running = Running} = Worker, Status) ->

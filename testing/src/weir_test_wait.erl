@@ -50,7 +50,7 @@ stretch("") -> 1;
 stretch(Text) ->
     case string:to_integer(Text) of
         {Number, ""} when is_integer(Number), Number > 0 -> Number;
-        _ -> error({bad_environment, "WEIR_PATIENCE", Text, "a whole number from 1 on"})
+        _ -> error({bad_environment, "WEIR_PATIENCE", Text, "a whole number of at least 1"})
     end.
 
 %% @doc Waits until the function returns `true'. On timeout the last other value is reported: `fun() -> count() =:= 3

@@ -85,7 +85,7 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
         "upload" => help::HELP_UPLOAD,
         _ => {
             return Err(Failure::Usage(format!(
-                "{name} is no command: echo, http, proxy, accept, game, idle, fanout, chat, download or upload is \
+                "unknown command {name}: echo, http, proxy, accept, game, idle, fanout, chat, download or upload is \
                  needed"
             )));
         }
@@ -240,7 +240,7 @@ impl Given {
             },
             "fanout" | "chat" if slow >= u64::from(connections) => {
                 return Err(Failure::Usage(format!(
-                    "--slow {slow}: of {connections} connections one at least has to read"
+                    "--slow {slow}: at least one of {connections} connections must read"
                 )));
             }
             "fanout" => Command::Fanout {

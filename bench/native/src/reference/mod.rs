@@ -63,5 +63,5 @@ pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
 fn serve<S: Service>(service: S, listener: Listener, stop: &StopSignal) -> Result<S, Failure> {
     command_line::print(&format!("ready {}", listener.port()))?;
     server::run(Server::new(service, listener), stop)
-        .map_err(|error| Failure::runtime("cannot go on serving", error))
+        .map_err(|error| Failure::runtime("cannot continue to serve", error))
 }

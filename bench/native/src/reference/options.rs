@@ -167,7 +167,7 @@ impl Options {
             "chargen" => HELP_CHARGEN,
             _ => {
                 return Err(Failure::Usage(format!(
-                    "{name} is no command: echo, relay, accept, http, game, fanout, file, discard or chargen is \
+                    "unknown command {name}: echo, relay, accept, http, game, fanout, file, discard or chargen is \
                      needed"
                 )));
             }
@@ -291,7 +291,7 @@ mod tests {
     fn wrong_arguments_are_named() {
         for (line, part) in [
             ("", "a command is missing"),
-            ("sing --port 1", "sing is no command"),
+            ("sing --port 1", "unknown command sing"),
             ("echo", "--port PORT is missing"),
             ("relay --port 0", "--to HOST:PORT is missing"),
             ("file --port 0", "--file PATH is missing"),

@@ -165,7 +165,7 @@ impl<S: Service> Server<S> {
         if !self.has_warned {
             self.has_warned = true;
             eprintln!(
-                "no descriptor is left after {} connections: the others wait (ulimit -n)",
+                "out of descriptors after {} connections: others wait in the backlog (raise ulimit -n)",
                 self.connections.len()
             );
         }

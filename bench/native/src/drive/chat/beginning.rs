@@ -46,8 +46,8 @@ impl Crowd<'_> {
             return Ok(());
         }
         let waiting = self.begun() + self.resting.len();
-        let why = format!("{waiting} connections wait after two minutes");
-        Err(Failure::runtime("not everybody listens", why))
+        let why = format!("{waiting} connections are not ready after two minutes");
+        Err(Failure::runtime("not all listeners are subscribed", why))
     }
 
     fn begun(&mut self) -> usize {
