@@ -6,7 +6,6 @@
 
 -define(SIZE, 128).
 -define(RATE, 10).
-%% Bytes of the timestamp at the front of a message.
 -define(TIMESTAMP_BYTES, 8).
 %% Pause while the group has no members, in milliseconds.
 -define(PAUSE, 1).

@@ -9,7 +9,6 @@
 
 -define(SIZE, 128).
 -define(RATE, 10).
-%% Bytes of the timestamp at the front of a message.
 -define(TIMESTAMP_BYTES, 8).
 %% Pause while no member has room and there is no rate to wait for, in milliseconds.
 -define(PAUSE, 1).

@@ -86,7 +86,6 @@ undelivered(#session{socket = Socket, stream = Stream}) ->
             <<>>
     end.
 
-%% Whether the data consists of complete packets.
 is_whole(Packet, _Data) when Packet =:= raw; Packet =:= 0; Packet =:= undefined ->
     true;
 is_whole(_Packet, <<>>) ->
@@ -135,7 +134,6 @@ has_begun(Packet, Data) ->
         {error, _} -> true
     end.
 
-%% Whether the packet type has header fields only.
 -spec knows_fields_only(#session{}) -> boolean().
 knows_fields_only(Session) ->
     lists:member(option(packet, Session), [httph, httph_bin]).

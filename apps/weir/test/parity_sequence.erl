@@ -130,7 +130,6 @@ names_of_counters() ->
 
 %% Steps ------------------------------------------------------------------------
 
-%% Groups of related steps.
 group(Packet) ->
     frequency([
         {10, traffic(Packet)},
@@ -276,7 +275,6 @@ header() ->
         list_to_binary([Name, Value, End])
     ).
 
-%% A request with its headers.
 head() ->
     ?LET({Request, Headers}, {request(), list(header())}, list_to_binary([Request, Headers, "\r\n"])).
 

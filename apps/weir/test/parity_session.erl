@@ -182,7 +182,6 @@ drain(Peer, Data) ->
         {error, Reason} -> {iolist_to_binary(Data), Reason}
     end.
 
-%% Waiting calls that have returned.
 returned(Session = #session{waiting = Waiting}) ->
     lists:foldl(
         fun(Name, {Returned, Left = #session{waiting = Before}}) ->

@@ -10,7 +10,6 @@
 %% Functions that decide who polls. Weir must be restarted afterwards.
 -define(POLLING, [{make, 1}, {set_online, 1}, {claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
 
-%% The limits of a listener.
 -define(LIMITS, #{
     max_connections => 3, overload => reset, max_rate => infinity, per_address => 2, placement => local, affinity => soft,
     measure => true, allow => [{{127, 0, 0, 0}, 8}], deny => [{{0, 0, 0, 0, 0, 0, 0, 1}, 128}]
@@ -83,7 +82,6 @@ sockets() ->
         file => File, opened => Opened
     }.
 
-%% A connection and its other end.
 pair(Listening, Port) ->
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     {ok, {_, _, Handle}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, weir_test_wait:patience()),

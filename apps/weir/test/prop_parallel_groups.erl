@@ -14,7 +14,6 @@
 -define(SOCKETS, 3).
 -define(GROUPS, 2).
 
-%% The memberships, and the groups and sockets that are deleted or closed.
 -record(model, {members = #{} :: #{{group(), socket()} => always | once}, deleted = [] :: [group()], closed = [] :: [socket()]}).
 
 -type group() :: 1..?GROUPS.

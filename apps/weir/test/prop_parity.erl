@@ -126,7 +126,7 @@ is_known_step({Step, Results, One}, {Step, Results, Other}, Before) ->
     Pairs = [{M, N} || {{Name, M}, {Name, N}} <- lists:zip(One, Other)],
     case lists:any(fun is_early_end/1, Pairs) of
         true ->
-            %% Monitors of the socket are notified as early.
+            %% `DOWN' messages of the socket's monitors also come early.
             lists:all(fun(Pair = {M, N}) -> is_early_end(Pair) orelse without_down(M) =:= without_down(N) end, Pairs);
         false ->
             lists:all(fun({M, N}) -> M =:= N orelse (IsCut andalso is_recut(whole(M), whole(N))) end, Pairs)
@@ -204,7 +204,6 @@ is_beginning(One, Other) ->
     {Size, Bytes} = {iolist_size(One), iolist_to_binary(Other)},
     Size =< byte_size(Bytes) andalso binary:part(Bytes, 0, Size) =:= iolist_to_binary(One).
 
-%% Joins data of consecutive messages.
 whole([{tcp, socket, One}, {tcp, socket, Two} | Messages]) -> whole([{tcp, socket, iolist_to_binary([One, Two])} | Messages]);
 whole([{tcp, socket, Data} | Messages]) -> [{tcp, socket, iolist_to_binary(Data)} | whole(Messages)];
 whole([Message | Messages]) -> [Message | whole(Messages)];

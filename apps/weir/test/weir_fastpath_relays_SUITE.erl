@@ -40,7 +40,6 @@ killer_of_pollers(Pause) ->
         end
     end).
 
-%% Sends until it fails.
 flood(Socket) ->
     case gen_tcp:send(Socket, binary:copy(<<"flood">>, 2000)) of
         ok -> flood(Socket);

@@ -149,7 +149,7 @@ a_message_that_is_dropped_is_not(Config) ->
     ok = served(Socket),
     ?assertEqual(<<"three">>, recv_exactly(Peer, 5)).
 
-%% A withdrawn member has either had the message or gets none: never both, never neither.
+%% Once withdraw/1 has returned, the member has either been served or never gets the message.
 withdrawn_or_served(Config) ->
     Group = new(#{backlog => 10000}),
     {Socket, Peer} = member(Config),

@@ -367,7 +367,6 @@ pollers_killed_while_broadcasts_fly(Config) ->
     end,
     ?assertEqual(10, weir_group:size(Group)).
 
-%% Kills all pollers, and waits until messages are sent again.
 kill_pollers(Group, Members) ->
     [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
     Before = info(Group, sent),

@@ -323,7 +323,6 @@ stand_still(_Config) ->
 has_an_answer(Client) ->
     gen_tcp:send(Client, <<"hello">>) =:= ok andalso gen_tcp:recv(Client, 5, patience()) =:= {ok, <<"hello">>}.
 
-%% The only connection and its reactor.
 first_connection(Port) ->
     is_served(connect(Port)),
     [Connection] = weir:connections(still),

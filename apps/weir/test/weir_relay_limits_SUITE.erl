@@ -145,7 +145,6 @@ a_long_timeout_has_no_timer(Config) ->
     1 = erlang:trace(Timer, false, ['receive']),
     ?assertEqual([], [Message || {trace, Of, 'receive', Message = {weir_relay, _, _}} <- Traced, Of =:= Timer]).
 
-%% All trace messages of a process until now.
 traced(Pid) ->
     Delivered = erlang:trace_delivered(Pid),
     receive

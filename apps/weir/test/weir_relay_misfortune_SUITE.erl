@@ -40,7 +40,6 @@ owners_killed(Config) ->
     [ok = await(Sender) || Sender <- Senders],
     wait_until(fun() -> [Relay || {_, Relay, _, _} <- Owned, weir:relay_info(Relay) =/= {error, closed}] =:= [] end).
 
-%% Sends until it fails.
 flood(Socket) ->
     case gen_tcp:send(Socket, binary:copy(<<"x">>, 10000)) of
         ok -> flood(Socket);

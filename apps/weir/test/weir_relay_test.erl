@@ -27,7 +27,6 @@
 -define(CHUNK, 1_000_000).
 %% epoll_ctl(2).
 -define(EPOLLIN, 16#1).
-%% Bits of the number of a relay.
 -define(NUMBER_BITS, 56).
 
 

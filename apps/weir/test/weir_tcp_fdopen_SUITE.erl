@@ -35,7 +35,6 @@ descriptor(Family) ->
     {ok, Fd} = socket:getopt(Socket, {otp, fd}),
     {Socket, Fd}.
 
-%% A descriptor that is connected to a stock socket.
 connected_descriptor() ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, ?LOOPBACK}]),
     {ok, Port} = inet:port(Listener),

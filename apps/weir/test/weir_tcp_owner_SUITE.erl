@@ -46,7 +46,6 @@ cases() ->
 idle() ->
     async(fun() -> ok end).
 
-%% Ends a process that owns a socket, with a reason.
 end_of_owner(Socket, Reason) ->
     {Pid, Monitor} = spawn_monitor(fun() ->
         receive

@@ -109,7 +109,6 @@ start_load(Config) ->
     Counts = [length(?MODES), 1, 1, 1],
     Streams = lists:append([start_streams(P, Count) || {P, Count} <- lists:zip(Ports, Counts)]),
     assert_streams_go_on(Streams),
-    %% Idle connections.
     Idle = [connect_raw(P) || P <- tl(Ports)],
     {Streams, Idle, processes_of_weir()}.
 

@@ -22,7 +22,6 @@ load(Module) ->
     _ = code:purge(Module),
     code:load_file(Module).
 
-%% Copies the application with its files.
 copy(Config, Name) -> copy(Config, Name, "weir").
 
 copy(Config, Name, Application) ->

@@ -19,7 +19,6 @@ const LARGEST_SIZE: u64 = 1 << 20;
 /// Most bytes of a window.
 const MOST_BYTES: u64 = 1 << 50;
 
-/// Most connections.
 const MOST_CONNECTIONS: u64 = 1_000_000;
 
 /// The result of parsing the arguments.
@@ -31,7 +30,6 @@ pub enum Invocation {
     Drive(Run),
 }
 
-/// The options that were given.
 #[derive(Default)]
 struct Given {
     target: Option<OsString>,

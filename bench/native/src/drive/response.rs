@@ -9,7 +9,6 @@ use super::measurement::Fault;
 /// Most bytes of a response head.
 const LONGEST_HEAD: usize = 16 * 1024;
 
-/// Most header lines of a response.
 const MOST_HEADERS: usize = 64;
 
 /// Reads a sequence of responses that have a Content-Length.

@@ -4,7 +4,6 @@ use httparse::{EMPTY_HEADER, Response, Status};
 
 use super::super::measurement::Fault;
 
-/// Most header lines of a response.
 const MOST_HEADERS: usize = 64;
 
 /// A complete answer at the beginning of the received bytes.
