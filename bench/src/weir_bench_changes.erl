@@ -1,19 +1,21 @@
-%% @doc Changes the configuration of a server again and again while it is loaded, and tells what that costs its clients.
+%% @doc Changes the configuration of a server repeatedly under load, and reports what that costs its clients.
 -module(weir_bench_changes).
 
 -export([during/3]).
 
-%% After the connections are there and the load has begun, milliseconds.
+%% Milliseconds from the end of the warm-up to the first change. The connections exist by then, and the load has
+%% begun.
 -define(FIRST, 300).
 
 -type result() :: {ok, weir_bench_sample:sample()} | {error, binary()}.
 
-%% @doc Has `Load' measure a server. A run with `changes' has so many of them meanwhile, spread over its time; what failed is a
-%% connection lost. For comparison the server may not be told (`told'): to write a file and to send a signal is work on a core, too.
+%% @doc Runs `Load' against a server. If the run has `changes', that many are spread over its time, and failed
+%% requests count as lost connections. With `told' set to false the file is written but the server gets no signal: the
+%% comparison shows the cost of writing the file and running kill.
 -spec during(weir_bench_scenario:run(), weir_bench_server:server(), fun(() -> result())) -> result().
 during(#{changes := Count, warmup := Warmup, duration := Duration} = Run, #{change := Change}, Load) ->
     First = erlang:monotonic_time(millisecond) + Warmup + ?FIRST,
-    %% The last is over before the load is, also where it takes long.
+    %% The last change ends before the load does, even if it takes long.
     Interval = min(0.9, Count / (Count + 1)) * (Duration - ?FIRST) / Count,
     Told = maps:get(told, Run, true),
     Changes = [{First + round(Number * Interval), case Told of true -> Number; false -> 0 end} || Number <- lists:seq(1, Count)],
@@ -33,7 +35,7 @@ lost(#{metrics := Metrics, errors := Errors} = Sample) ->
 told_of_changes(0, _Count, Sample) -> Sample;
 told_of_changes(Left, Count, Sample) -> weir_bench_sample:note(iolist_to_binary(io_lib:format("~b of ~b changes were made", [Count - Left, Count])), Sample).
 
-%% At these moments, however long each takes.
+%% Makes the changes at these times, however long each takes.
 change(Changes, Change) ->
     Pause =
         case Changes of

@@ -1,5 +1,6 @@
-%% @doc The bars of a scenario as SVG: a bar for each contestant, a whisker from its lowest to its highest round. A scenario over
-%% schedulers has curves instead. The same picture stands in documents and on the page; it follows the reader's choice of light or dark.
+%% @doc Draws the bars of a scenario as SVG: one for each contestant, with a whisker from its lowest to its highest
+%% round. A scenario over schedulers has curves instead. Documents and the page use the same chart; it follows the
+%% reader's choice of light or dark.
 -module(weir_bench_chart).
 
 -export([svg/1]).
@@ -13,7 +14,7 @@
 -define(TOP, 34).
 -define(BOTTOM, 10).
 
-%% @doc The chart of a scenario of a document, of the first of its metrics; `none' where nobody has that.
+%% @doc Returns the chart of a scenario's first metric, or `none' if no contestant has it.
 -spec svg(weir_bench_results:document()) -> {ok, unicode:chardata()} | none.
 svg(#{<<"over">> := _} = Scenario) ->
     weir_bench_curve:svg(Scenario);
@@ -28,7 +29,7 @@ svg(#{<<"metrics">> := [Name | _], <<"title">> := Title, <<"contestants">> := Co
         _ -> {ok, svg(Title, binary_to_existing_atom(Name), Rows)}
     end.
 
-%% Whose server it is, which gives a bar its colour.
+%% The family of a server decides the colour of its bar.
 family(#{<<"backend">> := Backend}) when Backend =:= <<"weir">>; Backend =:= <<"inet">>; Backend =:= <<"socket">> ->
     Backend;
 family(#{<<"backend">> := <<"reference">>}) -> <<"native">>;
@@ -36,7 +37,7 @@ family(_) -> <<"peer">>.
 
 svg(Title, Metric, Rows) ->
     Height = ?TOP + ?ROW * length(Rows) + ?BOTTOM,
-    %% Zero is a bar of no length, and nothing is longer than the longest.
+    %% Zero gives a bar of no length; the longest bar fills the width.
     Scale = ?BARS / max(1.0e-9, lists:max([Max || {_, _, _, _, Max} <- Rows])),
     [
         io_lib:format(

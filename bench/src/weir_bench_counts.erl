@@ -1,5 +1,5 @@
-%% @doc What a server does for a request besides using the processor: futexes, and how its sockets lie on pollsets. To look costs
-%% something, so the server is loaded again for each of the two, after it was measured.
+%% @doc Counts what a server does for a request besides using the processor: its futex calls, and where its sockets
+%% are on the pollsets. Counting costs time, so after the measurement the server is loaded again for each of the two.
 -module(weir_bench_counts).
 
 -export([add/4]).
@@ -10,19 +10,19 @@
 -type sample() :: weir_bench_sample:sample().
 -type load() :: fun((weir_bench_scenario:run()) -> {ok, sample()} | {error, binary()}).
 
-%% The least for which a server is loaded to be looked at, in milliseconds, and between two looks.
+%% Milliseconds: the shortest load for a count, the interval of perf, and the interval of questions for places.
 -define(LEAST, 600).
 -define(EVERY, 50).
 -define(ASK_EVERY, 250).
-%% Of the end of a load so many looks do not count: the connections are closed in them.
+%% The connections close in the last intervals of a load, so these do not count.
 -define(CLOSING, 2).
 
-%% @doc How many times a server is loaded that is measured with counts.
+%% @doc Returns how often a server with counts is loaded: for the measurement, the futexes and the places.
 -spec loads() -> pos_integer().
 loads() -> 3.
 
-%% @doc Adds the counts of a run that has them to what was measured: `Load' loads the servers again. A count that cannot be had is
-%% missing, and a note says why.
+%% @doc Adds counts to a sample if the run has `counts': calls `Load' to load the servers again. A count that cannot
+%% be taken is missing, and a note gives the reason.
 -spec add(weir_bench_scenario:run(), [weir_bench_server:server(), ...], load(), {ok, sample()} | {error, binary()}) ->
     {ok, sample()} | {error, binary()}.
 add(#{counts := true, duration := Duration} = Run, Servers, Load, {ok, Sample}) ->
@@ -37,7 +37,7 @@ add(_Run, _Servers, _Load, Result) ->
 count_futexes(Servers, Load, Sample) ->
     case os:find_executable("perf") of
         false ->
-            {ok, weir_bench_sample:note(<<"futexes were not counted: there is no perf">>, Sample)};
+            {ok, weir_bench_sample:note(<<"futexes were not counted: perf is not installed">>, Sample)};
         Perf ->
             Pids = lists:join(",", [Pid || #{pid := Pid} <- Servers]),
             Program = weir_bench_program:start(
@@ -63,11 +63,12 @@ with_futexes({error, _} = Error, _Lines, _Sample) ->
 
 why(Lines) ->
     case [Line || Line <- Lines, interval(Line) =:= none] of
-        [] -> <<"perf looked too seldom, as on a busy machine">>;
+        [] -> <<"perf printed too few intervals, the machine may be busy">>;
         [Said | _] -> Said
     end.
 
-%% @doc Futexes a second by what `perf stat -I' has said until the load ended, in the middle of its last so many milliseconds.
+%% @doc Returns the futexes a second from the lines of `perf stat -I' up to the end of the load, in the middle of its
+%% last `Window' milliseconds.
 -spec futexes_per_s([binary()], Window :: pos_integer()) -> {ok, float()} | none.
 futexes_per_s(Lines, Window) ->
     Counts = [Count || Line <- Lines, {ok, Count} <- [interval(Line)]],
@@ -81,13 +82,13 @@ futexes_per_s(Lines, Window) ->
             none
     end.
 
-%% "     0.050123456,123,,syscalls:sys_enter_futex,...": the time since the start, and how many since the line before.
+%% "     0.050123456,123,,syscalls:sys_enter_futex,...": seconds since the start, and the count since the line before.
 interval(Line) ->
     case binary:split(Line, <<",">>, [global]) of
         [Time, Count | _] ->
             case {string:to_float(string:trim(Time)), string:to_integer(Count)} of
                 {{At, <<>>}, {Number, <<>>}} when is_float(At), is_integer(Number) -> {ok, {At, Number}};
-                %% No thread ran in that time.
+                %% No thread ran in this interval.
                 {{At, <<>>}, _} when is_float(At), Count =:= <<"<not counted>">> -> {ok, {At, 0}};
                 _ -> none
             end;
@@ -95,7 +96,7 @@ interval(Line) ->
             none
     end.
 
-%% Sockets of Weir only; weir_proxy has no such option.
+%% Only Weir's sockets have places, and weir_proxy has no option to print them.
 ask_for_places(#{backend := weir, server := Kind}, [#{pid := Pid, program := Program}], Load, Sample) when Kind =/= weir_proxy ->
     Asker = spawn_link(fun() -> ask(Pid) end),
     Loaded = Load(),
@@ -113,7 +114,7 @@ ask(Pid) ->
     ok = timer:sleep(?ASK_EVERY),
     ask(Pid).
 
-%% @doc What `weir run --places' has said when most connections were seen.
+%% @doc Returns the figures of the line of `weir run --places' that counted most connections.
 -spec places([binary()]) -> #{weir_bench_sample:metric() => float()}.
 places(Lines) ->
     Said = [[binary_to_integer(Number) || Number <- string:lexemes(Numbers, " ")] || <<"places ", Numbers/binary>> <- Lines],
@@ -130,7 +131,7 @@ places(Lines) ->
 with_metric(Metric, Value, #{metrics := Metrics} = Sample) ->
     Sample#{metrics := Metrics#{Metric => Value}}.
 
-%% What a program that goes on has said so far.
+%% Returns the lines that a running program has printed so far.
 said(Program) ->
     {error, {_, Lines}} = weir_bench_program:await(Program, fun(_) -> no end, 0),
     Lines.

@@ -1,5 +1,5 @@
-%% @doc A scenario over schedulers as SVG: a curve for each contestant, of the first of its metrics. Both axes begin at 0, but for that of
-%% schedulers, on which each step is as wide as the others.
+%% @doc Draws a scenario over schedulers as SVG: a curve of the first metric for each contestant. The y axis begins at
+%% 0; the steps of the x axis, numbers of schedulers, have equal width.
 -module(weir_bench_curve).
 
 -export([svg/1]).
@@ -13,7 +13,7 @@
 -define(HEIGHT, 260).
 -define(ROW, 20).
 
-%% @doc The chart of a scenario of a document; `none' where nobody has its first metric.
+%% @doc Returns the chart of a scenario, or `none' if no contestant has its first metric.
 -spec svg(weir_bench_results:document()) -> {ok, unicode:chardata()} | none.
 svg(#{<<"metrics">> := [Name | _], <<"title">> := Title, <<"contestants">> := Contestants}) ->
     Points = [
@@ -69,7 +69,7 @@ axes(Metric, Top, Steps) ->
         ]
     ].
 
-%% Its line, a point for each step, and its name on the right.
+%% A line with a point for each step, and its name on the right.
 curve(Number, Label, Points, Metric) ->
     Colour = colour(Number),
     Named = ?TOP + ?ROW * Number,

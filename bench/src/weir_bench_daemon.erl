@@ -1,17 +1,17 @@
-%% @doc A server of others that reads where to listen from a file and does not tell when it does: HAProxy, nginx. It is
-%% told a port that is free, and asked until it listens.
+%% @doc Runs third-party servers that read their port from a file and do not print when they are ready, such as
+%% HAProxy and nginx. They get a free port, and are probed until they listen.
 -module(weir_bench_daemon).
 
 -export([start/4]).
 -export([stop/1]).
 
-%% On a busy machine a program needs long to start.
+%% A program may start slowly on a busy machine.
 -define(READY_TIMEOUT, 60000).
 -define(TRY_EVERY, 50).
 
-%% @doc Starts what `Command' makes of a configuration's file, and waits until it listens. `Configuration' is given the
-%% port, a directory where it may leave what it has to leave, and how often it was changed. `Signal' is what has the server read it
-%% again. `Pin' is what goes before the command.
+%% @doc Writes a configuration, starts the server and waits until it listens. `Configuration' gets the port, a
+%% directory for the server's files, and the number of changes. `Command' gets the configuration file. `Signal' makes
+%% the server reload it. `Pin' is a prefix of the command.
 -spec start(Configuration, Command, Signal :: string(), weir_bench_machine:pin()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}
 when
@@ -31,7 +31,7 @@ start(Configuration, Command, Signal, Pin) ->
             Error
     end.
 
-%% @doc Ends a server, one of ours too, with what it has left, and waits until it is gone.
+%% @doc Stops a server, also one of ours, waits until it has ended, and deletes its files.
 -spec stop(weir_bench_server:server()) -> ok.
 stop(#{program := Program} = Server) ->
     ok = weir_bench_program:stop(Program),
@@ -39,7 +39,7 @@ stop(#{program := Program} = Server) ->
     lists:foreach(fun file:del_dir_r/1, [Directory || #{directory := Directory} <- [Server]]),
     lists:foreach(fun stop/1, [Origin || #{origin := Origin} <- [Server]]).
 
-%% The leash tells the pid of what it started, which the daemon keeps.
+%% The leash prints the pid of its child, and the child keeps that pid.
 listening(Program, Port) ->
     Pid = fun(<<"pid ", Pid/binary>>) -> {ok, binary_to_list(Pid)}; (_) -> no end,
     case weir_bench_program:await(Program, Pid, ?READY_TIMEOUT) of

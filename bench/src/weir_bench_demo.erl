@@ -1,11 +1,11 @@
-%% @doc The demo: the same three servers on stock gen_tcp and on Weir, and the limit in native code.
+%% @doc The demo: the same three servers on stock gen_tcp, on Weir, and in native code as the limit.
 -module(weir_bench_demo).
 
 -export([run/1]).
 
 -define(ROUNDS, 3).
 
-%% @doc Runs the demo and prints its table; `json' is a file to write it to as well. Fails if a measurement did.
+%% @doc Runs the demo and prints its table; `json' is a file for the same results. Fails if a measurement failed.
 -spec run(#{quick := boolean(), json => file:filename(), _ => _}) -> ok | {failed, iodata()}.
 run(Options) ->
     case {weir_bench_tree:missing(), weir_bench_suite:read()} of
@@ -14,7 +14,7 @@ run(Options) ->
         {Missing, _} -> {failed, Missing}
     end.
 
-%% Stock as most servers use it, Weir, and the limit.
+%% Stock in the mode that most servers use, Weir, and the native limit.
 scenarios(Suite) ->
     [
         Scenario#{
@@ -66,7 +66,7 @@ rounds(#{title := Title} = Scenario, Cores, Number, Of) ->
 outcome([]) -> ok;
 outcome(Failures) -> {failed, ["failed: ", lists:join("; ", lists:usort(Failures))]}.
 
-%% What is in the table, as values: absent where it was not measured.
+%% Returns the values of the table. Values that were not measured are absent.
 rows(Work, Results) ->
     Median = fun(Metric, Title) ->
         [Measurements] = [Of || {#{title := Name}, Of} <- Results, Name =:= Title],
@@ -92,7 +92,7 @@ metrics() ->
 header() ->
     ["", "server" | [weir_bench_sample:title(Metric) || Metric <- metrics()]] ++ ["to gen_tcp", "of native"].
 
-%% The work is named once.
+%% Only the first row shows the work.
 lines([First | Others]) ->
     [cells(First) | [cells(Other#{work := ""}) || Other <- Others]].
 
@@ -116,11 +116,11 @@ explanation() ->
         "The servers are weir_example_echo, _proxy and _ehttpd in examples/src; the difference is {tcp_module, weir_tcp}.\n"
         "\n"
         "What to try next:\n"
-        "  bin/weir run ehttpd --port 8080      one of them by itself: curl http://127.0.0.1:8080/\n"
+        "  bin/weir run ehttpd --port 8080      runs one of them: curl http://127.0.0.1:8080/\n"
         "  bin/weir run http_hello --port 8080  an HTTP server on reactors; bin/weir run --help names more\n"
         "  bin/weir serve DIR --port 8080       serves the files of a directory\n"
         "  bin/weir push --port 8080            a push server: /pub/ID publishes, /sub/ID subscribes\n"
-        "  bin/weir doctor NODE                 what is set wrong in a running node\n"
+        "  bin/weir doctor NODE                 checks the settings of a running node\n"
         "  bin/weir bench --list                more loads, up to 10,000 connections; make bench runs them all\n"
         "  {tcp_module, weir_tcp}               in the options of your own gen_tcp:listen/2\n"
     ].

@@ -1,15 +1,15 @@
-%% @doc The load driver, a program in native code: runs it against a server and reads its report.
+%% @doc Runs the native load driver against a server and reads its report.
 -module(weir_bench_driver).
 
 -export([measure/2]).
 -export([report/1]).
 
-%% Beyond warming up and measuring: connecting ten thousand times, to a server that has other things to do.
+%% Time beyond warm-up and measurement: opening ten thousand connections to a busy server.
 -define(MARGIN, 120000).
 
-%% @doc Has drivers load servers, all at the same time; a sample for each, in their order. Each has a run, which says
-%% how many connections it opens, its server and its pin. `Backend' is the port that a driver, too, serves at as the
-%% backend of a proxy.
+%% @doc Runs drivers against servers, all at the same time, and returns a sample for each, in order. Each driver has a
+%% run, which says how many connections it opens, a server and a pin. `Backend' is the port on which a driver serves
+%% as the backend of a proxy.
 -spec measure([{weir_bench_scenario:run(), weir_bench_server:server(), weir_bench_machine:pin()}, ...], Backend) ->
     {ok, [weir_bench_sample:sample(), ...]} | {error, binary()}
 when
@@ -65,7 +65,7 @@ at_a_time(_) -> "--connections".
 
 milliseconds(Time) -> integer_to_list(Time) ++ "ms".
 
-%% @doc The report among the lines that the driver printed: the last that is a JSON object.
+%% @doc Returns the report in the driver's output: the last line that is a JSON object.
 -spec report([binary()]) -> {ok, weir_json:value()} | {error, binary()}.
 report(Output) ->
     case [Line || <<"{", _/binary>> = Line <- lists:reverse(Output)] of
@@ -73,7 +73,7 @@ report(Output) ->
             case weir_json:decode(Line) of
                 {ok, _} = Report -> Report;
                 {error, {not_json, Position}} ->
-                    {error, iolist_to_binary(["the driver's report is no JSON from byte ", integer_to_list(Position)])}
+                    {error, iolist_to_binary(["the driver's report is not JSON, error at byte ", integer_to_list(Position)])}
             end;
         [] ->
             {error, <<"the driver printed no report">>}

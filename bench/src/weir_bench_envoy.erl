@@ -1,30 +1,30 @@
-%% @doc Envoy as a proxy that is measured: one worker, its TCP proxy, on a configuration of its own.
+%% @doc Envoy as a measured proxy: its TCP proxy with one worker and its own configuration.
 -module(weir_bench_envoy).
 
 -export([start/2]).
 -export([configuration/2]).
 
-%% @doc Starts it in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is what goes before the command.
+%% @doc Starts Envoy in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is a prefix of the command.
 -spec start(weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start(Pin, Backend) ->
     weir_bench_daemon:start(
         fun(Port, _Directory, _Changes) -> configuration(Port, Backend) end,
-        %% Of its own: what it shares with an older process of its own after a restart, and where it asks nobody who it is.
+        %% Disables shared memory with an older Envoy (hot restart) and the lookup of the machine's identity.
         fun(File) ->
             [weir_bench_peers:executable(envoy), "--config-yaml", read(File), "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
         end,
-        %% It reads it once.
+        %% Envoy reads its configuration only once.
         "CONT",
         Pin
     ).
 
-%% It knows the kind of a file by its name, which is another one here.
+%% Envoy infers the format from the file's extension, which is different here, so the text is passed instead.
 read(File) ->
     {ok, Text} = file:read_file(File),
     binary_to_list(Text).
 
-%% @doc The configuration: no log, no administration, no limit that a run meets.
+%% @doc Returns a configuration without logs and administration, whose limits no run reaches.
 -spec configuration(inet:port_number(), Backend :: inet:port_number()) -> iodata().
 configuration(Port, Backend) ->
     [

@@ -1,22 +1,23 @@
-%% @doc HAProxy as a server that is measured: one thread, TCP mode, on a configuration of its own.
+%% @doc HAProxy as a measured server: one thread, TCP mode, its own configuration.
 -module(weir_bench_haproxy).
 
 -export([start/3]).
 -export([configuration/1]).
 
-%% It sizes its tables by it, and wants two descriptors for each, or more where it splices: as many as most scenarios have.
+%% maxconn. HAProxy sizes its tables by it and needs two descriptors for each connection, more if it splices. Most
+%% scenarios have no more connections.
 -define(CONNECTIONS, 4096).
 
-%% A ClientHello has to fit into it, with room to spare.
+%% A ClientHello has to fit into the buffer.
 -define(BUFFER, 32768).
 
 -type settings() :: #{
     port := inet:port_number(), backend := inet:port_number(), most := pos_integer(), servers := pos_integer(), splice => boolean(), sni => boolean()
 }.
 
-%% @doc Starts it in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is what goes before the command.
-%% `splice' in the run has it move bytes within the kernel; with `sni' it goes by the server name of TLS; with `changes' there is a master
-%% process, which the others do without.
+%% @doc Starts HAProxy in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is a prefix of the command.
+%% Options of the run: `splice' moves bytes within the kernel, `sni' routes by TLS server name, and `changes' adds a
+%% master process, which reloads need.
 -spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start(Run = #{connections := Connections}, Pin, Backend) ->
@@ -24,14 +25,14 @@ start(Run = #{connections := Connections}, Pin, Backend) ->
     Master = ["-W" || #{changes := _} <- [Run]],
     weir_bench_daemon:start(
         fun(Port, _Directory, Changes) -> configuration(Settings#{port => Port, servers => weir_bench_proxy:servers(Changes)}) end,
-        %% In the foreground.
+        %% -db: in the foreground.
         fun(File) -> [weir_bench_peers:executable(haproxy)] ++ Master ++ ["-db", "-f", File] end,
         "USR2",
         Pin
     ).
 
-%% @doc The configuration: as few words as it starts with, no log, and timeouts that no run meets. To splice it is told
-%% for both directions: with `splice-auto', where it decides by itself, a stream on loopback was copied.
+%% @doc Returns a minimal configuration without logs, whose timeouts no run reaches. Splicing is forced in both
+%% directions: with `splice-auto', HAProxy copied a stream on loopback.
 -spec configuration(settings()) -> iodata().
 configuration(#{port := Port, backend := Backend, most := Most, servers := Servers} = Settings) ->
     [

@@ -1,29 +1,29 @@
-%% @doc `weir load' as the program that loads a server: requests are due by a schedule, and count from then.
+%% @doc Runs `weir load' against a server: requests are due by a schedule, and their latency counts from then.
 -module(weir_bench_load).
 
 -export([measure/1]).
 -export([second/1]).
 
-%% Beyond connecting, warming up and measuring: starting, waiting for the last answers. A generator that is behind by
-%% more is told to end, and tells what it has.
+%% Milliseconds beyond connecting, warm-up and measurement, for the start and the last answers. A generator that takes
+%% longer is stopped, and reports what it has measured.
 -define(MARGIN, 30000).
-%% An answer that takes longer is an error.
+%% A slower answer is an error.
 -define(TIMEOUT, "2s").
-%% A load that grows has told what there is to know when it was not held for so many seconds on end. After one alone it
-%% may be held again: somebody else had the machine.
+%% A ramp is stopped after this many seconds in a row that the server did not hold. A single such second may be due to
+%% another process on the machine.
 -define(MOST_BROKEN, 3).
 
-%% @doc Has a generator load a server: a run, its server and the generator's pin.
+%% @doc Runs a generator against a server and returns its sample.
 -spec measure({weir_bench_scenario:run(), weir_bench_server:server(), weir_bench_machine:pin()}) ->
     {ok, [weir_bench_sample:sample(), ...]} | {error, binary()}.
 measure({Run, Server, Pin}) ->
     File = weir_bench_tree:scratch("load.json"),
-    %% The measurer's own flags are not the generator's.
+    %% The generator must not inherit the bench's emulator flags.
     Environment = [{Name, false} || Name <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
     Program = weir_bench_program:start(Pin ++ command(Run, Server, File), Environment),
     Ended = await_end(Program, Run),
     ok = weir_bench_program:stop(Program),
-    %% It has its own exit code for a load that it could not offer in full, which is told of like any other.
+    %% The generator has an exit code for a load that it could not offer in full. Its results are read as usual.
     Document = file:read_file(File),
     _ = file:delete(File),
     case {Document, Ended} of
@@ -38,7 +38,7 @@ await_end(Program, #{rate := {_, _}} = Run) ->
 await_end(Program, Run) ->
     weir_bench_program:await_exit(Program, longest(Run)).
 
-%% Whoever is stopped tells what it has measured, as if it had come to its end.
+%% A stopped generator reports its measurements as if it had reached the end.
 until_broken(Program, _Until, ?MOST_BROKEN) ->
     ok = weir_bench_program:stop(Program),
     {ok, []};
@@ -50,7 +50,8 @@ until_broken(Program, Until, Broken) ->
         {error, _} = Ended -> Ended
     end.
 
-%% @doc Whether a second was held, from the line that the generator prints of it while it runs; `no' for other lines.
+%% @doc Returns whether the server held a second, from the line that the generator prints for it; `no' for other
+%% lines.
 -spec second(binary()) -> {ok, held | broken} | no.
 second(Line) ->
     case string:lexemes(binary_to_list(Line), " ") of
@@ -65,7 +66,7 @@ second(Line) ->
 
 is_whole(Text) -> lists:all(fun(Character) -> Character >= $0 andalso Character =< $9 end, Text).
 
-%% Nothing was answered.
+%% No request was answered.
 verdict("-", _Errors) ->
     broken;
 verdict(P99, Errors) ->
@@ -86,7 +87,7 @@ longest(#{connections := Connections, warmup := Warmup, duration := Duration} = 
 sample(Json) ->
     case weir_json:decode(Json) of
         {ok, Document} -> {ok, [weir_bench_sample:from_load(Document)]};
-        {error, {not_json, _}} -> {error, <<"what the generator wrote is no JSON">>}
+        {error, {not_json, _}} -> {error, <<"the generator's results are not JSON">>}
     end.
 
 command(#{load := Load, warmup := Warmup, duration := Duration} = Run, #{port := Port, pid := Pid}, File) ->

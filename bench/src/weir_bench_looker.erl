@@ -1,4 +1,5 @@
-%% @doc Those who look at a node, from inside of it: weir_scope, recon, observer_cli, and tracers. See {@link weir_bench_node}.
+%% @doc Monitoring tools that run inside the node: weir_scope, recon, observer_cli, and tracers. See {@link
+%% weir_bench_node}.
 -module(weir_bench_looker).
 
 -export([begin_looking/1]).
@@ -6,15 +7,15 @@
 -export([begin_tracing/2]).
 -export([numbers/0]).
 
-%% How often somebody looks, milliseconds.
+%% Sampling interval in milliseconds.
 -define(INTERVAL, 1000).
 
-%% Of a table, and the time that it is about, which is no work.
+%% Rows of a table, and the milliseconds that it covers, in which the tool only waits.
 -define(ROWS, 20).
 -define(OVER, 100).
 
-%% @doc Has somebody look at the node once a second from now on, for ever: at what the VM counts in all. observer_cli draws its first page
-%% every 1.5 seconds, which is its default, for a terminal that nobody reads.
+%% @doc Starts sampling the totals of the VM once a second, for ever. observer_cli draws its first page every 1.5
+%% seconds, its default, into a terminal that is not displayed.
 -spec begin_looking(weir_bench_node:looks()) -> ok.
 begin_looking(weir_scope) ->
     {ok, _} = application:ensure_all_started(weir_scope),
@@ -40,7 +41,7 @@ samples(View) ->
     timer:sleep(?INTERVAL),
     samples(View).
 
-%% Takes what is drawn, and has no keys.
+%% Accepts output and returns no input.
 terminal() ->
     receive
         {io_request, From, Reference, Request} ->
@@ -52,18 +53,18 @@ terminal() ->
             terminal()
     end.
 
-%% @doc One table: the 20 processes with most reductions, or the 20 sockets with most bytes.
+%% @doc Returns one table: the 20 processes with most reductions, or the 20 sockets with most bytes.
 -spec top(weir_bench_node:looks(), processes | sockets) -> term().
 top(weir_scope, processes) -> weir_scope_top:processes(#{by => reductions, most => ?ROWS, over => ?OVER});
 top(weir_scope, sockets) -> weir_scope_top:sockets(#{by => bytes, most => ?ROWS, over => ?OVER});
 top(recon, processes) -> peer(recon, proc_window, [reductions, ?ROWS, ?OVER]);
 top(recon, sockets) -> peer(recon, inet_window, [oct, ?ROWS, ?OVER]).
 
-%% It is called by name: it may be missing where this is built.
+%% Calls by name, because the application may be missing at build time.
 peer(Application, Function, Arguments) -> apply(Application, Function, Arguments).
 
-%% @doc Has somebody trace the schedules of all processes for so many milliseconds from now on: nobody, the native tracer, or a process
-%% that gets a message for each and drops it.
+%% @doc Traces the schedules of all processes for a number of milliseconds: not at all, with the native tracer, or
+%% with a process that gets a message for each event and drops it.
 -spec begin_tracing(nobody | weir_scope | messages, Milliseconds :: pos_integer()) -> ok.
 begin_tracing(nobody, _Milliseconds) ->
     ok;
@@ -79,7 +80,7 @@ begin_tracing(messages, _Milliseconds) ->
 drop() ->
     receive _ -> drop() end.
 
-%% @doc What weir_scope keeps of a second of this node.
+%% @doc Returns the numbers that weir_scope keeps for one second of this node.
 -spec numbers() -> [{weir_scope_sample:name(), float()}].
 numbers() ->
     {ok, View} = weir_scope:open(node(), #{}),

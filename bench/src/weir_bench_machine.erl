@@ -1,4 +1,4 @@
-%% @doc What stands beside a figure: the machine, its kernel, the emulator, the commit; and which cores are whose.
+%% @doc Describes the machine, its kernel, the emulator and the commit of a run, and assigns cores.
 -module(weir_bench_machine).
 
 -export([description/0]).
@@ -10,22 +10,22 @@
 
 -export_type([cores/0, pin/0]).
 
-%% The core of the server and the core of the driver, or nothing where pinning cannot be; `note' says why.
+%% The cores of the server and the driver, or none if pinning is impossible; `note' gives the reason.
 -type cores() :: #{pinned := [Core :: non_neg_integer()], note := none | binary()}.
 
-%% The prefix of a command that pins it, empty where it is not to be pinned.
+%% A command prefix that pins the command; empty without pinning.
 -type pin() :: [string()].
 
-%% Ports for programs that must be told theirs: below those that connections take by themselves.
+%% Ports for programs that need a fixed one: below the range of ephemeral ports.
 -define(FIRST_PORT, 10_000).
 -define(PORTS, 20_000).
-%% The ports that this process holds. A measurement needs three at a time.
+%% Number of ports that this process holds at most. A measurement needs three at a time.
 -define(HELD_PORTS, 16).
 
-%% What a server has open besides its connections, and then some.
+%% Generous number of descriptors that a server has open besides its connections.
 -define(OTHER_DESCRIPTORS, 256).
 
-%% @doc Processor, cores, kernel, OTP, commit, versions of the peers and pinning, for people.
+%% @doc Returns processor, cores, kernel, OTP, commit, versions of the peers and pinning, as text for people.
 -spec description() -> #{atom() => binary() | integer() | #{atom() => binary()}}.
 description() ->
     #{
@@ -45,22 +45,22 @@ description() ->
             end
     }.
 
-%% @doc One core for the server and another for the driver, of those this process may run on.
+%% @doc Chooses one core for the server and another for the driver from those that this process may use.
 -spec cores() -> cores().
 cores() ->
     case {os:find_executable("taskset"), allowed_cores()} of
         {false, _} ->
-            unpinned(<<"not pinned: there is no taskset, so the server and the driver may disturb each other">>);
+            unpinned(<<"not pinned: taskset is not installed, so the server and the driver may disturb each other">>);
         {_, [Server, Driver | _]} ->
             #{pinned => [Server, Driver], note => none};
         {_, _} ->
-            unpinned(<<"not pinned: there is one core only, so the server and the driver share it">>)
+            unpinned(<<"not pinned: the server and the driver share the only core">>)
     end.
 
 unpinned(Note) ->
     #{pinned => [], note => Note}.
 
-%% @doc On how many cores programs can be pinned.
+%% @doc Returns the number of cores that programs can be pinned to.
 -spec allowed() -> non_neg_integer().
 allowed() ->
     case cores() of
@@ -68,12 +68,12 @@ allowed() ->
         _ -> 0
     end.
 
-%% @doc Where a server and its drivers run:
+%% @doc Returns where a server and its drivers run:
 %% <dl>
 %% <dt>`apart'</dt><dd>each on a core of its own</dd>
-%% <dt>`{apart, Cores, Drivers}'</dt><dd>the server on so many cores, and each driver on one of the others; `anywhere' where there are too
-%% few</dd>
-%% <dt>`{together, Count}'</dt><dd>the server on so many of two cores and a driver on each of the two</dd>
+%% <dt>`{apart, Cores, Drivers}'</dt><dd>the server on this many cores, and each driver on one of the others; as
+%% `anywhere' if there are too few</dd>
+%% <dt>`{together, Count}'</dt><dd>the server on one or both of two cores and a driver on each of the two</dd>
 %% <dt>`anywhere'</dt><dd>the server and one driver where the kernel puts them</dd>
 %% </dl>
 -spec placement(Placement, cores()) -> {Server :: pin(), Drivers :: [pin(), ...]} when
@@ -98,9 +98,9 @@ placement({together, Count}, #{pinned := Cores}) -> {pin(lists:sublist(Cores, Co
 pin(Cores) ->
     ["taskset", "-c", lists:flatten(lists:join(",", [integer_to_list(Core) || Core <- Cores]))].
 
-%% @doc How many connections each of some servers here gets, when there are to be so many. Each is a descriptor, and
-%% what we start has our limit of them: one server has as many as that allows, and `Spread' has as many servers as it
-%% takes.
+%% @doc Divides connections among servers. Each needs a descriptor, and programs that we start inherit our limit:
+%% without `Spread' one server gets as many connections as the limit allows; with it there are as many servers as
+%% needed.
 -spec shares(Connections :: non_neg_integer(), Spread :: boolean()) -> [non_neg_integer(), ...].
 shares(Connections, Spread) ->
     case limit() of
@@ -132,8 +132,8 @@ range(Part) ->
         [Only] -> [Only]
     end.
 
-%% @doc A TCP port that is free now, for a program that must be told one. Connections do not take it by themselves. The
-%% caller holds it by the UDP port of the same number, until it ends or has asked for 16 others: meanwhile this function
+%% @doc Returns a free TCP port for a program that needs a fixed one. It is not an ephemeral port. The caller holds it
+%% by binding the UDP port of the same number, until it ends or has asked for 16 others: until then this function
 %% returns it to no process of the machine.
 -spec free_port() -> inet:port_number().
 free_port() ->

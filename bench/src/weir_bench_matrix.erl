@@ -1,10 +1,10 @@
-%% @doc The full matrix: runs the scenarios and records what comes out.
+%% @doc Runs the scenarios of the suite and records their results.
 -module(weir_bench_matrix).
 
 -export([list/2]).
 -export([run/2]).
 
-%% @doc The scenarios by chapter, a line each with about how long so many rounds take, and the sets.
+%% @doc Lists the scenarios by chapter, each with its approximate time for this many rounds, and the sets.
 -spec list(weir_bench_suite:suite(), Rounds :: pos_integer()) -> unicode:chardata().
 list(#{chapters := Chapters, scenarios := Scenarios, sets := Sets}, Rounds) ->
     Width = lists:max([length(atom_to_list(Name)) || #{name := Name} <- Scenarios]),
@@ -32,10 +32,10 @@ list(#{chapters := Chapters, scenarios := Scenarios, sets := Sets}, Rounds) ->
 minutes(Rounds, Scenarios) ->
     ceil(lists:sum([weir_bench_scenario:seconds(Rounds, Scenario) || Scenario <- Scenarios]) / 60).
 
-%% @doc Runs the scenarios of `only', or all, `repeat' rounds each, and writes DATE-otpRELEASE.json, .md and .html to
-%% `results' after every measurement. With a `name' the files are called DATE-NAME-otpRELEASE; `pinning' says how these scenarios are
-%% pinned. Curves are drawn in DATE-NAME-otpRELEASE-SCENARIO.svg as well. A measurement that fails is recorded and does not stop the others, but fails the
-%% run.
+%% @doc Runs the scenarios of `only', or all, `repeat' rounds each. After every measurement it writes
+%% DATE-otpRELEASE.json, .md and .html to `results'. With a `name' the files are called DATE-NAME-otpRELEASE, and
+%% curves are also drawn into DATE-NAME-otpRELEASE-SCENARIO.svg. `pinning' describes how these scenarios are pinned. A
+%% failed measurement is recorded and does not stop the others, but the run fails.
 -spec run(weir_bench_suite:suite(), #{
     repeat := pos_integer(),
     quick := boolean(),
@@ -60,7 +60,7 @@ run(Suite, #{repeat := Rounds, quick := Quick} = Options) ->
                 complete => false,
                 scenarios => []
             },
-            %% The emptiest record first: where it cannot go, the others could not either.
+            %% The empty record is written first, so that an unwritable directory fails before anything is measured.
             case create(Record, Stem) of
                 ok -> measure(Scenarios, Rounds, Record, Stem);
                 {error, Reason} -> {failed, ["cannot write to ", Directory, ": ", file:format_error(Reason)]}
@@ -81,7 +81,7 @@ measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) -
     io:format("~ts~n~b scenarios, ~b rounds: about ~b minutes~n", [
         Pinning, length(Scenarios), Rounds, minutes(Rounds, Scenarios)
     ]),
-    io:format("results come to ~ts.json, .md and .html~n", [Stem]),
+    io:format("results are written to ~ts.json, .md and .html~n", [Stem]),
     Cores = weir_bench_machine:cores(),
     #{scenarios := Measured} = Whole = lists:foldl(
         fun(Scenario, #{scenarios := Before} = SoFar) ->
@@ -140,7 +140,7 @@ written([{File, Text} | Files]) ->
         {error, _} = Error -> Error
     end.
 
-%% Of today and this release; with a number if there are some already, which stay.
+%% The name has today's date and this release, and a number if such files exist, which are kept.
 stem(Directory, Name) ->
     {{Year, Month, Day}, _} = calendar:local_time(),
     Base = io_lib:format("~4..0b-~2..0b-~2..0b~s-otp~s", [Year, Month, Day, Name, erlang:system_info(otp_release)]),

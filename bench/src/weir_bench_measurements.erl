@@ -1,15 +1,16 @@
-%% @doc Writes figures into documents that people write: the text between `<!-- NAME -->' and `<!-- /NAME -->' is made
-%% from results, the rest is left alone. A name is that of a chapter of the suite (one table of all its scenarios that have
-%% no place of their own), of a scenario (all its contestants), `results' (what was measured where) or `targets' (how many
-%% were met, and those that were missed). Charts that a document shows are drawn again.
+%% @doc Writes figures into documents that are otherwise written by hand: the text between `<!-- NAME -->' and `<!--
+%% /NAME -->' is generated from results. NAME is a chapter of the suite (one table of all its scenarios without a
+%% place of their own), a scenario (all its contestants), `results' (which runs were made where) or `targets' (how
+%% many were met, and the missed ones). Charts that a document shows are drawn again.
 -module(weir_bench_measurements).
 
 -export([update/1]).
 -export([places/1]).
 -export([fill/3]).
 
-%% @doc Writes the results of these files into docs/measurements.md and docs/seeds.md, and their charts beside them. Where
-%% two files of the same OTP release have a scenario, the later run counts. A table without any results stays as it is.
+%% @doc Writes the results of these files into docs/measurements.md, docs/targets.md and docs/seeds.md, and their
+%% charts beside them. If two files of one OTP release have the same scenario, the later run counts. A table without
+%% any results stays as it is.
 -spec update([file:filename(), ...]) -> {ok, [Written :: file:filename()]} | {error, iodata()}.
 update(Files) ->
     case {weir_bench_suite:read(), weir_bench_scaling:read(), read(Files)} of
@@ -68,7 +69,7 @@ write(Files) ->
         Files
     ).
 
-%% @doc The names of the places in a text, in their order; an error where one does not end.
+%% @doc Returns the names of the places in a text, in order; an error if one has no end.
 -spec places(binary()) -> {ok, [binary()]} | {error, iodata()}.
 places(Text) ->
     case re:run(Text, "^<!-- (/?[a-z0-9-]+) -->$", [global, multiline, {capture, all_but_first, binary}]) of
@@ -84,9 +85,9 @@ pairs([Name, <<"/", Name/binary>> | Marks]) ->
         {error, _} = Error -> Error
     end;
 pairs([Mark | _]) ->
-    {error, ["<!-- ", Mark, " --> has no end or no beginning, or another stands in it"]}.
+    {error, ["<!-- ", Mark, " --> is not closed, not opened, or contains another"]}.
 
-%% @doc A text with its places filled, and the charts that it shows. Results are documents by the name of their file.
+%% @doc Fills the places of a text and draws its charts. Results are pairs of a file name and a document.
 -spec fill(binary(), [{string(), weir_bench_results:document()}], weir_bench_suite:suite()) ->
     {ok, binary(), [{file:filename(), Svg :: binary()}]} | {error, iodata()}.
 fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters, targets := Targets}) ->
@@ -117,7 +118,7 @@ fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters, targets := T
                     ),
                     {ok, Filled, pictures(Filled, Sorted, maps:from_list(Known))};
                 [Unknown | _] ->
-                    {error, ["there is no scenario or chapter ", Unknown]}
+                    {error, ["unknown scenario or chapter ", Unknown]}
             end;
         {error, _} = Error ->
             Error
@@ -125,7 +126,7 @@ fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters, targets := T
 
 started(#{<<"started">> := Started}) -> Started.
 
-%% A target that the suite no longer has is neither met nor missed.
+%% Ignores results of targets that the suite no longer has.
 with_verdicts_on(Targets, #{<<"targets">> := Verdicts} = Document) ->
     Titles = [Title || #{title := Title} <- Targets],
     Document#{<<"targets">> := [Verdict || #{<<"title">> := Title} = Verdict <- Verdicts, lists:member(Title, Titles)]}.
@@ -192,7 +193,7 @@ count(Of, Newest) ->
     Verdicts = [Met || {{Release, _}, #{<<"met">> := Met}} <- maps:to_list(Newest), Release =:= Of],
     io_lib:format("OTP ~ts: ~b of ~b met", [Of, length([true || true <- Verdicts]), length(Verdicts)]).
 
-%% The row of one target: it has the same title for all releases, its limit may differ.
+%% The row of one target. It has the same title for all releases, but its limit may differ.
 compared(Verdicts) ->
     Known = [Row || #{} = Verdict <- Verdicts, {_, [Row]} <- [weir_bench_report:targets(#{<<"targets">> => [Verdict]})]],
     [[Title | _] | _] = Known,
@@ -208,8 +209,8 @@ figure(#{<<"met">> := Met} = Verdict) ->
         false -> ["**", Measured, "**"]
     end.
 
-%% By release; of several the last. What is shown is what the suite says today, so that releases are shown alike; over schedulers it is
-%% what the machine allowed to tell.
+%% The results of a scenario by release; the last run counts. The suite of today decides which metrics are shown, so
+%% that releases are comparable; over schedulers it is the metrics that the machine could measure.
 measured(Name, Results, #{metrics := Metrics}) ->
     Shown = #{<<"metrics">> => [atom_to_binary(Metric) || Metric <- Metrics]},
     lists:sort(maps:to_list(maps:from_list([
@@ -225,7 +226,7 @@ part(Release, Scenario) ->
         [["\n", Note, "\n"] || Note <- weir_bench_report:notes(Scenario)]
     ].
 
-%% The charts that a text shows, as far as these results have them.
+%% The charts that a text shows, if these results have them.
 pictures(Text, Results, Known) ->
     Shown =
         case re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [global, {capture, all_but_first, binary}]) of

@@ -1,21 +1,21 @@
-%% @doc nginx as a server that is measured: one process without a master, on a configuration of its own; a web server
-%% that says hello world!, a proxy of streams, or, with Nchan, a push server.
+%% @doc nginx as a measured server: one process without a master, with its own configuration. It serves hello world!,
+%% proxies streams or, with Nchan, is a push server.
 -module(weir_bench_nginx).
 
 -export([start/3]).
 -export([start_origin/2]).
 -export([configuration/3]).
 
-%% It sizes its tables by it. A connection through a proxy is two.
+%% worker_connections, which sizes its tables. A proxied connection counts twice.
 -define(MOST_CONNECTIONS, 20000).
-%% Of a push server, which holds 20,000 clients.
+%% worker_connections of a push server, which holds 20,000 clients.
 -define(MOST_SUBSCRIBERS, 40000).
 
-%% Messages that a channel keeps, as the others do.
+%% Messages that a channel keeps, as the other push servers do.
 -define(KEPT, 1000).
 
-%% @doc Starts it and waits until it listens; as a proxy in front of 127.0.0.1:`Backend'. `Pin' is what goes before the
-%% command.
+%% @doc Starts nginx and waits until it listens; as a proxy it connects to 127.0.0.1:`Backend'. `Pin' is a prefix of
+%% the command.
 -spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start(#{server := Server} = Run, Pin, Backend) ->
@@ -26,7 +26,7 @@ start(#{server := Server} = Run, Pin, Backend) ->
             http_file -> {file, weir_bench_tree:file_of(map_get(size, Run))};
             _ -> http
         end,
-    %% What reads it again is the master.
+    %% The master process reloads the configuration.
     Master = case Run of #{changes := _} -> ""; #{} -> "master_process off;\n" end,
     start_with(
         fun(Port, Directory, Changes) ->
@@ -35,7 +35,7 @@ start(#{server := Server} = Run, Pin, Backend) ->
         Pin
     ).
 
-%% @doc Starts what Pushpin asks: it answers each subscription, and publishes over HTTP at 127.0.0.1:`Control'.
+%% @doc Starts the origin of Pushpin: it answers each subscription, and publishes over HTTP at 127.0.0.1:`Control'.
 -spec start_origin(weir_bench_machine:pin(), Control :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start_origin(Pin, Control) ->
@@ -47,7 +47,7 @@ start_origin(Pin, Control) ->
 start_with(Configuration, Pin) ->
     weir_bench_daemon:start(
         Configuration,
-        %% What it says before it has read its configuration.
+        %% -e: where errors go before the configuration is read.
         fun(File) -> [weir_bench_peers:executable(nginx), "-e", "stderr", "-p", filename:dirname(File), "-c", File] end,
         "HUP",
         Pin
@@ -56,8 +56,8 @@ start_with(Configuration, Pin) ->
 with_servers({proxy, Settings}, Servers) -> {proxy, Settings#{servers => Servers}};
 with_servers(Other, _Servers) -> Other.
 
-%% @doc The configuration: what it comes with, but no log and no limit that a run meets. `Directory' is where it keeps
-%% what it writes, which is nothing but the file with its pid.
+%% @doc Returns the default configuration without logs, with limits that no run reaches. nginx writes only its pid
+%% file into `Directory'.
 -spec configuration(inet:port_number(), http | {push, Push} | {origin, inet:port_number()} | {file, file:filename()} | {proxy, Settings}, file:filename()) -> iodata() when
     Push :: #{several => boolean(), sndbuf => pos_integer()},
     Settings :: #{backend := inet:port_number(), servers := pos_integer(), sni => boolean()}.
@@ -80,7 +80,7 @@ serves({proxy, #{backend := Backend, servers := Servers} = Settings}, Port) ->
     [
         "stream {\n"
         "    upstream main {\n",
-        %% One that refused is asked all the same.
+        %% max_fails=0: a server that refused a connection is still used.
         [io_lib:format("        server 127.0.0.1:~b max_fails=0;\n", [Backend]) || _ <- lists:seq(1, Servers)],
         "    }\n",
         by_name(Settings),
@@ -123,7 +123,8 @@ answers({push, Push}) ->
         " location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; }",
         " location ~ /pub/(.+)$ { nchan_publisher; nchan_channel_id $1; }"
     ];
-%% In the name of each channel, but over WebSockets of one with six letters: the answer says how long it is.
+%% Subscribes to the requested channel. The WebSocket answer supports only names of six letters, because it contains
+%% its own length.
 answers({origin, Control}) ->
     Subscribe = "c:{\"type\":\"subscribe\",\"channel\":\"$room\"}",
     Length = integer_to_list(length(Subscribe) - length("$room") + length("room-0"), 16),
@@ -143,7 +144,7 @@ answers({origin, Control}) ->
 answers(Page) -> ["location / { ", page(Page), " }"].
 
 page(http) -> "return 200 \"hello world!\";";
-%% For whatever is asked for: a root with a file that is tried first would ask for an index.
+%% Every path gets the file. `try_files' with a root would look for an index.
 page({file, File}) -> ["root ", filename:dirname(File), "; rewrite ^ /", filename:basename(File), " break;"].
 
 by_name(#{sni := true}) ->

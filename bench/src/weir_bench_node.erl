@@ -1,5 +1,6 @@
-%% @doc What it costs to look at a node: a node of many processes and sockets, in an emulator of its own with one scheduler, that somebody
-%% looks at from inside. The node measures itself and tells, by its threads' CPU time as the kernel counts it.
+%% @doc Measures the cost of monitoring a node with many processes and sockets. The node runs in its own emulator with
+%% one scheduler, and the monitoring tool runs inside it. The node measures the CPU time of its own threads as the
+%% kernel counts it.
 -module(weir_bench_node).
 
 -export([looks/0]).
@@ -8,17 +9,17 @@
 
 -export_type([looks/0]).
 
-%% Who looks. `nobody' and `messages' are what the tracer is compared with.
+%% Monitoring tools. `nobody' and `messages' are baselines for the tracer.
 -type looks() :: weir_scope | recon | observer_cli | nobody | messages.
 
-%% Starting, and filling it.
+%% Milliseconds for starting the node and filling it.
 -define(MARGIN, 120000).
 
-%% @doc Those who may look.
+%% @doc Returns the names of the tools.
 -spec looks() -> [looks()].
 looks() -> [weir_scope, recon, observer_cli, nobody, messages].
 
-%% @doc Measures in a node of its own. The load of the run says what: see {@link main/0}.
+%% @doc Measures in a new node. The load of the run selects the measurement: see {@link main/0}.
 -spec measure(weir_bench_scenario:run(), weir_bench_machine:pin()) -> {ok, weir_bench_sample:sample()} | {error, binary()}.
 measure(#{load := Load, looks := Looks, warmup := Warmup, duration := Duration} = Run, Pin) ->
     Settings = (maps:with([processes, connections, of_sockets, size], Run))#{load => Load, looks => Looks, warmup => Warmup, duration => Duration},
@@ -38,15 +39,16 @@ measure(#{load := Load, looks := Looks, warmup := Warmup, duration := Duration} 
 told({ok, Metrics}) -> {ok, #{metrics => maps:from_list([{binary_to_existing_atom(Name), Value} || {Name, Value} <- maps:to_list(Metrics)]), errors => 0}};
 told({error, _} = Error) -> Error.
 
-%% What is not OTP's own.
+%% Code paths outside OTP.
 paths() -> [Path || Path <- code:get_path(), Path =/= ".", string:prefix(Path, code:lib_dir()) =:= nomatch].
 
-%% @doc The node's part, which prints metrics as JSON and ends. Of the settings, `load' is one of
+%% @doc The node's part: prints metrics as JSON and halts. The setting `load' is one of
 %% <dl>
-%% <dt>`sampler'</dt><dd>the CPU time a second that somebody takes who looks once a second</dd>
-%% <dt>`top'</dt><dd>the CPU time of one table of those that do most, and the longest that it kept another process waiting</dd>
-%% <dt>`tracer'</dt><dd>messages that two processes send to and fro while their schedules are traced</dd>
-%% <dt>`history'</dt><dd>the memory of ten minutes and a day</dd>
+%% <dt>`sampler'</dt><dd>the CPU time a second of a tool that samples once a second</dd>
+%% <dt>`top'</dt><dd>the CPU time of one table of the busiest processes or sockets, and the longest time that it kept
+%% another process waiting</dd>
+%% <dt>`tracer'</dt><dd>messages that two processes exchange while their schedules are traced</dd>
+%% <dt>`history'</dt><dd>the memory of ten minutes and of a day</dd>
 %% </dl>
 -spec main() -> no_return().
 main() ->
@@ -55,7 +57,7 @@ main() ->
             [Text] = init:get_plain_arguments(),
             {ok, Tokens, _} = erl_scan:string(Text),
             {ok, Settings} = erl_parse:parse_term(Tokens),
-            %% On one line.
+            %% The JSON must be on one line.
             io:format("~ts~n", [string:replace(weir_json:encode(run(Settings)), "\n", " ", all)]),
             0
         catch
@@ -72,16 +74,16 @@ run(#{load := sampler, looks := Looks, processes := Processes, connections := So
     ok = weir_bench_looker:begin_looking(Looks),
     ok = timer:sleep(Warmup),
     LookedAt = cpu_while(fun() -> timer:sleep(Duration) end),
-    %% Microseconds for a millisecond.
+    %% Microseconds in a millisecond are milliseconds in a second.
     #{cpu_ms_per_s => max(0, LookedAt - Alone) / Duration};
 run(#{load := top, looks := Looks, processes := Processes, connections := Sockets} = Settings) ->
     _ = hold(Processes, Sockets, Looks),
     Of = case Settings of #{of_sockets := true} -> sockets; #{} -> processes end,
     Top = fun() -> weir_bench_looker:top(Looks, Of) end,
-    %% Modules are loaded.
+    %% The first call loads modules.
     _ = Top(),
     Cpu = cpu_while(Top),
-    %% What is long each time is not somebody else's.
+    %% The shortest of three: it excludes waits caused by other processes of the machine.
     #{cpu_ms => Cpu / 1000, max_us => lists:min([longest_wait(Top) || _ <- [1, 2, 3]])};
 run(#{load := tracer, looks := Looks, warmup := Warmup, duration := Duration}) ->
     {ok, _} = application:ensure_all_started(weir),
@@ -100,13 +102,13 @@ run(#{load := history, looks := weir_scope} = Settings) ->
     receive full -> ok end,
     #{memory_kib => (erlang:memory(total) - Before) / 1024}.
 
-%% Columns as a node has that has more schedulers, allocators and listeners.
+%% Adds columns as a node with more schedulers, allocators and listeners has them.
 with_more(Numbers, #{size := Columns}) ->
     Numbers ++ [{<<"more.", (integer_to_binary(Number))/binary>>, 0.5} || Number <- lists:seq(length(Numbers) + 1, Columns)];
 with_more(Numbers, _) ->
     Numbers.
 
-%% A day by the minute, and its last ten minutes by the second.
+%% A day with a row a minute, then ten minutes with a row a second.
 remember(Numbers) ->
     Day = 24 * 60,
     Minutes = [Minute * 60_000 || Minute <- lists:seq(1, Day)],
@@ -114,10 +116,10 @@ remember(Numbers) ->
     History = lists:foldl(fun(At, History) -> weir_scope_history:add(At, Numbers, History) end, weir_scope_history:new(), Minutes ++ Seconds),
     true = erlang:garbage_collect(),
     receive {is_full, Asker} -> Asker ! full end,
-    %% The table is this process's.
+    %% Keeps the table alive: this process owns it.
     receive {is_full, _} -> History end.
 
-%% Processes that wait, and sockets in pairs: of Weir, or of gen_tcp for those that know no others.
+%% Idle processes, and sockets in pairs: Weir's, or gen_tcp's for tools that know no others.
 hold(Processes, Sockets, Looks) ->
     _ = [spawn_link(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, Processes)],
     Options = [{tcp_module, weir_tcp} || Looks =:= weir_scope] ++ [binary, {active, false}, {ip, {127, 0, 0, 1}}],
@@ -131,14 +133,14 @@ pair(Listener, Port, Options) ->
     {ok, Server} = gen_tcp:accept(Listener),
     {Client, Server}.
 
-%% Microseconds.
+%% CPU time in microseconds.
 cpu_while(Fun) ->
     Before = cpu(),
     _ = Fun(),
     After = cpu(),
     maps:fold(fun(Thread, Ns, Sum) -> Sum + Ns - maps:get(Thread, Before, 0) end, 0, After) / 1000.
 
-%% Nanoseconds by thread (proc(5), schedstat).
+%% CPU time in nanoseconds by thread (proc(5), schedstat).
 cpu() ->
     {ok, Threads} = file:list_dir("/proc/self/task"),
     maps:from_list([
@@ -146,7 +148,7 @@ cpu() ->
      || Thread <- Threads, {ok, Stat} <- [file:read_file(["/proc/self/task/", Thread, "/schedstat"])]
     ]).
 
-%% Microseconds that another process of normal priority waited for its turn on the one scheduler, at most.
+%% The longest time, in microseconds, that another process of normal priority waited for the only scheduler.
 longest_wait(Fun) ->
     Self = self(),
     Waiter = spawn_link(fun() -> waits(Self, erlang:monotonic_time(microsecond), 0) end),

@@ -1,11 +1,11 @@
-%% @doc Results as one HTML page that holds all it needs: bars for every scenario, lines for loads that grow, the latter
-%% by uPlot where that was there when Weir was built.
+%% @doc Renders results as one self-contained HTML page: bars for every scenario, and lines for ramps. The lines need
+%% uPlot, which is only included if it was available when Weir was built.
 -module(weir_bench_page).
 
 -export([html/1]).
 -export([write/1]).
 
-%% @doc The page of a document.
+%% @doc Returns the page of a document.
 -spec html(weir_bench_results:document()) -> unicode:chardata().
 html(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} = Document) ->
     Chapters = [
@@ -26,7 +26,7 @@ html(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} = Doc
         {<<"{{script}}">>, [ChartScript, "\n", part("page.js")]}
     ]).
 
-%% @doc Writes the page of each of these files of results beside it. An error is one line, which names the file.
+%% @doc Writes the page of each results file beside it. An error is one line, which names the file.
 -spec write([file:filename(), ...]) -> {ok, [Written :: file:filename()]} | {error, iodata()}.
 write(Files) ->
     lists:foldl(
@@ -52,7 +52,7 @@ write_one(File) ->
                 {error, Reason} -> {error, ["cannot write ", Page, ": ", file:format_error(Reason)]}
             end;
         {ok, _} ->
-            {error, [File, " is of before there were chapters, and has no page: its tables stand in Markdown beside it"]};
+            {error, [File, " is older than chapters and has no page: see its tables in the Markdown file beside it"]};
         {error, _} = Error ->
             Error
     end.
@@ -129,18 +129,18 @@ targets(Document) ->
             "";
         {Header, Rows} ->
             Html = unicode:characters_to_binary(table({Header, Rows})),
-            %% In Markdown what was missed stands out by asterisks.
+            %% Missed targets are bold in Markdown and coloured here.
             ["<h2>Targets</h2>", binary:replace(Html, <<"**no**">>, <<"<span class=\"missed\">no</span>">>, [global])]
     end.
 
-%% By scenario, a line for each contestant.
+%% A line for each contestant, by scenario.
 ramps(Scenarios) ->
     Json = weir_json:encode(
         maps:from_list([
             {Name, Lines} || #{<<"name">> := Name} = Scenario <- Scenarios, [_ | _] = Lines <- [lines_of(Scenario)]
         ])
     ),
-    %% No text ends the script element that it stands in.
+    %% Escapes `<', so that no text can close the script element.
     binary:replace(iolist_to_binary(Json), <<"<">>, <<"\\u003c">>, [global]).
 
 lines_of(#{<<"contestants">> := Contestants}) ->

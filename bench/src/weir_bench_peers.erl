@@ -1,5 +1,4 @@
-%% @doc What Weir is measured against that is not everywhere: programs and applications, whether they are here and in
-%% which version.
+%% @doc Finds programs and applications that Weir is compared with and that may be missing, and their versions.
 -module(weir_bench_peers).
 
 -export([all/0]).
@@ -17,11 +16,11 @@
 -type application() :: ranch | cowboy | recon | observer_cli.
 -type peer() :: program() | application() | nginx_stream | nchan.
 
-%% @doc The peers that are known.
+%% @doc Returns all known peers.
 -spec all() -> [peer()].
 all() -> [haproxy, nginx, nginx_stream, nchan, pushpin, envoy, go, tokio] ++ ?APPLICATIONS.
 
-%% @doc Those of some that are not here, or do not run on this OTP.
+%% @doc Returns those of the peers that are not installed or do not run on this OTP.
 -spec missing([peer()]) -> [peer()].
 missing(Peers) ->
     [Peer || Peer <- Peers, not is_installed(Peer)].
@@ -31,16 +30,17 @@ is_installed(nginx_stream) ->
 is_installed(nchan) ->
     executable(nginx) =/= false andalso nchan_module() =/= false;
 is_installed(pushpin) ->
-    %% nginx is what it stands in front of.
+    %% Pushpin needs nginx as its origin.
     executable(pushpin) =/= false andalso executable(nginx) =/= false;
 is_installed(Peer) ->
     case lists:member(Peer, ?APPLICATIONS) of
-        %% The servers run on our own emulator, and find what we find.
+        %% These servers run on our own emulator, so our code path counts.
         true -> code:where_is_file(atom_to_list(Peer) ++ ".app") =/= non_existing andalso is_loadable(Peer);
         false -> executable(Peer) =/= false
     end.
 
-%% What was compiled by an older OTP may be refused by a newer one, which writes that to its log: it is asked once.
+%% A newer OTP may refuse code that an older one compiled, and logs that. The result is cached so that it is logged
+%% once.
 is_loadable(Application) ->
     case persistent_term:get({?MODULE, Application}, unknown) of
         unknown ->
@@ -53,10 +53,10 @@ is_loadable(Application) ->
             Verdict
     end.
 
-%% @doc Where a program is, or `false'.
+%% @doc Returns the path of a program, or `false'.
 -spec executable(program()) -> file:filename() | false.
 executable(Program) when Program =:= haproxy; Program =:= nginx; Program =:= pushpin ->
-    %% Debian keeps them where only root looks.
+    %% Debian installs them in /usr/sbin, which is not in a user's PATH.
     os:find_executable(atom_to_list(Program), os:getenv("PATH", "") ++ ":/usr/sbin:/usr/local/sbin");
 executable(Built) ->
     File = weir_bench_tree:peer(Built),
@@ -65,7 +65,7 @@ executable(Built) ->
         false -> false
     end.
 
-%% @doc Where nginx's module for push is, or `false'.
+%% @doc Returns the path of nginx's push module, or `false'.
 -spec nchan_module() -> file:filename() | false.
 nchan_module() ->
     File = "/usr/lib/nginx/modules/ngx_nchan_module.so",
@@ -74,7 +74,7 @@ nchan_module() ->
         false -> false
     end.
 
-%% @doc Where nginx's module for streams is: a file, or in the program itself, or `false'.
+%% @doc Returns the path of nginx's stream module, `built_in', or `false'.
 -spec stream_module() -> file:filename() | built_in | false.
 stream_module() ->
     File = "/usr/lib/nginx/modules/ngx_stream_module.so",
@@ -94,7 +94,7 @@ stream_module() ->
             end
     end.
 
-%% @doc The versions of those that are here, for people.
+%% @doc Returns the versions of the installed peers, for people.
 -spec versions() -> #{peer() => binary()}.
 versions() ->
     maps:from_list([{Peer, version(Peer)} || Peer <- all(), Peer =/= nginx_stream, Peer =/= nchan, is_installed(Peer)]).
@@ -114,7 +114,7 @@ told(Executable, Argument, Pattern) ->
         {error, {_, Output}} -> ok = weir_bench_program:stop(Program), matched(Output, Pattern)
     end.
 
-%% What was built is what cargo has written down.
+%% Versions of crates are read from Cargo.lock.
 locked(Crate) ->
     case file:read_file(weir_bench_tree:lock_of_tokio()) of
         {ok, Lock} -> matched(Lock, <<"name = \"", Crate/binary, "\"\nversion = \"([^\"]+)\"">>);

@@ -1,6 +1,6 @@
-%% @doc A program of the operating system that lives no longer than the process that started it.
+%% @doc An external program that ends with the process that started it.
 %%
-%% It runs under `bench/leash', which ends it when our end of the pipe closes, however we end. Its standard output and
+%% It runs under `bench/leash', which ends it when our end of the pipe closes, for any reason. Its standard output and
 %% error are read as lines.
 -module(weir_bench_program).
 
@@ -15,18 +15,18 @@
 -opaque program() :: port().
 -type failure() :: {exited | timeout, Output :: [binary()]}.
 
-%% Longer than the leash waits before it kills.
+%% Longer than the leash waits before SIGKILL.
 -define(STOP_TIMEOUT, 10000).
 
-%% @doc Starts a program: its path, looked for on the PATH if it has no slash, and its arguments. A value of `false'
-%% takes a variable out of the environment.
+%% @doc Starts a program: its path, looked up in PATH if it has no slash, and its arguments. A value of `false'
+%% removes a variable from the environment.
 -spec start([string(), ...], [{string(), string() | false}]) -> program().
 start(Command, Environment) ->
     open_port({spawn_executable, weir_bench_tree:leash()}, [
         {args, Command}, {env, Environment}, {line, 65536}, exit_status, stderr_to_stdout, binary
     ]).
 
-%% @doc Waits for a line that `Match' maps to something.
+%% @doc Waits for a line that `Match' maps to a result.
 -spec await(program(), fun((binary()) -> {ok, Result} | no), timeout()) -> {ok, Result} | {error, failure()}.
 await(Port, Match, Timeout) ->
     await(Port, Match, deadline(Timeout), []).
@@ -44,7 +44,7 @@ await(Port, Match, Deadline, Output) ->
             {error, {timeout, lists:reverse(Output)}}
     end.
 
-%% @doc Waits for the end of the program and returns what it printed, or an error if its exit code is not 0.
+%% @doc Waits until the program ends and returns its output, or an error if its exit code is not 0.
 -spec await_exit(program(), timeout()) -> {ok, [binary()]} | {error, failure()}.
 await_exit(Port, Timeout) ->
     await_exit(Port, deadline(Timeout), []).
@@ -57,10 +57,10 @@ await_exit(Port, Deadline, Output) ->
         timeout -> {error, {timeout, lists:reverse(Output)}}
     end.
 
-%% @doc Ends the program and waits until it is gone. One that has ended already is fine.
+%% @doc Stops the program and waits until it has ended. It may have ended already.
 -spec stop(program()) -> ok.
 stop(Port) ->
-    %% Any line will do for the leash. The port is closed already if the program has ended.
+    %% Any line stops the leash. The port is already closed if the program has ended.
     try port_command(Port, "stop\n") of
         true -> discard(Port, deadline(?STOP_TIMEOUT))
     catch
@@ -74,7 +74,7 @@ discard(Port, Deadline) ->
         timeout -> close(Port)
     end.
 
-%% It is closed already if the program has ended meanwhile.
+%% The port is already closed if the program has ended.
 close(Port) ->
     try port_close(Port) of
         true -> ok
@@ -93,7 +93,7 @@ next(Port, Deadline) ->
 deadline(Timeout) ->
     erlang:monotonic_time(millisecond) + Timeout.
 
-%% @doc A failure as a sentence: the last thing the program said is most likely the reason.
+%% @doc Returns a failure as a sentence with the last line that the program printed, which is most likely the reason.
 -spec explain(failure()) -> binary().
 explain({What, Output}) ->
     How = case What of exited -> <<"ended">>; timeout -> <<"did not answer in time">> end,
@@ -102,7 +102,7 @@ explain({What, Output}) ->
         Lines -> <<How/binary, ": ", (utf8(lists:last(Lines)))/binary>>
     end.
 
-%% A program may print anything.
+%% A program may print bytes that are not UTF-8.
 utf8(Line) ->
     case unicode:characters_to_binary(Line) of
         Valid when is_binary(Valid) -> Valid;

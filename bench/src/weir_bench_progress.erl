@@ -1,11 +1,10 @@
-%% @doc Tells on standard error what is going on: one line that rewrites itself on a terminal, a line each time
-%% elsewhere.
+%% @doc Shows progress on standard error: one line that is rewritten on a terminal, a new line each time elsewhere.
 -module(weir_bench_progress).
 
 -export([show/2]).
 -export([clear/0]).
 
-%% @doc Says what is being done now.
+%% @doc Shows the current step.
 -spec show(io:format(), [term()]) -> ok.
 show(Format, Arguments) ->
     case rewrites() of
@@ -14,7 +13,7 @@ show(Format, Arguments) ->
         false -> io:format(standard_error, Format ++ "\n", Arguments)
     end.
 
-%% @doc Done: takes the line away.
+%% @doc Removes the line.
 -spec clear() -> ok.
 clear() ->
     case rewrites() of

@@ -1,5 +1,5 @@
-%% @doc `weir proxy' as a server that is measured: one frontend with a rule and a backend that is balanced. And what it has in common
-%% with the proxies beside it.
+%% @doc `weir proxy' as a measured server: one frontend with a rule, and a balanced backend. Also has what all
+%% measured proxies share.
 -module(weir_bench_proxy).
 
 -export([configuration/1]).
@@ -8,7 +8,8 @@
 
 -type settings() :: #{port := inet:port_number(), backend := inet:port_number(), servers := pos_integer(), sni => boolean()}.
 
-%% @doc The configuration. The rule sends everybody to the backend: by address, or with `sni' those who call the server by its name.
+%% @doc Returns the configuration. Its rule sends every client to the backend: by address, or with `sni' by TLS server
+%% name.
 -spec configuration(settings()) -> iodata().
 configuration(#{port := Port, backend := Backend, servers := Servers} = Settings) ->
     [
@@ -30,10 +31,11 @@ configuration(#{port := Port, backend := Backend, servers := Servers} = Settings
         "]\n"
     ].
 
-%% @doc How many servers a proxy's backend has after so many changes: one comes and goes. All are the same one.
+%% @doc Returns how many servers a backend has after this many changes: one is added and removed in turn. All have the
+%% same address.
 -spec servers(Changes :: non_neg_integer()) -> 1 | 2.
 servers(Changes) -> 1 + Changes rem 2.
 
-%% @doc The name that is in the driver's ClientHello.
+%% @doc Returns the server name in the driver's ClientHello.
 -spec server_name() -> string().
 server_name() -> "bench.example".

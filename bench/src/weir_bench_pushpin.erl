@@ -1,21 +1,22 @@
-%% @doc Pushpin as a push server that is measured: four processes and the one that started them, in front of an nginx that answers each
-%% subscription and has what is published sent on. What they use is counted together.
+%% @doc Pushpin as a measured push server: four processes and their parent, in front of an nginx that answers each
+%% subscription and forwards what is published. Their CPU time is added up.
 -module(weir_bench_pushpin).
 
 -export([start/1]).
 -export([configuration/3]).
 
-%% As many as nginx has as a push server, and more than any row has.
+%% As for nginx as a push server; more than any row has.
 -define(MOST_CONNECTIONS, 40000).
 
-%% No row comes near so many: by default it gives 2,500 clients a message a second, and drops what is more than ten times as much.
+%% More than any row sends. By default Pushpin delivers 2,500 messages a second, and drops those beyond ten times that
+%% number.
 -define(MOST_MESSAGES, 10000000).
 
 -define(READY_TIMEOUT, 30000).
 -define(ANSWER_TIMEOUT, 1000).
 -define(TRY_EVERY, 50).
 
-%% @doc Starts all of them, and waits until a client has been subscribed. `Pin' is what goes before the commands.
+%% @doc Starts all of them and waits until a client has subscribed. `Pin' is a prefix of the commands.
 -spec start(weir_bench_machine:pin()) -> {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start(Pin) ->
     Control = weir_bench_machine:free_port(),
@@ -33,7 +34,7 @@ start(Pin, Control, #{port := OriginPort, pid := OriginPid} = Origin) ->
             configuration(Port, Control, Own)
         end,
         fun(File) -> [weir_bench_peers:executable(pushpin), "--config", File, "--route", lists:flatten(Route), "--merge-output"] end,
-        %% Its configuration stays.
+        %% The configuration does not change.
         "CONT",
         Pin
     ),
@@ -45,17 +46,17 @@ start(Pin, Control, #{port := OriginPort, pid := OriginPid} = Origin) ->
                     {ok, Whole#{others => [OriginPid | children(Pid)]}};
                 timeout ->
                     ok = weir_bench_daemon:stop(Whole),
-                    {error, {timeout, [<<"nobody was subscribed">>]}}
+                    {error, {timeout, [<<"no client could subscribe">>]}}
             end;
         {error, _} = Error ->
             ok = weir_bench_daemon:stop(Origin),
             Error
     end.
 
-%% Where its processes find each other. Paths of sockets are short.
+%% Directory of the sockets between its processes. Paths of sockets must be short.
 directory(Directory, Port) -> filename:join(Directory, "pushpin-" ++ integer_to_list(Port)).
 
-%% The processes come one after the other, and until all are there a client is refused, or never answered.
+%% The processes start one by one. Until all run, a client is refused or gets no answer.
 subscribed(Port, Deadline) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     ok = gen_tcp:send(Socket, <<"GET /sub/ready HTTP/1.1\r\nHost: localhost\r\n\r\n">>),
@@ -73,8 +74,8 @@ subscribed(Port, Deadline) ->
 
 children(Pid) -> string:lexemes(os:cmd("ps -o pid= --ppid " ++ Pid), " \n").
 
-%% @doc The configuration: what it comes with, but all on 127.0.0.1, no log, and no limit that a run meets. `Directory' is its
-%% own.
+%% @doc Returns the default configuration, but with everything on 127.0.0.1, without logs, and with limits that no run
+%% reaches. `Directory' is for this Pushpin only.
 -spec configuration(inet:port_number(), Control :: inet:port_number(), file:filename()) -> iodata().
 configuration(Port, Control, Directory) ->
     io_lib:format(
@@ -88,7 +89,7 @@ configuration(Port, Control, Directory) ->
         "log_level=0\n"
         "client_maxconn=~b\n"
         "[proxy]\n"
-        %% Its own, and not the one that Debian starts for all.
+        %% Its own zurl instead of Debian's service.
         "zurl_out_specs=ipc://{rundir}/{ipc_prefix}zurl-in\n"
         "zurl_out_stream_specs=ipc://{rundir}/{ipc_prefix}zurl-in-stream\n"
         "zurl_in_specs=ipc://{rundir}/{ipc_prefix}zurl-out\n"

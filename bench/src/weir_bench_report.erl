@@ -1,4 +1,4 @@
-%% @doc Results for people: tables, as values and in Markdown.
+%% @doc Formats results for people as tables, as values and in Markdown.
 -module(weir_bench_report).
 
 -export([markdown/1]).
@@ -10,7 +10,7 @@
 
 -type document() :: weir_bench_results:document().
 
-%% @doc A document as Markdown: what it was measured on, the targets, a table for each scenario.
+%% @doc Returns a document as Markdown: the machine, the targets, and a table for each scenario.
 -spec markdown(document()) -> unicode:chardata().
 markdown(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} = Document) ->
     [
@@ -37,7 +37,7 @@ markdown(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} =
         ]
     ].
 
-%% What the columns mean that only results over schedulers have.
+%% Explains the columns that only results over schedulers have.
 legend(Scenarios) ->
     case [Scenario || #{<<"over">> := _} = Scenario <- Scenarios] of
         [] ->
@@ -48,12 +48,12 @@ legend(Scenarios) ->
             "the scheduler where their owner ran last.\n"
     end.
 
-%% @doc The command that measures a scenario.
+%% @doc Returns the command that measures a scenario.
 -spec command(document()) -> unicode:chardata().
 command(#{<<"over">> := _, <<"name">> := Name}) -> ["bench/scaling --only ", Name];
 command(#{<<"name">> := Name}) -> ["bin/weir bench --only ", Name].
 
-%% @doc What stands beside figures.
+%% @doc Returns the conditions of the measurement.
 -spec machine(document()) -> [{string(), unicode:chardata()}].
 machine(#{<<"machine">> := Machine, <<"started">> := Started, <<"rounds">> := Rounds} = Document) ->
     #{
@@ -83,7 +83,7 @@ quick(_) -> "".
 complete(#{<<"complete">> := true}) -> "";
 complete(_) -> "; interrupted or under way: not all is here".
 
-%% @doc The targets and what was measured, header and rows; those that were not measured are left out.
+%% @doc Returns header and rows of the targets that were measured.
 -spec targets(document()) -> {[unicode:chardata()], [[unicode:chardata()]]}.
 targets(#{<<"targets">> := Verdicts}) ->
     {["", "target", "measured", "met"], [
@@ -104,7 +104,7 @@ limit(#{<<"relation">> := Relation, <<"limit">> := Limit} = Verdict) ->
 
 rival(#{<<"rival">> := Titles}) when is_list(Titles) -> ["the best of ", lists:join(", ", Titles)];
 rival(#{<<"rival">> := Title}) -> Title;
-%% Of results from before there were other rivals.
+%% Older results have no rival.
 rival(_) -> "stock".
 
 measured(#{<<"relation">> := <<"at_most">>, <<"measured">> := Measured}) ->
@@ -117,8 +117,8 @@ measured(#{<<"measured">> := Measured}) ->
 met(#{<<"met">> := true}) -> "yes";
 met(#{<<"met">> := false}) -> "**no**".
 
-%% @doc The table of a scenario, header and rows: a contestant in each, with the median and the spread of what the
-%% scenario is to show.
+%% @doc Returns header and rows of a scenario: for each contestant the median and the spread of the scenario's
+%% metrics.
 -spec table(document()) -> {[unicode:chardata()], [[unicode:chardata()]]}.
 table(#{<<"metrics">> := Names, <<"contestants">> := Contestants}) ->
     Metrics = [binary_to_existing_atom(Name) || Name <- Names],
@@ -140,7 +140,7 @@ cell(Metric, Summary) ->
             ""
     end.
 
-%% @doc What has to be known about the figures of a scenario, a line each.
+%% @doc Returns notes about the figures of a scenario, a line each.
 -spec notes(document()) -> [unicode:chardata()].
 notes(#{<<"contestants">> := Contestants}) ->
     lists:flatmap(fun notes_of/1, Contestants).

@@ -1,5 +1,4 @@
-%% @doc What a run of the suite has measured: a value that grows, and a document for whoever reads it, in the same form
-%% in which it is kept as JSON.
+%% @doc The measurements of a run, as a value that grows and as a document in the form of the JSON file.
 -module(weir_bench_results).
 
 -export([document/1]).
@@ -12,20 +11,20 @@
 -type measurements() :: #{
     suite := weir_bench_suite:suite(),
     machine := #{atom() => term()},
-    %% Of the beginning, as in 2026-11-21T10:30:00+00:00.
+    %% Time of the start, as in 2026-11-21T10:30:00+00:00.
     started := binary(),
     rounds := pos_integer(),
     quick := boolean(),
-    %% False while the run is under way, and for ever if it was interrupted.
+    %% False while the run is under way or after an interruption.
     complete := boolean(),
-    %% In the order in which they were measured.
+    %% In the order of measurement.
     scenarios := [{weir_bench_scenario:scenario(), weir_bench_rounds:results()}]
 }.
 
-%% The members of the JSON file, with keys and texts as binaries.
+%% The members of the JSON file; keys and texts are binaries.
 -type document() :: weir_json:value().
 
-%% @doc The document of what was measured, with every single measurement.
+%% @doc Returns the document with every single measurement.
 -spec document(measurements()) -> document().
 document(#{suite := #{chapters := Chapters}, scenarios := Scenarios} = Record) ->
     {ok, Document} = weir_json:decode(
@@ -68,7 +67,7 @@ settings(Settings) ->
         Settings
     ).
 
-%% Rounds often say the same.
+%% Equal notes of several rounds are counted.
 counted(Notes) ->
     [
         iolist_to_binary([Note, case Count of 1 -> ""; _ -> io_lib:format(" (~b times)", [Count]) end])
@@ -89,25 +88,25 @@ verdicts(#{suite := #{targets := Targets}, scenarios := Scenarios}) ->
         end
     end).
 
-%% @doc The document in a file; an error is one line that names it.
+%% @doc Reads a document from a file. An error is one line that names the file.
 -spec read(file:filename()) -> {ok, document()} | {error, iodata()}.
 read(File) ->
     case file:read_file(File) of
         {ok, Json} ->
             case weir_json:decode(Json) of
                 {ok, #{<<"scenarios">> := _, <<"machine">> := #{<<"otp">> := _}} = Document} -> {ok, Document};
-                _ -> {error, [File, " holds no results of weir bench"]}
+                _ -> {error, [File, " has no results of weir bench"]}
             end;
         {error, Reason} ->
             {error, ["cannot read ", File, ": ", file:format_error(Reason)]}
     end.
 
-%% @doc The OTP release that a document was measured on.
+%% @doc Returns the OTP release that a document was measured on.
 -spec release(document()) -> binary().
 release(#{<<"machine">> := #{<<"otp">> := Version}}) ->
     hd(binary:split(Version, <<".">>)).
 
-%% @doc The median of a metric over some measurements of the same, or `unknown' if none has it.
+%% @doc Returns the median of a metric over measurements of one contestant, or `unknown' if none has it.
 -spec median(weir_bench_sample:metric(), [{ok, weir_bench_sample:sample()} | {skipped | error, binary()}]) ->
     {ok, number()} | unknown.
 median(Metric, Measurements) ->

@@ -1,17 +1,17 @@
-%% @doc Has the contestants of a scenario take turns: A B C, A B C, ..., so that what else the machine does meets them
-%% all alike. Each measurement has a fresh server.
+%% @doc Measures the contestants of a scenario in turn: A B C, A B C, ..., so that other work on the machine affects
+%% all alike. Each measurement starts a new server.
 -module(weir_bench_rounds).
 
 -export([run/5]).
 
 -export_type([results/0]).
 
-%% For each contestant of a scenario, in its order: what was measured, or why not, the first round first.
+%% For each contestant in order: the results of its rounds, or why there are none, the first round first.
 -type results() :: [{weir_bench_scenario:contestant(), [result()]}].
 -type result() :: {ok, weir_bench_sample:sample()} | {skipped | error, binary()}.
 
-%% @doc Runs a scenario. `Before' is told each measurement before it is taken: the contestant and the round, from 1.
-%% `After' is given the results so far after each.
+%% @doc Runs a scenario. `Before' is called before each measurement with the contestant and the round, from 1. `After'
+%% is called after each with the results so far.
 -spec run(weir_bench_scenario:scenario(), Rounds :: pos_integer(), weir_bench_machine:cores(), Before, After) ->
     results()
 when
@@ -43,7 +43,7 @@ round(#{contestants := [First | _] = Contestants} = Scenario, Round, Cores, Befo
         Contestants
     ).
 
-%% What the shares of a scenario are shares of: what its first contestant does in a closed loop.
+%% The rate that `share' is a percentage of: the first contestant in a closed loop.
 whole(#{share := _} = Run, Cores) -> measure(maps:remove(share, Run), Cores);
 whole(_Run, _Cores) -> none.
 
@@ -67,7 +67,7 @@ measured(#{driver := node} = Run, Cores) ->
     weir_bench_node:measure(Run, Pin);
 measured(#{connections := Connections} = Run, Cores) ->
     case Run of
-        %% One process of native code has one thread.
+        %% A native server has one thread, so there are several processes.
         #{backend := reference, schedulers := Copies} ->
             measured(Run, evenly(Connections, Copies), Cores);
         _ ->
@@ -76,7 +76,7 @@ measured(#{connections := Connections} = Run, Cores) ->
     end.
 
 measured(Run, Shares, Cores) ->
-    %% A proxy is told its backend's port before the backend listens.
+    %% A proxy needs its backend's port before the backend listens.
     Backend = weir_bench_machine:free_port(),
     {ServerPin, DriverPins} = weir_bench_machine:placement(placement(Run), Cores),
     Started = [weir_bench_server:start(Run, ServerPin, Backend) || _ <- Shares],
@@ -93,7 +93,7 @@ measured(Run, Shares, Cores) ->
     lists:foreach(fun weir_bench_daemon:stop/1, Servers),
     Result.
 
-%% What each driver does: each server has some of them.
+%% Divides the run among the drivers of each server.
 loads(Run, Servers, Pins) ->
     Count = length(Servers),
     lists:append([
@@ -105,7 +105,7 @@ loads(Run, Servers, Pins) ->
      || {Number, {Share, Server}} <- lists:zip(lists:seq(0, Count - 1), Servers)
     ]).
 
-%% Of fewer drivers than servers each is for several.
+%% With fewer drivers than servers, a driver serves several.
 own(Number, Count, Pins) when length(Pins) < Count -> [lists:nth(Number rem length(Pins) + 1, Pins)];
 own(Number, Count, Pins) -> [Pin || {At, Pin} <- lists:zip(lists:seq(0, length(Pins) - 1), Pins), At rem Count =:= Number].
 
@@ -118,7 +118,7 @@ among(#{connections := Connections} = Run, Drivers) ->
 evenly(Connections, Count) ->
     [max(1, (Connections + Number) div Count) || Number <- lists:seq(0, Count - 1)].
 
-%% One of several has a part of all that is divided among connections.
+%% Each share gets its part of the settings that are divided among connections.
 part(Run, Share, [Share]) ->
     Run#{connections := Share};
 part(Run, Share, Shares) ->
@@ -129,7 +129,7 @@ part(Run, Share, Shares) ->
 load([{#{driver := weir_load}, _, _} = Load], _Backend) -> together([], weir_bench_load:measure(Load));
 load(Loads, Backend) -> together([Server || {_, Server, _} <- Loads], weir_bench_driver:measure(Loads, Backend)).
 
-%% What drivers have measured of the same server, and then what was measured of several.
+%% First adds up what several drivers measured on the same server, then what several servers did.
 together(Servers, {ok, [_, _ | _] = Samples}) ->
     Measured = lists:zip(Servers, Samples),
     OfEach = [
@@ -145,7 +145,7 @@ together(_Servers, {ok, [Sample]}) ->
 together(_Servers, {error, _} = Error) ->
     Error.
 
-%% It is said where less was measured than was asked for, or in another way.
+%% Adds a note if fewer connections were measured, or more servers were used.
 told_of_shares(Connections, [Fewer], {ok, Sample}) when Fewer < Connections ->
     Note = io_lib:format("~ts of ~ts connections, the limit of descriptors allows no more", [
         weir_bench_table:number(Fewer), weir_bench_table:number(Connections)

@@ -1,4 +1,4 @@
-%% @doc Figures: what one measurement says, and what several say together.
+%% @doc The figures of one measurement, and of several together.
 -module(weir_bench_sample).
 
 -export([from_report/1]).
@@ -46,25 +46,25 @@
     | servers
     | memory_kib.
 
-%% One measurement. A metric that the load does not have is absent.
+%% One measurement. Metrics that the load does not have are absent.
 -type sample() :: #{
     metrics := #{metric() => number()},
     errors := non_neg_integer(),
-    %% What has to be known about it.
+    %% Remarks about the measurement.
     notes => [binary()],
-    %% Of a load that grows: its seconds.
+    %% The seconds of a ramp.
     seconds => [#{offered := number(), p50_us := number(), p99_us := number()}]
 }.
 
-%% A load that grows is held as long as 99 of 100 requests of a second are answered in this time, and none fails.
+%% A ramp is held while the 99th percentile of each second is below this, in microseconds, and no request fails.
 -define(HELD_P99_US, 100000).
-%% The generator is behind when it turns to requests so much later than they are due.
+%% The generator is behind if it starts requests this much later than they are due.
 -define(BEHIND_P99_US, 10000).
 
-%% Several of the same.
+%% Several measurements of the same contestant.
 -type summary() :: #{metric() => #{median := number(), min := number(), max := number(), samples := [number()]}}.
 
-%% @doc The figures of a driver's report.
+%% @doc Returns the figures of a driver's report.
 -spec from_report(weir_json:value()) -> sample().
 from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">> := #{<<"cpu_s">> := Cpu}} = Report) ->
     Told = maps:from_list([{Metric, Value} || {Metric, Path} <- paths(), {ok, Value} <- [at(Path, Report)]]),
@@ -73,7 +73,8 @@ from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">>
         errors => lists:sum(maps:values(Errors))
     }.
 
-%% @doc The figures of a run of `weir load': of all of it, or of a load that grows until the server held it no more.
+%% @doc Returns the figures of a run of `weir load': of the whole run, or for a ramp of the time until the server no
+%% longer held it.
 -spec from_load(weir_json:value()) -> sample().
 from_load(#{<<"rate">> := Rate} = Document) ->
     case is_binary(Rate) andalso binary:match(Rate, <<"..">>) of
@@ -108,7 +109,7 @@ of_ramp(#{<<"seconds">> := All, <<"connections">> := Connections, <<"interrupted
                 [{connections, Connections} || Connections > 0] ++
                 cpu(Until, <<"answered">>)
         ),
-        %% What is not answered past the limit of a server is no error of the measurement.
+        %% Failures beyond the server's limit are not errors of the measurement.
         errors => 0,
         notes => ended_by(After),
         seconds => [
@@ -117,7 +118,7 @@ of_ramp(#{<<"seconds">> := All, <<"connections">> := Connections, <<"interrupted
         ]
     }.
 
-%% What the server used in some seconds.
+%% CPU time that the server used in these seconds.
 cpu(Seconds, Counter) ->
     Seen = [
         {Cores, Count}
@@ -133,15 +134,16 @@ cpu(Seconds, Counter) ->
         ]
     ].
 
-%% The last second that was held. An earlier one that was not is somebody else's doing: the server has held more since.
+%% The last second that was held. Seconds before it that were not held are due to other processes of the machine: the
+%% server held a higher rate later.
 held_until(Seconds) ->
     lists:max([0 | [Number || {Number, Second} <- lists:zip(lists:seq(1, length(Seconds)), Seconds), is_held(Second)]]).
 
 is_held(#{<<"error_count">> := Errors, <<"response_us">> := #{<<"p99">> := P99}}) -> is_held(P99, Errors);
 is_held(_) -> false.
 
-%% @doc Whether a second of a load that grows is held, by the 99th percentile of its response times in microseconds and
-%% how many requests have failed in it.
+%% @doc Whether a second of a ramp is held, given the 99th percentile of its response times in microseconds and its
+%% number of failed requests.
 -spec is_held(P99 :: number(), Errors :: non_neg_integer()) -> boolean().
 is_held(P99, Errors) -> Errors =:= 0 andalso P99 < ?HELD_P99_US.
 
@@ -177,8 +179,8 @@ at([], Value) -> {ok, Value};
 at([Key | Path], Value) when is_map_key(Key, Value) -> at(Path, map_get(Key, Value));
 at(_, _) -> none.
 
-%% @doc What several drivers have measured of the same server at the same time: their requests together, the worst of
-%% their latencies, and the CPU time that the server used meanwhile, which each of them has seen.
+%% @doc Combines samples of several drivers on the same server at the same time: the sum of the requests, the worst
+%% latencies, and the server's CPU time, which each driver has seen.
 -spec sum([sample(), ...]) -> sample().
 sum([Sample]) ->
     Sample;
@@ -201,13 +203,13 @@ opened(Samples) ->
     Open = [Open || #{metrics := #{connections := Open}} <- Samples],
     maps:from_list([{connections, lists:sum(Open)} || length(Open) =:= length(Samples)]).
 
-%% Each has seen those of its own window, or of its own server, for each of its own requests.
+%% The denominators differ: each driver divides the switches of its window, or its server, by its own requests.
 switches(Samples, PerSecond) ->
     Seen = [Each * Own || #{metrics := #{switches_per_request := Each, requests_per_s := Own}} <- Samples],
     maps:from_list([{switches_per_request, lists:sum(Seen) / PerSecond} || length(Seen) =:= length(Samples)]).
 
-%% @doc What was measured of several servers of the same kind at the same time, each with a part of the connections: of those that are
-%% held, or of requests on them.
+%% @doc Combines samples of several servers of the same kind that ran at the same time, each with a part of the
+%% connections. Works for idle connections and for requests.
 -spec side_by_side([sample(), ...]) -> sample().
 side_by_side([#{metrics := First} | _] = Samples) ->
     Of = fun(Metric) -> [map_get(Metric, Metrics) || #{metrics := Metrics} <- Samples] end,
@@ -231,12 +233,12 @@ side_by_side([#{metrics := First} | _] = Samples) ->
         errors => lists:sum([Errors || #{errors := Errors} <- Samples])
     }.
 
-%% @doc Adds something that has to be known about a measurement.
+%% @doc Adds a remark to a measurement.
 -spec note(binary(), sample()) -> sample().
 note(Note, Sample) ->
     Sample#{notes => maps:get(notes, Sample, []) ++ [Note]}.
 
-%% @doc The metrics that are known.
+%% @doc Returns all metrics.
 -spec metrics() -> [metric(), ...].
 metrics() ->
     [
@@ -245,7 +247,8 @@ metrics() ->
         cpu_s_per_minute, bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
     ].
 
-%% @doc The median and the spread of each metric. Of what must not happen the worst round counts in place of the median.
+%% @doc Returns the median and the spread of each metric. For metrics that should be 0, the worst round replaces the
+%% median.
 -spec summary([sample()]) -> summary().
 summary(Samples) ->
     Metrics = lists:usort(lists:append([maps:keys(Of) || #{metrics := Of} <- Samples])),
@@ -259,7 +262,7 @@ spread(lost, Values) ->
 spread(_Metric, Values) ->
     #{median => median(Values), min => lists:min(Values), max => lists:max(Values), samples => Values}.
 
-%% @doc The middle one, or the mean of the two in the middle.
+%% @doc Returns the middle value, or the mean of the two in the middle.
 -spec median([number(), ...]) -> number().
 median(Values) ->
     Sorted = lists:sort(Values),
@@ -269,7 +272,7 @@ median(Values) ->
         0 -> (lists:nth(Count div 2, Sorted) + lists:nth(Count div 2 + 1, Sorted)) / 2
     end.
 
-%% @doc The medians of the seconds of several runs of a load that grows, as far as all of them have come.
+%% @doc Returns the medians of each second over several ramps, up to the end of the shortest.
 -spec median_seconds([sample()]) -> [#{offered := number(), p50_us := number(), p99_us := number()}].
 median_seconds(Samples) ->
     case [Seconds || #{seconds := [_ | _] = Seconds} <- Samples] of
@@ -296,7 +299,7 @@ better(Metric) ->
         false -> more
     end.
 
-%% @doc The name of a metric with its unit.
+%% @doc Returns the name of a metric with its unit.
 -spec title(metric()) -> binary().
 title(requests_per_s) -> <<"requests/s">>;
 title(held_per_s) -> <<"requests/s held">>;
@@ -326,7 +329,7 @@ title(connections) -> <<"connections">>;
 title(servers) -> <<"servers">>;
 title(memory_kib) -> <<"server MiB">>.
 
-%% @doc A value of a metric, to the digit that means something.
+%% @doc Formats a value of a metric with its significant digits.
 -spec format(metric(), number()) -> iodata().
 format(Metric, Value) when
     Metric =:= cpu_us_per_request; Metric =:= switches_per_request; Metric =:= futexes_per_request; Metric =:= cpu_ms;

@@ -1,6 +1,7 @@
-%% @doc What servers do with more schedulers: each contestant of `priv/scaling.config' with each number of them. Where the machine has
-%% cores enough, the server has as many as schedulers and its drivers have others, and rates are told. Where not, they share all cores,
-%% and counts for a request are told, which depend on that less.
+%% @doc Measures servers with more schedulers: each contestant of `priv/scaling.config' with each number of
+%% schedulers. If the machine has enough cores, the server gets one for each scheduler, its drivers get others, and
+%% rates are reported. Otherwise they share all cores, and counts for a request come first, which depend less on
+%% sharing.
 -module(weir_bench_scaling).
 
 -export([read/0]).
@@ -11,19 +12,19 @@
 
 -export_type([mode/0]).
 
-%% Cores that programs may be pinned to.
+%% The number of cores that programs may be pinned to.
 -type mode() :: {apart, Cores :: pos_integer()} | counted.
 
-%% On a machine of few cores: one, two as most measurements can have, and many in each other's way.
+%% For a machine with few cores: one scheduler, two as in most measurements, and many that compete.
 -define(COUNTED, [1, 2, 8]).
-%% Of the machine's cores one is the driver's for each of the server's, at least; and two at most.
+%% Each core of the server needs a driver on a core of its own; two at most.
 -define(DRIVERS, 2).
 
-%% @doc The scenarios as they are written, with one contestant for all numbers of schedulers.
+%% @doc Reads the scenarios; each contestant occurs once.
 -spec read() -> {ok, weir_bench_suite:suite()} | {error, iodata()}.
 read() -> weir_bench_suite:read(weir_bench_tree:scaling()).
 
-%% @doc The numbers of schedulers that are measured unless others are asked for, by the cores of the machine.
+%% @doc Returns the default numbers of schedulers for a machine with this many cores.
 -spec numbers(Cores :: non_neg_integer()) -> [pos_integer(), ...].
 numbers(Cores) ->
     case [Number || Power <- lists:seq(0, 9), Number <- [1 bsl Power], 2 * Number =< Cores] of
@@ -31,8 +32,8 @@ numbers(Cores) ->
         _ -> ?COUNTED
     end.
 
-%% @doc Whether rates can be told: all of a run or nothing, so that what is compared was measured alike. Never on two cores, where one
-%% scheduler would have its own and two would share theirs.
+%% @doc Whether rates are reported. It is the same for a whole run, so that its results are comparable. Never on two
+%% cores, where one scheduler would have its own core and two would share theirs with drivers.
 -spec mode([pos_integer(), ...], Cores :: non_neg_integer()) -> mode().
 mode(Numbers, Cores) ->
     case Cores > 2 andalso 2 * lists:max(Numbers) =< Cores of
@@ -40,7 +41,7 @@ mode(Numbers, Cores) ->
         false -> counted
     end.
 
-%% @doc A scenario with each of its contestants once for each number of schedulers.
+%% @doc Returns a scenario in which each contestant occurs once for each number of schedulers.
 -spec over(weir_bench_scenario:scenario(), [pos_integer(), ...], mode()) -> weir_bench_scenario:scenario().
 over(#{contestants := Contestants, metrics := Metrics} = Scenario, Numbers, Mode) ->
     Scenario#{
@@ -53,18 +54,18 @@ over(#{contestants := Contestants, metrics := Metrics} = Scenario, Numbers, Mode
         ]
     }.
 
-%% Rates come last where they mean little.
+%% With shared cores, rates mean little and come last.
 metrics(Metrics, {apart, _}) -> Metrics;
 metrics(Metrics, counted) -> [Metric || Metric <- Metrics, Metric =/= requests_per_s, Metric =/= p99_us] ++ [requests_per_s].
 
 title(#{title := Title}, Number) -> iolist_to_binary(io_lib:format("~ts, ~b:~b", [Title, Number, Number])).
 
 placed(_Number, _Scenario, counted) -> #{pinned => false};
-%% What is said in a room is for all of it, so one driver has all of them.
+%% A chat has one driver, because a message goes to all clients of its room.
 placed(_Number, #{load := chat}, {apart, _Cores}) -> #{drivers => 1};
 placed(Number, _Scenario, {apart, Cores}) -> #{drivers => min(?DRIVERS * Number, Cores - Number)}.
 
-%% @doc Measures, as {@link weir_bench_matrix:run/2} does with the same options, and `schedulers', the numbers of them.
+%% @doc Measures with the options of {@link weir_bench_matrix:run/2}, and `schedulers', the numbers of schedulers.
 -spec run(weir_bench_suite:suite(), #{schedulers => [pos_integer(), ...], atom() => term()}) -> ok | {failed, iodata()}.
 run(#{scenarios := Scenarios} = Suite, Options) ->
     Cores = weir_bench_machine:allowed(),

@@ -1,4 +1,4 @@
-%% @doc A scenario: a server, the load on it, and the contestants that serve it in turn. A value, with its settings
+%% @doc A scenario: a server, its load, and the contestants that serve it in turn. It is a value whose settings are
 %% checked.
 -module(weir_bench_scenario).
 
@@ -14,120 +14,122 @@
 -export_type([name/0, scenario/0, contestant/0, run/0, backend/0]).
 
 -type name() :: atom().
-%% The last is the server in native code; those before it are programs of others.
+%% `reference' is our server in native code; the programs before it are third-party.
 -type backend() :: inet | socket | weir | haproxy | nginx | envoy | pushpin | go | tokio | reference.
 
 -type scenario() :: #{
     name := name(),
     chapter := atom(),
     title := binary(),
-    %% An example of `weir run', or what others have that does the same.
+    %% An example of `weir run'; for other backends, the program that does the same.
     server := atom(),
-    %% The program that loads it: `weir_drive' (the default), a closed loop in native code, for how much a server can
-    %% do; or `weir_load', an open loop, for what happens while it is asked for so much. `node': there is no server, but a node with so many
-    %% processes and sockets (`processes', `connections'), at which somebody looks (see weir_bench_node).
+    %% The load generator. `weir_drive' (default): a closed loop in native code, for the maximum of a server.
+    %% `weir_load': an open loop, for latency at a given load. `node': no server, but a node with `processes' and
+    %% `connections' that a tool monitors (see weir_bench_node).
     driver => weir_drive | weir_load | node,
     processes => pos_integer(),
-    %% The command of that program. A contestant that does something else for comparison may have another.
+    %% The command of that program. A contestant may override it for comparison.
     load := atom(),
-    %% Of the load `accept': how many are in the making at a time. 0 where each request has its own.
+    %% With the load `accept': connections being opened at a time. 0 if each request has its own connection.
     connections := non_neg_integer(),
-    %% More connections than a process may have are spread over several servers, with a driver each.
+    %% Spreads more connections than one process may have over several servers, each with a driver.
     spread => boolean(),
     %% Connections opened a second.
     connect_rate => pos_integer(),
-    %% Requests a second in all, at random moments; or from one number to another over the duration. As fast as replies
-    %% come unless given.
+    %% Requests a second in total, at random moments; or a ramp from one number to another over the duration. Without
+    %% it, a request follows each reply.
     rate => pos_integer() | {non_neg_integer(), pos_integer()},
-    %% The most that is held is looked for.
+    %% Searches for the highest value that is held.
     search => weir_bench_search:search(),
-    %% Of an open loop: percent of what the first contestant of the scenario does in a closed one. It becomes the rate.
+    %% For an open loop: percent of the rate of the scenario's first contestant in a closed loop. It becomes `rate'.
     share => 1..100,
-    %% Messages are packets; or go through TLS.
+    %% Messages are packets, or encrypted with TLS.
     packet => 4 | line,
     tls => boolean(),
-    %% What carries messages, or what an idle connection is; and what is asked for when it is opened (`/').
+    %% The protocol that carries messages, or that an idle connection uses; and the path of its request (`/').
     carrier => none | http | websocket | events,
     path => string(),
-    %% Bytes of a message, of the answer where it is another, and after how many the window of a stream ends.
+    %% Bytes of a message; of the reply if it differs; and of the window after which a stream ends.
     size => pos_integer(),
     reply => pos_integer(),
     bytes => pos_integer(),
-    %% Of HTTP: requests that are sent at once.
+    %% HTTP: pipelined requests.
     depth => pos_integer(),
-    %% Of fanout: broadcasts a second (0, as many as are taken); the send buffer of all. Of it and of a chat: connections that never read.
+    %% Fanout: broadcasts a second (0: as fast as possible), and SO_SNDBUF of all connections. Fanout and chat:
+    %% connections that never read.
     per_second => non_neg_integer(),
     sndbuf => pos_integer(),
     slow => pos_integer(),
-    %% Of a proxy: how often its configuration changes meanwhile. Where it is not told, its file is written as it was, with a signal of 0.
+    %% Proxy: how often its configuration changes during the run. With `told' false, the same file is written and
+    %% signal 0 is sent.
     changes => pos_integer(),
     told => boolean(),
-    %% Of short connections: bytes of a ClientHello that each sends, and its pieces.
+    %% Short connections: bytes of a ClientHello that each sends, and the number of its pieces.
     hello => pos_integer(),
     pieces => pos_integer(),
-    %% Of a chat: messages on their way at a time, instead of a rate.
+    %% Chat: messages in flight at a time, instead of a rate.
     at_a_time => pos_integer(),
-    %% Of a chat: among how many rooms the clients are divided, and how many a second come back on a new connection.
+    %% Chat: number of rooms of the clients, and clients a second that return on a new connection.
     rooms => pos_integer(),
     churn => non_neg_integer(),
-    %% Of a chat: how many speak in each room, and whether an answer to a poll may have several messages.
+    %% Chat: speakers in each room, and whether an answer to a poll may have several messages.
     speakers => pos_integer(),
     several => boolean(),
-    %% Something that is not everywhere (see weir_bench_peers). What needs it is skipped where it is not.
+    %% A peer that may be missing (see weir_bench_peers). Without it the measurement is skipped.
     needs => weir_bench_peers:peer(),
-    %% Schedulers of the server's emulator (1), which of native code are so many processes. Whether they share their cores with two
-    %% drivers, each of which opens all these connections; or how many drivers, on cores of their own as far as there are cores, divide
-    %% the connections among them.
+    %% Schedulers of the server's emulator (1); for native code, processes. `together': the server shares its cores
+    %% with two drivers, each of which opens all connections. `drivers': this many drivers divide the connections, on
+    %% cores of their own if there are enough.
     schedulers => pos_integer(),
     together => boolean(),
     drivers => pos_integer(),
-    %% False: the server and its driver run wherever the kernel puts them.
+    %% False: the kernel chooses the cores of the server and its driver.
     pinned => boolean(),
-    %% Whether the server is loaded again to count what it does (see weir_bench_counts).
+    %% Whether the server is loaded again to count futexes and places (see weir_bench_counts).
     counts => boolean(),
-    %% Whether the contestants are a few with a number of schedulers each, which a chart shows as curves.
+    %% Whether contestants occur with several numbers of schedulers, which a chart shows as curves.
     over => schedulers,
-    %% Microseconds that the server computes for a message.
+    %% Microseconds of computation for each message.
     work => non_neg_integer(),
-    %% Processes that compute for ever beside the server.
+    %% Processes of the server that compute for ever.
     busy => pos_integer(),
     %% Milliseconds.
     warmup := non_neg_integer(),
     duration := pos_integer(),
-    %% After how many milliseconds without an answer the driver counts an error (5000).
+    %% Milliseconds without an answer after which the driver counts an error (5000).
     timeout => pos_integer(),
-    %% So many at most, of a scenario that takes long or whose figures do not move.
+    %% Maximum number of rounds, for a scenario that takes long or has stable figures.
     rounds => pos_integer(),
-    %% What is told, the first in a chart.
+    %% The metrics that are shown; charts show the first.
     metrics := [weir_bench_sample:metric(), ...],
     contestants := [contestant(), ...]
 }.
 
-%% With whatever settings of its scenario it has of its own.
+%% May override settings of its scenario.
 -type contestant() :: #{
     title := binary(),
     backend := backend(),
-    %% How its connections receive.
+    %% The active mode of its connections.
     active => once | true | false | pos_integer(),
-    %% How many processes accept, and how long connections sleep between two questions whether something has come.
+    %% Number of acceptor processes, and milliseconds that connections sleep between polls.
     acceptors => pos_integer(),
     sleep => pos_integer(),
-    %% Of a listener: whether the processes of connections stay on the schedulers of their sockets.
+    %% Listener: whether connection processes stay on the schedulers of their sockets.
     affinity => soft | bound,
-    %% Of a listener: whether it measures how long its replies take. Of any server: whether weir_scope looks at it.
+    %% Listener: whether it measures the latency of its replies. Any server: whether weir_scope monitors it.
     measure => boolean(),
     scope => boolean(),
-    %% Of a proxy: it goes by the server name of TLS.
+    %% Proxy: routes by TLS server name.
     sni => boolean(),
-    %% Of a node: who looks at it, and at what.
+    %% Node: the monitoring tool, and whether it looks at sockets.
     looks => weir_bench_node:looks(),
     of_sockets => boolean(),
-    %% Of HAProxy: it moves bytes within the kernel.
+    %% HAProxy: moves bytes within the kernel.
     splice => boolean(),
     atom() => term()
 }.
 
-%% A scenario with the settings of one of its contestants.
+%% A scenario merged with the settings of one contestant.
 -type run() :: #{
     name := name(),
     title := binary(),
@@ -141,7 +143,7 @@
     atom() => term()
 }.
 
-%% @doc The settings of a scenario as they are written, with strings for titles; or what is wrong with one.
+%% @doc Checks the settings of a scenario and converts titles from strings; or returns the error.
 -spec check(#{atom() => term()}) -> {ok, #{atom() => term()}} | {error, iodata()}.
 check(Settings) ->
     each(fun scenario_setting/2, Settings).
@@ -158,7 +160,7 @@ each(Check, Settings) ->
                 case Check(Key, Value) of
                     ok -> {ok, Checked#{Key => Value}};
                     {ok, Other} -> {ok, Checked#{Key => Other}};
-                    unknown -> {error, io_lib:format("~tp is no setting", [Key])};
+                    unknown -> {error, io_lib:format("unknown setting ~tp", [Key])};
                     Needed -> {error, io_lib:format("~tp is ~0tp, ~ts is needed", [Key, Value, Needed])}
                 end;
             (_Key, _Value, Error) ->
@@ -168,7 +170,7 @@ each(Check, Settings) ->
         Settings
     ).
 
-%% What only one of both has.
+%% Settings that only a scenario or only a contestant has.
 scenario_setting(metrics, [_ | _] = Metrics) ->
     case [Metric || Metric <- Metrics, not lists:member(Metric, weir_bench_sample:metrics())] of
         [] -> ok;
@@ -267,36 +269,35 @@ one_of(Value, Allowed) ->
         false -> ["one of ", lists:join(", ", [io_lib:format("~tp", [One]) || One <- Allowed])]
     end.
 
-%% @doc Whether a scenario has all that it cannot do without, and each of its contestants a backend and a title that no
-%% other has.
+%% @doc Whether a scenario has all required settings, and each contestant a backend and a unique title.
 -spec complete(#{atom() => term()}) -> ok | {error, iodata()}.
 complete(#{contestants := Contestants} = Scenario) ->
     Needed = [title, server, load, connections, warmup, duration, metrics],
     Titles = [Title || #{title := Title} <- Contestants],
     case {[Key || Key <- Needed, not is_map_key(Key, Scenario)], Titles -- lists:usort(Titles)} of
         {[Key | _], _} -> {error, [atom_to_list(Key), " is missing"]};
-        {[], [Twice | _]} -> {error, ["two contestants are called ", Twice]};
-        {[], []} when Titles =:= [] -> {error, "there are no contestants"};
+        {[], [Twice | _]} -> {error, ["two contestants have the title ", Twice]};
+        {[], []} when Titles =:= [] -> {error, "no contestants"};
         {[], []} -> has_whole([is_map_key(share, run(Scenario, Contestant)) || Contestant <- Contestants])
     end;
 complete(_Scenario) ->
     {error, "contestants is missing"}.
 
-%% Shares are of what the first does.
+%% Shares are percentages of the first contestant's rate, which is measured only if it has a share itself.
 has_whole([First | Others]) ->
     case First orelse not lists:member(true, Others) of
         true -> ok;
-        false -> {error, "the first contestant has no share, and others have"}
+        false -> {error, "the first contestant has no share, but others have"}
     end.
 
-%% @doc What is measured when it is a contestant's turn.
+%% @doc Returns the run of a contestant.
 -spec run(scenario(), contestant()) -> run().
 run(Scenario, Contestant) ->
-    %% What either needs, both need.
+    %% The run needs the peers of both.
     Needs = lists:usort([Peer || #{needs := Peer} <- [Scenario, Contestant]]),
     (maps:merge(maps:without([contestants, metrics, chapter], Scenario), Contestant))#{needs => Needs}.
 
-%% @doc The same in less time: a third of it, but a ramp in half, since its seconds are its figures.
+%% @doc Returns a shorter scenario: a third of the time, but half for a ramp, whose seconds are its figures.
 -spec quick(scenario()) -> scenario().
 quick(#{bytes := Bytes} = Scenario) ->
     (quick(maps:remove(bytes, Scenario)))#{bytes => Bytes div 3};
@@ -305,23 +306,23 @@ quick(#{rate := {_, _}, duration := Duration} = Scenario) ->
 quick(#{warmup := Warmup, duration := Duration} = Scenario) ->
     Scenario#{warmup => Warmup div 3, duration => Duration div 3}.
 
-%% @doc How many rounds a scenario has where so many are asked for.
+%% @doc Returns the number of rounds of a scenario if this many are wanted.
 -spec rounds(pos_integer(), scenario()) -> pos_integer().
 rounds(Asked, #{rounds := AtMost}) -> min(Asked, AtMost);
 rounds(Asked, _Scenario) -> Asked.
 
-%% @doc About how many seconds a scenario takes where so many rounds are asked for: start, connect, warm up, measure and
-%% stop, for each contestant that is not skipped.
+%% @doc Estimates how many seconds a scenario takes for this many rounds: start, connect, warm-up, measurement and
+%% stop of each contestant that is not skipped.
 -spec seconds(pos_integer(), scenario()) -> float().
 seconds(Asked, #{contestants := [First | _] = Contestants} = Scenario) ->
-    %% Where there are shares, what they are shares of is measured, too.
+    %% With shares, the closed loop of the first contestant is measured too.
     Whole = case run(Scenario, First) of #{share := _} -> [First]; _ -> [] end,
     Runs = [run(Scenario, Contestant) || Contestant <- Whole ++ Contestants],
     OfRound = [seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []],
     rounds(Asked, Scenario) * lists:sum([0.0 | OfRound]).
 
-%% A search measures again and again; a node is looked at after it was left alone for as long. A stream of so many bytes is over before
-%% its duration, and so is a ramp that is not held to its end.
+%% A search measures repeatedly; a node is measured idle and monitored. A stream of a number of bytes ends before its
+%% duration, and so does a ramp that is not held.
 seconds_of(#{search := #{over := Over, start := Start}} = Run) ->
     weir_bench_search:tries() * seconds_of((maps:remove(search, Run))#{Over => Start});
 seconds_of(#{driver := node, warmup := Warmup, duration := Duration}) ->
@@ -329,12 +330,12 @@ seconds_of(#{driver := node, warmup := Warmup, duration := Duration}) ->
 seconds_of(#{bytes := Bytes, warmup := Warmup}) ->
     0.5 + Warmup / 1000 + Bytes / 1.0e9;
 seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration} = Run) ->
-    %% Two emulators start where the load comes from one.
+    %% `weir load' starts a second emulator.
     Start = case Run of #{driver := weir_load} -> 1.0; _ -> 0.5 end,
     Held = case Run of #{rate := {_, _}} -> 2 / 3; _ -> 1 end,
     Loads = case Run of #{counts := true} -> weir_bench_counts:loads(); _ -> 1 end,
     Start + Loads * (Connections / maps:get(connect_rate, Run, 10000) + (Warmup + Held * Duration) / 1000).
 
-%% @doc The title of a contestant without the number of schedulers, which is its last part.
+%% @doc Returns a contestant's title without its last part, the number of schedulers.
 -spec plain_title(binary()) -> binary().
 plain_title(Title) -> iolist_to_binary(lists:join(<<", ">>, lists:droplast(binary:split(Title, <<", ">>, [global])))).

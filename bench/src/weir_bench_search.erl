@@ -1,4 +1,4 @@
-%% @doc The most that a server holds, of whatever a setting of its scenario counts: requests a second, or connections.
+%% @doc Searches for the highest value of a setting that a server holds: requests a second, or connections.
 -module(weir_bench_search).
 
 -export([check/1]).
@@ -7,8 +7,8 @@
 
 -export_type([search/0]).
 
-%% `over' is the setting; `start' is tried first, and nothing outside of `least' and `most'. A value is held as long as `metric' is
-%% `limit' or less, nothing has failed and nobody has missed anything.
+%% `over' is the setting. `start' is tried first, and no value outside `least' and `most'. A value is held if `metric'
+%% is at most `limit', nothing failed and no client missed a message.
 -type search() :: #{
     over := rate | connections,
     start := pos_integer(),
@@ -20,10 +20,10 @@
 
 -type result() :: {ok, weir_bench_sample:sample()} | {skipped | error, binary()}.
 
-%% Between the most that is held and the least that is not.
+%% Relative distance between the highest value that is held and the lowest that is not.
 -define(PRECISION, 0.1).
 
-%% @doc Whether that is a search, or what is needed.
+%% @doc Returns `ok', or a text that says what a search needs.
 -spec check(term()) -> ok | string().
 check(#{over := Over, start := Start, least := Least, most := Most, metric := Metric, limit := Limit} = Search) when
     map_size(Search) =:= 6, is_integer(Start), is_integer(Least), is_integer(Most), is_number(Limit), 0 < Least, Least =< Start, Start =< Most
@@ -35,8 +35,8 @@ check(#{over := Over, start := Start, least := Least, most := Most, metric := Me
 check(_) ->
     "over, start, least, most, metric and limit".
 
-%% @doc Has `Measure' measure one value after the other. The sample is that of the highest that was held, with `held_per_s' where that
-%% is a rate.
+%% @doc Calls `Measure' with one value after another. Returns the sample of the highest value that was held, with
+%% `held_per_s' or `connections'.
 -spec most(search(), fun((pos_integer()) -> result())) -> result().
 most(#{start := Start, least := Least, most := Most} = Search, Measure) ->
     Owner = self(),
@@ -50,7 +50,7 @@ most(#{start := Start, least := Least, most := Most} = Search, Measure) ->
     {_, #{kept := Kept, broken := Broken}} = weir_load_search:search(Try, Start, Bounds),
     held(Kept, Broken, tried(Reference), Search).
 
-%% What was measured, the last first.
+%% The measurements, the last first.
 tried(Reference) -> tried(Reference, []).
 
 tried(Reference, Results) ->
@@ -60,7 +60,7 @@ tried(Reference, Results) ->
         Results
     end.
 
-%% A server that cannot be asked for so much holds less.
+%% The server cannot be measured at this value.
 outcome({skipped, _}, _Search) -> stopped;
 outcome({error, _}, _Search) -> broken;
 outcome({ok, #{metrics := Metrics, errors := Errors}}, #{metric := Metric, limit := Limit}) ->
@@ -84,7 +84,7 @@ held(none, _Broken, Results, #{least := Least} = Search) ->
             {ok, weir_bench_sample:note(iolist_to_binary(Note), #{metrics => figure(0, Search), errors => 0})}
     end;
 held(Kept, Broken, Results, Search) ->
-    %% More than once, where it was not held at first.
+    %% A value may be measured again after it was not held.
     [{ok, #{metrics := Metrics} = Sample} | _] = [
         Result
      || {Value, Result} <- Results, Value =:= Kept, outcome(Result, Search) =:= kept
@@ -98,6 +98,6 @@ held(Kept, Broken, Results, Search) ->
 figure(Value, #{over := rate}) -> #{held_per_s => Value};
 figure(Value, #{over := connections}) -> #{connections => Value}.
 
-%% @doc About how many measurements a search takes.
+%% @doc Returns the approximate number of measurements of a search.
 -spec tries() -> pos_integer().
 tries() -> 11.

@@ -1,4 +1,4 @@
-%% @doc A server that is measured: an example on one of the backends, a reference server or a peer.
+%% @doc A measured server: an example on one of the backends, a reference server or a peer.
 -module(weir_bench_server).
 
 -export([start/3]).
@@ -10,23 +10,24 @@
     program := weir_bench_program:program(),
     port := inet:port_number(),
     pid := string(),
-    %% Of those that are several processes: the others, a server that they ask, and a directory of their own.
+    %% Servers of several processes: the other pids, the origin that they forward to, and their directory.
     others => [Pid :: string()],
     origin => server(),
     directory => file:filename(),
-    %% Of those that have one: their configuration, and what changes it, the first time with 1; with 0 it stays and nobody is told.
+    %% Servers with a configuration: its file, and a function that changes it. The first change is 1; 0 writes the
+    %% initial text and sends no signal.
     file => file:filename(),
     change => fun((Number :: non_neg_integer()) -> ok)
 }.
 
-%% On a busy machine an emulator needs long to start.
+%% An emulator may start slowly on a busy machine.
 -define(READY_TIMEOUT, 60000).
-%% What is served of a scenario that does not say how large a file.
+%% Size of the served file if the scenario does not give one.
 -define(MEBIBYTE, 1048576).
-%% Schedulers that sleep when they have nothing to do: spinning would count as the server's work.
+%% Idle schedulers sleep: spinning would count as work of the server.
 -define(FLAGS, "+sbwt none +sbwtdcpu none +sbwtdio none").
 
-%% @doc Starts the server of a scenario and waits until it listens. `Backend' is where a proxy connects to.
+%% @doc Starts the server of a run and waits until it listens. A proxy connects to `Backend'.
 -spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, server()} | {error, binary()}.
 start(#{backend := haproxy} = Run, Pin, Backend) ->
@@ -66,9 +67,9 @@ start_here(#{backend := Kind} = Run, Pin, Backend) ->
 explained({ok, _} = Started) -> Started;
 explained({error, Failure}) -> {error, <<"server ", (weir_bench_program:explain(Failure))/binary>>}.
 
-%% The measurer's own flags are not the server's.
+%% The server must not inherit the bench's emulator flags.
 environment(#{backend := Kind} = Run) when Kind =:= inet; Kind =:= socket; Kind =:= weir ->
-    %% `weir run' is told with an option.
+    %% `weir run' has an option for that.
     Schedulers =
         case Run of
             #{server := weir_proxy} -> lists:flatten(io_lib:format(" +S ~b:~b", [schedulers(Run), schedulers(Run)]));
@@ -78,7 +79,7 @@ environment(#{backend := Kind} = Run) when Kind =:= inet; Kind =:= socket; Kind 
 environment(_Native) ->
     [{"GOMAXPROCS", "1"}].
 
-%% @doc Bytes of a message, where the load has messages of a size that can be chosen.
+%% @doc Returns the bytes of a message, if the load has messages with a size.
 -spec message_size(weir_bench_scenario:run()) -> {ok, pos_integer()} | none.
 message_size(#{server := http_file}) -> none;
 message_size(#{size := Size}) -> {ok, Size};
@@ -114,7 +115,7 @@ reference(fanout_processes) -> fanout;
 reference(Same) -> Same.
 
 of_peer(Server) when Server =:= ehttpd; Server =:= cowboy_hello; Server =:= http_hello; Server =:= http_process -> "http";
-%% To a client that closes it is all the same.
+%% Clients of `accept' connect and close, so the echo server serves them too.
 of_peer(ws_echo) -> "websocket";
 of_peer(Server) when Server =:= echo; Server =:= accept -> "echo".
 
@@ -123,7 +124,7 @@ works_on(#{server := Server}, Backend) when Server =:= proxy; Server =:= relay -
 works_on(#{server := Server} = Run, _Backend) when Server =:= file_httpd; Server =:= http_file ->
     ["--file", weir_bench_tree:file_of(maps:get(size, Run, ?MEBIBYTE))];
 works_on(#{load := fanout} = Run, _Backend) ->
-    %% Rate 0: the server is the limit.
+    %% Rate 0: as fast as the server can.
     {ok, Size} = message_size(Run),
     ["--size", integer_to_list(Size), "--per-second", integer_to_list(maps:get(per_second, Run, 0))] ++
         send_buffer(Run);
@@ -132,8 +133,8 @@ works_on(Run, _Backend) ->
 
 send_buffer(Run) -> ["--sndbuf=" ++ integer_to_list(Bytes) || #{sndbuf := Bytes} <- [Run]].
 
-%% The leash tells the pid of what it started, first of all. That of an example is the shell that waits for the
-%% emulator, which tells its own once it is ready.
+%% The leash prints the pid of its child first. For an example that is the shell that waits for the emulator; the
+%% emulator prints its own pid when it is ready.
 listening(Program, Backend) ->
     case await_number(Program, <<"pid ">>) of
         {ok, Pid} ->

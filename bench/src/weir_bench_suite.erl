@@ -1,4 +1,4 @@
-%% @doc What is measured, as a value: read from `priv/suite.config', whose form is told at its beginning, and checked.
+%% @doc The suite as a value: read from `priv/suite.config', which explains its format, and checked.
 -module(weir_bench_suite).
 
 -export([read/0]).
@@ -9,15 +9,15 @@
 -export_type([suite/0]).
 
 -type suite() :: #{
-    %% In their order.
+    %% In order.
     chapters := [{atom(), Title :: binary()}],
     scenarios := [weir_bench_scenario:scenario()],
-    %% Chapters are sets, too.
+    %% Every chapter is also a set.
     sets := [{atom(), [weir_bench_scenario:name()]}],
     targets := [weir_bench_targets:target()]
 }.
 
-%% What has been read so far; `contestants' are lists, of one where it is one.
+%% The state of reading. `contestants' are lists, of one element for a single contestant.
 -record(reading, {
     defaults = #{} :: #{atom() => term()},
     contestants = #{} :: #{string() | atom() => [weir_bench_scenario:contestant()]},
@@ -27,12 +27,12 @@
     targets = [] :: [weir_bench_targets:target()]
 }).
 
-%% @doc The suite that comes with Weir.
+%% @doc Reads the suite of Weir.
 -spec read() -> {ok, suite()} | {error, iodata()}.
 read() ->
     read(weir_bench_tree:suite()).
 
-%% @doc A suite from a file. An error is one line, which names the file and the term in it.
+%% @doc Reads a suite from a file. An error is one line, which names the file and the term.
 -spec read(file:filename()) -> {ok, suite()} | {error, iodata()}.
 read(File) ->
     case file:consult(File) of
@@ -67,7 +67,7 @@ term({defaults, Settings}, Reading) when is_map(Settings) ->
     with(weir_bench_scenario:check(Settings), fun(Checked) -> Reading#reading{defaults = Checked} end);
 term({contestant, Title, Settings}, #reading{contestants = Known} = Reading) when is_map(Settings) ->
     case weir_bench_scenario:check_contestant(maps:merge(#{title => Title}, Settings)) of
-        {ok, #{backend := _}} when is_map_key(Title, Known) -> {error, "it is there already"};
+        {ok, #{backend := _}} when is_map_key(Title, Known) -> {error, "it is already defined"};
         {ok, #{backend := _} = Checked} -> {ok, Reading#reading{contestants = Known#{Title => [Checked]}}};
         {ok, _} -> {error, "backend is missing"};
         {error, _} = Error -> Error
@@ -81,24 +81,24 @@ term({chapter, Name, Title}, #reading{chapters = Chapters} = Reading) when is_at
         Reading#reading{chapters = Chapters ++ [{Name, Checked}]}
     end);
 term({scenario, _Name, _Settings}, #reading{chapters = []}) ->
-    {error, "it stands in no chapter"};
+    {error, "no chapter is above it"};
 term({scenario, Name, Settings}, #reading{scenarios = Scenarios} = Reading) when is_atom(Name), is_map(Settings) ->
     case is_known(Name, Scenarios) of
-        true -> {error, "it is there already"};
+        true -> {error, "it is already defined"};
         false ->
             with(scenario(Name, Settings, Reading), fun(One) -> Reading#reading{scenarios = Scenarios ++ [One]} end)
     end;
 term({set, Name, Names}, #reading{scenarios = Scenarios, sets = Sets} = Reading) when is_atom(Name), is_list(Names) ->
     case [Unknown || Unknown <- Names, not is_known(Unknown, Scenarios)] of
         [] -> {ok, Reading#reading{sets = Sets ++ [{Name, Names}]}};
-        [Unknown | _] -> {error, io_lib:format("there is no scenario ~tp above it", [Unknown])}
+        [Unknown | _] -> {error, io_lib:format("no scenario ~tp is defined above it", [Unknown])}
     end;
 term({target, Settings}, #reading{scenarios = Scenarios, targets = Targets} = Reading) when is_map(Settings) ->
     with(weir_bench_targets:target(Settings, Scenarios), fun(Target) ->
         Reading#reading{targets = Targets ++ [Target]}
     end);
 term(_Term, _Reading) ->
-    {error, "no such term is known, see the beginning of the suite"}.
+    {error, "unknown term; the beginning of the suite lists the valid ones"}.
 
 with({ok, Value}, Use) -> {ok, Use(Value)};
 with({error, _} = Error, _Use) -> Error.
@@ -109,7 +109,7 @@ is_known(Name, Scenarios) ->
 scenario(Name, #{like := Model} = Settings, #reading{scenarios = Scenarios} = Reading) ->
     case [Scenario || #{name := Known} = Scenario <- Scenarios, Known =:= Model] of
         [Scenario] -> scenario(Name, maps:remove(like, Settings), Reading, Scenario);
-        [] -> {error, io_lib:format("there is no scenario ~tp above it, which it is like", [Model])}
+        [] -> {error, io_lib:format("like: no scenario ~tp is defined above it", [Model])}
     end;
 scenario(Name, Settings, #reading{defaults = Defaults} = Reading) ->
     scenario(Name, Settings, Reading, Defaults).
@@ -130,7 +130,7 @@ scenario(Name, Settings, #reading{contestants = Known, chapters = Chapters}, Inh
 own_contestants(#{contestants := Titles}, Known) when is_list(Titles) ->
     with(contestants(Titles, Known), fun(Contestants) -> #{contestants => Contestants} end);
 own_contestants(#{contestants := _}, _Known) ->
-    {error, "contestants is no list"};
+    {error, "contestants is not a list"};
 own_contestants(_Settings, _Known) ->
     {ok, #{}}.
 
@@ -146,14 +146,14 @@ contestants([{Title, Settings} | Rest], Known) when is_map_key(Title, Known), is
         {{error, Reason}, _} ->
             {error, io_lib:format("contestant ~tp: ~ts", [Title, Reason])};
         {{ok, _}, _Several} ->
-            {error, io_lib:format("~tp are several contestants, and have no settings of their own", [Title])}
+            {error, io_lib:format("~tp names several contestants, which take no settings here", [Title])}
     end;
 contestants([Title | Rest], Known) when is_map_key(Title, Known) ->
     with(contestants(Rest, Known), fun(Others) -> map_get(Title, Known) ++ Others end);
 contestants([Unknown | _], _Known) ->
-    {error, io_lib:format("there is no contestant ~0tp above it", [Unknown])}.
+    {error, io_lib:format("no contestant ~0tp is defined above it", [Unknown])}.
 
-%% @doc The scenarios of these names and sets, in the order of the suite.
+%% @doc Returns the scenarios of these names and sets, in the order of the suite.
 -spec chosen([string()], suite()) -> {ok, [weir_bench_scenario:name()]} | {error, Needed :: iodata()}.
 chosen(Texts, #{scenarios := Scenarios, sets := Sets}) ->
     Names = [Name || #{name := Name} <- Scenarios],
@@ -163,10 +163,10 @@ chosen(Texts, #{scenarios := Scenarios, sets := Sets}) ->
             Chosen = lists:append([Of || {Choice, Of} <- Choices, lists:member(Choice, Texts)]),
             {ok, [Name || Name <- Names, lists:member(Name, Chosen)]};
         Unknown ->
-            {error, ["scenarios, chapters and sets that --list shows are needed; there is no \"", lists:join(", ", Unknown), "\""]}
+            {error, ["unknown scenario, chapter or set \"", lists:join(", ", Unknown), "\"; --list shows the valid ones"]}
     end.
 
-%% @doc The scenarios of a set.
+%% @doc Returns the scenarios of a set.
 -spec in_set(atom(), suite()) -> [weir_bench_scenario:scenario()].
 in_set(Set, #{scenarios := Scenarios, sets := Sets}) ->
     {Set, Names} = lists:keyfind(Set, 1, Sets),

@@ -1,10 +1,11 @@
-%% @doc What all charts have in common: their styles, and how a text stands in SVG.
+%% @doc The styles that all charts share, and escaping of text in SVG.
 -module(weir_bench_svg).
 
 -export([style/0]).
 -export([escape/1]).
 
-%% @doc The styles of charts. Class names are those of charts alone: on the page the pictures share their styles.
+%% @doc Returns the styles of charts. No other element of the page may use these class names: charts share its style
+%% sheet.
 -spec style() -> string().
 style() ->
     ".bars{font:13px system-ui,\"Segoe UI\",\"DejaVu Sans\",sans-serif;max-width:100%;height:auto}"
@@ -17,7 +18,7 @@ style() ->
     ".bars .weir{fill:#5b8df5}.bars .inet{fill:#e08a2e}.bars .socket{fill:#c9963c}"
     ".bars .peer{fill:#7c8997}.bars .native{fill:#aab6c3}.bars .whisker{stroke:#e2e8f0}}".
 
-%% @doc A text as it stands in SVG.
+%% @doc Escapes a text for SVG.
 -spec escape(unicode:chardata()) -> unicode:chardata().
 escape(Text) ->
     lists:foldl(

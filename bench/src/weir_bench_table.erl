@@ -1,12 +1,12 @@
-%% @doc Tables, for the terminal and in Markdown.
+%% @doc Formats tables for the terminal and in Markdown.
 -module(weir_bench_table).
 
 -export([text/2]).
 -export([markdown/2]).
 -export([number/1]).
 
-%% @doc Columns with two spaces between them: the first two are words and stand left, the others figures and stand
-%% right.
+%% @doc Formats columns with two spaces between them: the first two are words and left-aligned, the others are figures
+%% and right-aligned.
 -spec text([unicode:chardata()], [[unicode:chardata()]]) -> unicode:chardata().
 text(Header, Rows) ->
     Widths = lists:foldl(fun wider/2, [0 || _ <- Header], [Header | Rows]),
@@ -26,13 +26,13 @@ line(Row, Widths) ->
 side(Column) when Column =< 2 -> trailing;
 side(_Figure) -> leading.
 
-%% @doc The same in Markdown; here the first column only stands left.
+%% @doc The same in Markdown; only the first column is left-aligned.
 -spec markdown([unicode:chardata()], [[unicode:chardata()]]) -> unicode:chardata().
 markdown([_ | Figures] = Header, Rows) ->
     Rule = ["---" | ["---:" || _ <- Figures]],
     [["| ", lists:join(" | ", Row), " |\n"] || Row <- [Header, Rule | Rows]].
 
-%% @doc An integer with a comma between thousands.
+%% @doc Formats an integer with a comma between thousands.
 -spec number(integer()) -> string().
 number(Integer) when Integer < 0 -> [$- | number(-Integer)];
 number(Integer) when Integer < 1000 -> integer_to_list(Integer);

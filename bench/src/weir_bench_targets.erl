@@ -1,4 +1,5 @@
-%% @doc What Weir is to reach, against stock gen_tcp on the same OTP, native code and other peers, and whether it did.
+%% @doc The targets of Weir against stock gen_tcp on the same OTP, native code and other peers, and whether they are
+%% met.
 -module(weir_bench_targets).
 
 -export([target/2]).
@@ -13,11 +14,11 @@
     contestant := binary(),
     rival := rival(),
     relation := relation(),
-    %% By OTP release. For a release that is not there, there is no target.
+    %% By OTP release. A release that is missing has no target.
     limits := #{pos_integer() => number()}
 }.
 
-%% `measured' is absent if the scenario was not measured on both.
+%% `measured' is absent unless both contestants were measured.
 -type verdict() :: #{
     title := binary(),
     rival := rival(),
@@ -27,18 +28,17 @@
     met => boolean()
 }.
 
-%% Whom Weir is compared with: a contestant by its title, the best of several, or nobody where the figure itself is to
-%% be reached.
+%% What Weir is compared with: a contestant by title, the best of several, or `nobody' for an absolute figure.
 -type rival() :: binary() | {best_of, [binary(), ...]} | nobody.
 
-%% A ratio to the rival's figure that is to be reached or not to be passed, a difference or a figure that is not to be
-%% passed.
+%% The limit is for the ratio to the rival's figure (at least or at most), for the difference, or for the figure
+%% itself.
 -type relation() :: ratio_at_least | ratio_at_most | difference_at_most | at_most.
 
 -define(RELATIONS, [ratio_at_least, ratio_at_most, difference_at_most, at_most]).
 
-%% @doc A target as it is written, with strings for titles; or what is wrong. One of a scenario or a contestant that is
-%% not there would never be met nor missed.
+%% @doc Converts the settings of a target, with strings for titles; or returns the error. Unknown scenarios and
+%% contestants are refused, because such a target would never be met or missed.
 -spec target(#{atom() => term()}, [weir_bench_scenario:scenario()]) -> {ok, target()} | {error, iodata()}.
 target(
     #{
@@ -51,11 +51,11 @@ target(
     Titles = [Of || #{contestants := Contestants} <- Known, #{title := Of} <- Contestants],
     Named = [unicode:characters_to_binary(One) || One <- [Contestant | titles(Rival)]],
     Checks = [
-        {Known =/= [], {"there is no scenario ~tp above it", Name}},
-        {lists:member(Metric, weir_bench_sample:metrics()), {"~tp is no metric", Metric}},
-        {lists:member(Relation, ?RELATIONS), {"~tp is no relation", Relation}},
+        {Known =/= [], {"no scenario ~tp is defined above it", Name}},
+        {lists:member(Metric, weir_bench_sample:metrics()), {"unknown metric ~tp", Metric}},
+        {lists:member(Relation, ?RELATIONS), {"unknown relation ~tp", Relation}},
         {Named -- Titles =:= [], {"its scenario has no contestant ~ts", lists:join(", ", Named -- Titles)}},
-        {are_limits(Limits), {"limits are ~tp, and numbers by OTP release are needed", Limits}}
+        {are_limits(Limits), {"limits are ~tp, a map of OTP releases to numbers is needed", Limits}}
     ],
     case [Wrong || {false, Wrong} <- Checks] of
         [{Format, Value} | _] ->
@@ -65,7 +65,7 @@ target(
             {ok, Settings#{title := unicode:characters_to_binary(Title), contestant := Of, rival := rival(Rival)}}
     end;
 target(_Settings, _Scenarios) ->
-    {error, "title, scenario, metric, contestant, rival, relation and limits are needed, and no others"}.
+    {error, "exactly title, scenario, metric, contestant, rival, relation and limits are needed"}.
 
 titles(nobody) -> [];
 titles({best_of, Titles}) -> Titles;
@@ -80,8 +80,8 @@ are_limits(Limits) when is_map(Limits) ->
 are_limits(_) ->
     false.
 
-%% @doc The targets of an OTP release, beside what was measured: `Median' tells the median of a metric for a contestant,
-%% by its title, in a scenario.
+%% @doc Compares the targets of an OTP release with the measurements. `Median' returns the median of a metric for a
+%% contestant, by title, in a scenario.
 -spec check(Release :: pos_integer(), [target()], Median) -> [verdict()] when
     Median :: fun(
         (weir_bench_scenario:name(), Contestant :: binary(), weir_bench_sample:metric()) -> {ok, number()} | unknown

@@ -1,13 +1,14 @@
-%% @doc One table for a chapter of the suite: a row for each scenario, a column for stock, for Weir, for native code and
-%% for peers, in each cell a line for each OTP release. Spreads and all other contestants are in the results.
+%% @doc Formats one table for a chapter of the suite: a row for each scenario, columns for stock, Weir, native code
+%% and peers, and in each cell a line for each OTP release. Spreads and all other contestants are in the results
+%% files.
 -module(weir_bench_topic).
 
 -export([table/2]).
 
-%% How titles of contestants with two schedulers end.
+%% The end of a title with two schedulers.
 -define(TWO, ", 2:2").
 
-%% @doc Header and rows. Of each scenario comes what was measured by release: `[{Name, [{Release, Scenario}]}]'.
+%% @doc Returns header and rows. Each scenario has its results by release: `[{Name, [{Release, Scenario}]}]'.
 -spec table([{Name :: binary(), ByRelease}], Titles :: #{binary() => unicode:chardata()}) ->
     {[unicode:chardata()], [[unicode:chardata()]]}
 when
@@ -26,7 +27,7 @@ table(Scenarios, Titles) ->
         Rows =/= []
     ]}.
 
-%% In each cell a line for each release; what is the same in all is said once.
+%% A cell has a line for each release, or one line if all are equal.
 columns([[_ | _] | _] = Rows) ->
     Cells = [unicode:characters_to_binary(Cell) || [Cell | _] <- Rows],
     [
@@ -39,8 +40,8 @@ columns([[_ | _] | _] = Rows) ->
 columns(_) ->
     [].
 
-%% What the scenario is about and what it costs, or, where that is the same, how much the server did; without a cost, what
-%% the scenario names second.
+%% The first metric of the scenario and its cost; if the first is the cost, the rate; without a cost, the second
+%% metric.
 measures([<<"cpu_us_per_request">> = First | Others]) ->
     [First | [Rate || <<"requests_per_s">> = Rate <- Others]];
 measures([First | Others]) ->
@@ -49,8 +50,8 @@ measures([First | Others]) ->
         Costs -> [First | Costs]
     end.
 
-%% A title with a comma is a variant of a contestant. It counts where there is nothing else, and with two schedulers beside its
-%% contestant.
+%% A title with a comma is a variant of a contestant. Variants count only if there is nothing else; those with two
+%% schedulers are shown beside their contestant.
 contestants(First, #{<<"contestants">> := Contestants}) ->
     Measured = [
         {Title, Backend, Summary}
@@ -94,7 +95,7 @@ value(Measure, Summary) ->
         #{} -> <<"–"/utf8>>
     end.
 
-%% Programs of others are peers, whatever they stand on.
+%% Third-party programs are peers on every backend.
 role({Title, Backend, _}) when Backend =:= <<"inet">>; Backend =:= <<"socket">>; Backend =:= <<"weir">> ->
     case lists:any(fun(Name) -> string:prefix(Title, Name) =/= nomatch end, [<<"ranch">>, <<"cowboy">>, <<"ehttpd">>, <<"recon">>, <<"observer_cli">>]) of
         true -> peer;
@@ -104,7 +105,7 @@ role({_, <<"reference">>, _}) -> native;
 role(_) -> peer.
 
 of_erlang(<<"inet", _/binary>>, <<"inet">>) -> stock;
-%% In a scenario without sockets: what stands beside Weir on a stock VM.
+%% In a scenario without sockets: what Weir is compared with on a stock VM.
 of_erlang(_Title, <<"inet">>) -> peer;
 of_erlang(_Title, <<"socket">>) -> socket;
 of_erlang(Title, <<"weir">>) ->
@@ -121,7 +122,7 @@ of_erlang(Title, <<"weir">>) ->
 first(_, []) -> "";
 first(Show, [Contestant | _]) -> Show(Contestant).
 
-%% The drop-in that receives as stock's first contestant does.
+%% The drop-in with the active mode of stock's first contestant.
 drop_in([{<<"inet", Way/binary>>, _, _} | _], Contestants) ->
     [Contestant || {<<"weir", Same/binary>>, _, _} = Contestant <- Contestants, Same =:= Way];
 drop_in([], Contestants) ->

@@ -1,4 +1,4 @@
-%% @doc Where things are in the source tree, and how they come there. `bin/weir' tells its root in the environment.
+%% @doc Paths in the source tree, and writing of files there. `bin/weir' sets the root in the environment.
 -module(weir_bench_tree).
 
 -export([weir/0, leash/0, reference/0, driver/0, results/0]).
@@ -11,64 +11,64 @@
 -export([commit/0]).
 
 
-%% @doc The command line.
+%% @doc Returns the path of the command line.
 -spec weir() -> file:filename().
 weir() -> path(["bin", "weir"]).
 
-%% @doc What keeps a program from outliving us.
+%% @doc Returns the path of the script that ends a program with its starter.
 -spec leash() -> file:filename().
 leash() -> path(["bench", "leash"]).
 
-%% @doc The reference servers in native code.
+%% @doc Returns the path of the reference servers in native code.
 -spec reference() -> file:filename().
 reference() -> native("weir-reference").
 
-%% @doc The load driver.
+%% @doc Returns the path of the load driver.
 -spec driver() -> file:filename().
 driver() -> native("weir-drive").
 
-%% @doc Where measurements are recorded.
+%% @doc Returns the directory of the results.
 -spec results() -> file:filename().
 results() -> path(["bench", "results"]).
 
-%% @doc What is measured.
+%% @doc Returns the path of the suite.
 -spec suite() -> file:filename().
 suite() -> priv(weir_bench, "suite.config").
 
-%% @doc What is measured over numbers of schedulers.
+%% @doc Returns the path of the suite over numbers of schedulers.
 -spec scaling() -> file:filename().
 scaling() -> priv(weir_bench, "scaling.config").
 
-%% @doc The parts of the page of results, but for the chart library.
+%% @doc Returns the directory with the parts of the results page, except the chart library.
 -spec page() -> file:filename().
 page() -> priv(weir_bench, "page").
 
-%% @doc The chart library, style and script; they are there where there was npm when Weir was built.
+%% @doc Returns style and script of the chart library. They exist only if npm was available when Weir was built.
 -spec charts() -> {Style :: file:filename(), Script :: file:filename()}.
 charts() -> {priv(weir_load, "report/uplot.css"), priv(weir_load, "report/uplot.js")}.
 
-%% @doc The documents that report results.
+%% @doc Returns the documents that report results.
 -spec measurements() -> [file:filename()].
 measurements() -> [path(["docs", Name]) || Name <- ["measurements.md", "targets.md", "seeds.md"]].
 
-%% @doc A peer that `bench/peers/build' builds.
+%% @doc Returns the path of a peer that `bench/peers/build' builds.
 -spec peer(envoy | go | tokio) -> file:filename().
 peer(envoy) -> path(["bench", "peers", "target", "envoy", "envoy"]);
 peer(go) -> path(["bench", "peers", "target", "weir-go"]);
 peer(tokio) -> path(["bench", "peers", "target", "tokio", "release", "weir-tokio"]).
 
-%% @doc Where the version of tokio is written down.
+%% @doc Returns the file that has the version of tokio.
 -spec lock_of_tokio() -> file:filename().
 lock_of_tokio() -> path(["bench", "peers", "tokio", "Cargo.lock"]).
 
-%% @doc A place for a file of this process's own that is needed for a while.
+%% @doc Returns the path of a temporary file of this process.
 -spec scratch(iodata()) -> file:filename().
 scratch(Name) ->
     File = path(["_build", "bench", lists:flatten(io_lib:format("~s-~ts", [os:getpid(), Name]))]),
     ok = filelib:ensure_dir(File),
     File.
 
-%% @doc Writes a file whole or not at all: a reader, or an interruption, never meets a half.
+%% @doc Replaces a file atomically: readers never see a partial file, even after an interruption.
 -spec replace(file:filename(), binary()) -> ok | {error, file:posix() | badarg | terminated | system_limit}.
 replace(File, Content) ->
     Beside = File ++ ".new",
@@ -80,7 +80,7 @@ replace(File, Content) ->
 priv(Application, Name) ->
     filename:join(code:priv_dir(Application), Name).
 
-%% @doc A file of so many bytes, made when it is first asked for, beside what is built.
+%% @doc Returns a file with this many bytes, in the build directory. Creates it on first use.
 -spec file_of(pos_integer()) -> file:filename().
 file_of(Size) ->
     File = path(["_build", "bench", "bytes-" ++ integer_to_list(Size)]),
@@ -88,14 +88,14 @@ file_of(Size) ->
         Size ->
             File;
         _ ->
-            %% Another measurement may make it, too.
+            %% Another measurement may create it at the same time.
             Own = scratch(["bytes-", integer_to_list(Size)]),
             ok = file:write_file(Own, binary:copy(<<"m">>, Size)),
             ok = file:rename(Own, File),
             File
     end.
 
-%% @doc What must be built before anything can be measured, as a message; empty if nothing is missing.
+%% @doc Returns a message about what must be built before measuring; empty if nothing is missing.
 -spec missing() -> iodata().
 missing() ->
     case [Program || Program <- [driver(), reference()], not filelib:is_regular(Program)] of
@@ -103,10 +103,10 @@ missing() ->
         [Program | _] -> ["not built: ", Program, " is missing, run `make build`"]
     end.
 
-%% @doc The commit of the tree. Without git what is checked out is still known, but not whether it was changed since.
+%% @doc Returns the commit of the tree. Without git it is still known, but not whether files have changed since.
 -spec commit() -> binary().
 commit() ->
-    %% A tarball has no history, but says of which commit it was made.
+    %% A tarball has no history, but a file with its commit.
     case file:read_file(path(["COMMIT"])) of
         {ok, Commit} -> string:trim(Commit);
         {error, _} -> of_history()
@@ -131,7 +131,8 @@ root() ->
     end.
 
 git() ->
-    %% Asked by the root of the tree in another root, git refuses a tree of another owner; it may be told not to.
+    %% Git refuses a tree of another owner, which happens for root in another root directory; safe.directory allows
+    %% it.
     Git = "git -c safe.directory='*' -C \"$WEIR_ROOT\" ",
     case string:trim(os:cmd(Git ++ "rev-parse --verify --quiet HEAD")) of
         [_ | _] = Commit ->

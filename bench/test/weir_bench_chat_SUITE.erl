@@ -1,11 +1,11 @@
-%% The driver of chats against both push servers of the examples: nobody misses anything, also who comes and goes.
+%% The chat driver against both push servers of the examples: no client misses a message, even if clients reconnect.
 -module(weir_bench_chat_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
-%% Requests after which a run may end: more than broadcasts are on their way at a time.
+%% Requests after which a run may end: more than there are broadcasts in flight at a time.
 -define(ENOUGH, 10).
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -14,7 +14,7 @@ all() -> [{group, processes}, {group, channels}].
 
 groups() ->
     Cases = [by_long_polls, by_long_polls_with_several, by_event_streams, by_websockets, who_comes_and_goes, some_at_a_time],
-    %% A process for each client has nothing but polls, with one message in each answer.
+    %% The server with a process for each client has only polls, with one message in each answer.
     [{processes, [], Cases -- [by_long_polls_with_several, by_event_streams, by_websockets]}, {channels, [], Cases}].
 
 init_per_suite(Config) ->
@@ -28,7 +28,8 @@ init_per_group(channels, Config) -> [{module, weir_example_push} | Config].
 
 end_per_group(_Group, _Config) -> ok.
 
-%% A channel keeps its messages, and each new client gets them first: the rooms of a case are empty.
+%% Restarts the application, because a channel keeps its messages and sends them to new clients: each case needs empty
+%% rooms.
 init_per_testcase(_Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
     Config.
@@ -43,7 +44,8 @@ by_event_streams(Config) -> assert_nothing_is_missed(chat(Config, ["--events"]))
 
 by_websockets(Config) -> assert_nothing_is_missed(chat(Config, ["--websocket"])).
 
-%% A request is a broadcast that all hundred have: had one had none of it, there would not be more than the four.
+%% A request is a broadcast that all hundred clients have received. If one client missed one, no broadcast after the
+%% four in flight would follow.
 some_at_a_time(Config) ->
     #{<<"requests">> := Requests, <<"published">> := Published} = Report = chat(Config, ["--rooms", "1", "--at-a-time", "4"]),
     assert_nothing_is_missed(Report),
@@ -57,7 +59,7 @@ assert_nothing_is_missed(#{<<"requests">> := Requests, <<"errors">> := Errors} =
     ?assertEqual(#{}, Errors),
     ?assertMatch(#{<<"missed">> := 0, <<"failed_connects">> := 0, <<"longest_silence_us">> := _}, Report).
 
-%% The clients come, and the driver is stopped once it has counted something: how long that takes does not matter.
+%% Runs the driver and stops it once it has counted enough requests, however long that takes.
 chat(Config, Options) ->
     Module = proplists:get_value(module, Config),
     {ok, #{port := Port, stop := Stop}} = Module:start(#{port => 0, listen => [{ip, {127, 0, 0, 1}}]}),
@@ -84,7 +86,7 @@ await(Program, Match) -> weir_bench_program:await(Program, Match, 2 * weir_test_
 pid(<<"pid ", Pid/binary>>) -> {ok, binary_to_list(Pid)};
 pid(_Line) -> no.
 
-%% Each line of progress says how many requests there were in the second before.
+%% Each line of progress has the requests of the last second.
 await_requests(Program) -> await_requests(Program, 0).
 
 await_requests(_Program, Count) when Count > ?ENOUGH -> ok;

@@ -2,7 +2,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% Twenty lines of 50 ms: connections open, 40 futexes a line while the load lasts, connections close.
+%% Twenty intervals of 50 ms: connections open, then 40 futexes in each interval under load, then connections close.
 futexes_are_counted_in_the_middle_of_the_load_test() ->
     Counts = lists:duplicate(4, 900) ++ lists:duplicate(14, 40) ++ [500, 700],
     Lines = [line(Number, Count) || {Number, Count} <- lists:zip(lists:seq(1, 20), Counts)],

@@ -29,7 +29,7 @@ what_the_generator_prints_of_a_second_is_understood_test() ->
     end),
     ?assertEqual([{ok, held}], [Found || Line <- Printed, {ok, _} = Found <- [weir_bench_load:second(Line)]]).
 
-%% The lines that a function prints on standard error, which is a process by that name.
+%% Returns what a function prints on standard_error, which is a registered process.
 printed(Print) ->
     Real = whereis(standard_error),
     true = unregister(standard_error),

@@ -16,7 +16,7 @@ what_people_wrote_stays_test() ->
         ]
     ],
     ?assertEqual(nomatch, binary:match(Filled, <<"old">>)),
-    %% The same again changes nothing.
+    %% Filling it again changes nothing.
     ?assertMatch({ok, Filled, _}, fill(Filled)).
 
 what_was_not_measured_stays_test() ->
@@ -80,7 +80,7 @@ a_chart_that_is_shown_is_drawn_test() ->
     ?assertMatch({ok, _, [{"echo-100-otp25.svg", <<"<svg ", _/binary>>}]}, fill(<<"![echo](measurements/echo-100-otp25.svg)\n">>)),
     ?assertMatch({ok, _, []}, fill(<<"![echo](measurements/echo-100-otp29.svg)\n">>)).
 
-%% What one release has missed stands beside what another has reached.
+%% The row shows the miss of one release beside the success of another.
 a_missed_target_is_named_test() ->
     Verdict = #{<<"relation">> => <<"ratio_at_least">>, <<"limit">> => 2.0, <<"rival">> => <<"inet once">>},
     Verdicts = [

@@ -1,4 +1,4 @@
-%% A node is looked at, in small: there are figures, whoever looks.
+%% Monitors a small node: every tool yields figures.
 -module(weir_bench_node_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -15,7 +15,7 @@ all() ->
 
 init_per_suite(Config) ->
     ok = weir_bench_record:in_tree(),
-    %% As bin/weir does.
+    %% bin/weir adds the same paths.
     Peers = filelib:wildcard(filename:join(os:getenv("WEIR_ROOT"), "bench/peers/target/erlang/*/ebin")),
     ok = code:add_pathsz(Peers),
     [{peers, Peers} | Config].
@@ -58,7 +58,7 @@ traced_by_nobody_natively_and_by_messages(_Config) ->
 a_history_is_filled(_Config) ->
     #{memory_kib := Few} = figures(#{load => history, looks => weir_scope}),
     #{memory_kib := Many} = figures(#{load => history, looks => weir_scope, size => 400}),
-    %% 2,040 rows of four bytes a column and more.
+    %% 2,040 rows of at least four bytes for each column.
     ?assert(Many > 3000),
     ?assert(Few < Many).
 

@@ -1,4 +1,4 @@
-%% The page of results as a browser shows it.
+%% The page of results in a browser.
 -module(weir_bench_page_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -28,7 +28,7 @@ bars_and_lines_are_drawn(Config) ->
         Config, "light", false
     ),
     ?assertEqual([<<"echo-100">>, <<"fast-connect">>], Sections),
-    %% Of two contestants each; the others have no figures.
+    %% Two contestants each; the others have no figures.
     ?assertEqual(4, length(Bars)),
     ?assertEqual(4, Whiskers),
     [Inet, Weir | _] = Bars,
@@ -45,7 +45,7 @@ it_can_be_read_in_the_dark(Config) ->
     #{<<"ink">> := LightInk, <<"paper">> := LightPaper} = show(Config, "light", false),
     ?assertNotEqual({LightInk, LightPaper}, {Ink, Paper}).
 
-%% Shows a page, with a script that looks at what was drawn, and keeps a picture of it.
+%% Renders a page, runs a script that inspects the drawing, and keeps a screenshot.
 show(Config, Name, Dark) ->
     Page = weir_bench_page:html(weir_bench_results:document(weir_bench_record:record())),
     File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
@@ -53,7 +53,7 @@ show(Config, Name, Dark) ->
     ok = file:write_file(File, [unicode:characters_to_binary(Page), looking()]),
     weir_compatibility_drawing:of_page(?config(browser, Config), File, Picture, #{width => 1100, height => 1500, dark => Dark}).
 
-%% Pixels that are not grey are those of a series.
+%% Pixels that are not grey belong to a series.
 looking() ->
     "<script>addEventListener('load', () => setTimeout(() => {"
     "  const lines = [...document.querySelectorAll('.ramp canvas')].map((canvas) => {"

@@ -1,4 +1,4 @@
-%% The peers that are here serve: a connection each, and they are gone when they are stopped.
+%% The installed peers serve a connection each, and are gone after they are stopped.
 -module(weir_bench_peers_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -27,7 +27,7 @@ all() ->
         cowboy_sends_messages_back
     ].
 
-%% What bin/weir has to find is what this suite was compiled with.
+%% Tests bin/weir with the code that this suite was compiled with.
 init_per_suite(Config) ->
     ok = weir_bench_record:in_tree(),
     Profile = filename:dirname(filename:dirname(filename:dirname(filename:dirname(code:which(weir))))),
@@ -93,7 +93,7 @@ ask(websocket, Socket) ->
     ok = gen_tcp:send(Socket, <<16#82, 16#85, 0:32, "hello">>),
     <<16#82, 5, "hello">> = until(Socket, <<"hello">>, <<>>),
     ok;
-%% One subscribes, and publishes on another connection.
+%% Subscribes on one connection and publishes on another.
 ask(events, Socket) ->
     ok = gen_tcp:send(Socket, <<"GET /sub/a HTTP/1.1\r\nhost: localhost\r\n\r\n">>),
     <<"HTTP/1.1 200 ", _/binary>> = until(Socket, <<"\r\n\r\n">>, <<>>),

@@ -1,9 +1,10 @@
-%% What proxies are asked for besides passing bytes on: another configuration while connections are open, and servers by name.
+%% Proxies reload their configuration while connections are open, and route by TLS server name.
 -module(weir_bench_proxies_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
-%% A master of HAProxy 2.6 that gets a signal just before it first waits for one hears of it with the next only.
+%% Milliseconds after which the signal is sent again. If a master of HAProxy 2.6 gets a signal just before its first
+%% wait, it handles it only with the next signal.
 -define(HEARD_MS, 2000).
 
 -compile([export_all, nowarn_export_all]).
@@ -52,7 +53,7 @@ changes_while_a_connection_is_open(Config) ->
         {ok, After} = file:read_file(File),
         ?assertNotEqual(Before, After),
         ok = has_changed(proplists:get_value(run, Config), Server, Has),
-        %% What was open is, and what comes is served.
+        %% Open connections stay open, and new ones are served.
         ok = passes(Client, Behind),
         Another = connect(Port),
         ok = passes(Another, behind(Another, Accept)),
@@ -61,7 +62,7 @@ changes_while_a_connection_is_open(Config) ->
         ?assertNot(filelib:is_file(File))
     end).
 
-%% Weir's tells of it; the others have another worker.
+%% Weir's proxy prints a line; the others start another worker.
 has_changed(#{backend := weir}, #{program := Program}, _Has) ->
     {ok, _} = weir_bench_program:await(Program, fun(<<"reloaded">>) -> {ok, reloaded}; (_) -> no end, weir_test_wait:patience()),
     ok;
@@ -86,7 +87,7 @@ goes_by_the_server_name(Config) ->
         ok = gen_tcp:send(Client, Rest),
         Behind = Accept(),
         ?assertEqual({ok, Named}, gen_tcp:recv(Behind, byte_size(Named), weir_test_wait:patience())),
-        %% Another name has no server.
+        %% No server has the other name.
         Stranger = connect(Port),
         ok = gen_tcp:send(Stranger, hello("example.org")),
         Refused = gen_tcp:recv(Stranger, 0, weir_test_wait:patience()),
@@ -95,7 +96,7 @@ goes_by_the_server_name(Config) ->
         ok = weir_bench_daemon:stop(Server)
     end).
 
-%% The rows of the bench, in short.
+%% Runs the rows of the bench for a short time.
 its_rows_are_measured(Config) ->
     #{backend := Backend} = proplists:get_value(run, Config),
     {ok, #{scenarios := Scenarios}} = weir_bench_suite:read(),
@@ -109,7 +110,7 @@ its_rows_are_measured(Config) ->
                 weir_bench_rounds:run(slower(Short), 1, weir_bench_machine:cores(), fun(_, _) -> ok end, fun(_) -> ok end),
             ?assertMatch(#{requests_per_s := Rate} when Rate > 0, Metrics),
             ?assertEqual({Name, Metric, true}, {Name, Metric, is_map_key(Metric, Metrics)}),
-            %% It is told if not all changes were made.
+            %% A note would say that not all changes were made.
             ?assertEqual([], maps:get(notes, Sample, []))
         end
      || #{name := Name, contestants := Contestants, metrics := [Metric | _]} = Scenario <- Scenarios,
@@ -138,7 +139,7 @@ connect(Port) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
     Socket.
 
-%% A proxy that was asked whether it listens has had a connection before.
+%% The probes for readiness may have opened connections to the backend before this one.
 behind(Client, Accept) ->
     ok = gen_tcp:send(Client, "whose"),
     behind(Accept).
@@ -157,7 +158,7 @@ passes(Client, Behind) ->
     {ok, <<"back">>} = gen_tcp:recv(Client, 4, weir_test_wait:patience()),
     ok.
 
-%% TLS in one record, as the driver's: a name, and nothing else that matters here.
+%% A ClientHello in one TLS record, as the driver sends it: a server name, and the minimum of the rest.
 hello(Name) ->
     Size = length(Name),
     ServerName = <<0:16, (Size + 5):16, (Size + 3):16, 0, Size:16, (list_to_binary(Name))/binary>>,

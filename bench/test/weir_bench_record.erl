@@ -1,10 +1,10 @@
-%% A record of some measurements that were never made.
+%% Made-up results of a run.
 -module(weir_bench_record).
 
 -export([record/0]).
 -export([in_tree/0]).
 
-%% Tells where the tree is, as bin/weir does: above where the tests run, or above what was built.
+%% Sets the root of the tree as bin/weir does: the directory above the current one, or above the build.
 in_tree() ->
     {ok, Directory} = file:get_cwd(),
     [Root | _] = roots(Directory) ++ roots(filename:absname(code:which(?MODULE))),

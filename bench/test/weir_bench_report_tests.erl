@@ -65,7 +65,7 @@ a_target_names_its_rival_test() ->
             "≤ 200 more than inet once | 140.000 | yes |", "≤ 100 | 240 | **no** |"
         ]
     ],
-    %% Nothing is known of it.
+    %% The target was not measured, so it is left out.
     ?assertEqual(nomatch, binary:match(Text, <<"0.9">>)).
 
 what_needs_a_peer_that_is_not_there_is_skipped_with_a_word_test() ->

@@ -1,4 +1,4 @@
-%% A round of measurements: what a contestant is given that depends on the others.
+%% Rounds in which one contestant's settings depend on another's figures.
 -module(weir_bench_rounds_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -25,7 +25,7 @@ measured() ->
     #{errors := 0, metrics := #{requests_per_s := Some}} = Part,
     #{errors := 0, metrics := #{requests_per_s := All}} = Whole,
     ?assert(Some > 0),
-    %% Three in a hundred, were both measured at once.
+    %% The share is 3 %.
     ?assert(Some < All).
 
 without_the_first_there_are_no_shares(_Config) ->

@@ -69,11 +69,11 @@ switches_of_several_drivers_are_for_all_requests_test() ->
         requests_per_s => 1000, p50_us => 1, p99_us => 2, core_percent => 40.0, cpu_us_per_request => 400.0, connections => 10,
         switches_per_request => 3.0
     },
-    %% Both have seen the 3,000 switches a second of their server.
+    %% Both drivers have seen the 3,000 switches a second of the same server.
     Samples = [#{metrics => Metrics, errors => 0}, #{metrics => Metrics#{requests_per_s := 3000, switches_per_request := 1.0}, errors => 0}],
     #{metrics := OfOne} = weir_bench_sample:sum(Samples),
     ?assertMatch(#{switches_per_request := 0.75, connections := 20}, OfOne),
-    %% Of two servers each had its own.
+    %% Of two servers, each had its own switches.
     #{metrics := OfTwo} = weir_bench_sample:side_by_side(Samples),
     ?assertMatch(#{switches_per_request := 1.5}, OfTwo).
 
@@ -120,7 +120,7 @@ a_load_that_grows_is_held_until_its_answers_come_late_or_not_at_all_test_() ->
      || {What, Held, Notes, Seconds} <- [
             {late, 200, [], [second(100, 5_000, 0, 20), second(200, 5_000, 0, 20), second(300, 500_000, 0, 20)]},
             {failing, 100, [], [second(100, 5_000, 0, 20), second(200, 5_000, 1, 20)]},
-            %% Once late, and in time again at a higher rate: it was somebody else.
+            %% Late once, and in time again at a higher rate: another process of the machine was the cause.
             {noise, 300, [], [
                 second(100, 5_000, 0, 20), second(200, 900_000, 0, 20), second(300, 5_000, 0, 20),
                 second(400, 900_000, 0, 20)
@@ -147,7 +147,7 @@ seconds_of_rounds_become_one_line_test() ->
     ),
     ?assertEqual([], weir_bench_sample:median_seconds([#{}])).
 
-%% What `weir load' writes, as far as it is looked at.
+%% The part of `weir load''s output that is read.
 load(Rate, Seconds) ->
     #{
         <<"rate">> => Rate, <<"loop">> => <<"open">>, <<"connections">> => 0, <<"invalid">> => [],
@@ -178,7 +178,7 @@ a_metric_that_some_samples_lack_is_summed_up_over_the_others_test() ->
     ),
     ?assertEqual(#{}, weir_bench_sample:summary([])).
 
-%% A median would hide a connection that was lost in one round of three.
+%% A median would hide connections that were lost in one round of three.
 of_what_must_not_happen_the_worst_round_counts_test() ->
     Samples = [#{metrics => #{lost => Lost}, errors => Lost} || Lost <- [0, 7, 0]],
     ?assertEqual(#{lost => #{median => 7, min => 0, max => 7, samples => [0, 7, 0]}}, weir_bench_sample:summary(Samples)).

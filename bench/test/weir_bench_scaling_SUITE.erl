@@ -1,4 +1,4 @@
-%% bench/scaling as a user runs it, in small.
+%% Short runs of bench/scaling as a user starts it.
 -module(weir_bench_scaling_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -15,7 +15,7 @@ all() ->
         a_tarball_needs_no_erlang
     ].
 
-%% What bin/weir has to find is what this suite was compiled with.
+%% Tests bin/weir with the code that this suite was compiled with.
 init_per_suite(Config) ->
     ok = weir_bench_record:in_tree(),
     Profile = filename:dirname(filename:dirname(filename:dirname(filename:dirname(code:which(weir))))),
@@ -30,7 +30,7 @@ counts_of_each_server_are_there(Config) ->
         measured(Directory, ["weir passive", "weir listener", "inet passive", "native"])
     end).
 
-%% The runtime is what lies in it: nothing else is on the path, and of the machine's own there is no way to it.
+%% The tarball brings the whole runtime: PATH has nothing else, and no path to this machine's Erlang.
 a_tarball_needs_no_erlang(Config) ->
     if_built(fun() ->
         Directory = proplists:get_value(priv_dir, Config),
@@ -52,7 +52,7 @@ a_tarball_needs_no_erlang(Config) ->
         measured(filename:join([Here, "bench", "results"]), ["weir push"])
     end).
 
-%% What every Debian has.
+%% Programs that every Debian has.
 tools() ->
     [
         "sh", "env", "readlink", "dirname", "setsid", "setpriv", "taskset", "cat", "sleep", "kill", "id", "uname"

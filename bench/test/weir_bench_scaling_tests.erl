@@ -12,7 +12,7 @@ all_of_a_run_is_measured_in_one_way_test() ->
     ?assertEqual({apart, 32}, weir_bench_scaling:mode([1, 2, 16], 32)),
     ?assertEqual(counted, weir_bench_scaling:mode([1, 2, 17], 32)),
     ?assertEqual({apart, 4}, weir_bench_scaling:mode([1, 2], 4)),
-    %% One scheduler is to be measured as two are.
+    %% One scheduler is measured in the same mode as two.
     ?assertEqual(counted, weir_bench_scaling:mode([1], 2)).
 
 each_contestant_is_there_with_each_number_test() ->
@@ -47,7 +47,7 @@ counted_rates_come_last_and_latencies_not_at_all_test() ->
     ?assertEqual([p99_us], Apart -- Counted),
     ?assertEqual(requests_per_s, lists:last(Counted)).
 
-%% No name is that of a scenario of the bench, into whose tables a result would go.
+%% A scenario with the name of one of the bench would write into the tables of the bench.
 names_are_others_than_those_of_the_bench_test() ->
     {ok, #{scenarios := Bench}} = weir_bench_suite:read(),
     Names = [Name || #{name := Name} <- scenarios()],

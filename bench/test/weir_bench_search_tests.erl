@@ -7,7 +7,7 @@
 the_highest_rate_that_is_held_comes_with_its_figures_test() ->
     {ok, #{metrics := #{held_per_s := Held, p99_us := P99}}} = most(fun(Rate) -> sample(Rate, 10_000, 0, 0) end),
     ?assert(Held =< 10_000 andalso Held >= 9000),
-    %% Those of the run in which it was held.
+    %% The figures are from the run in which the value was held.
     ?assertEqual(Held, P99).
 
 what_fails_or_is_missed_is_not_held_test_() ->
@@ -38,7 +38,7 @@ connections_are_looked_for_as_well_test() ->
 
 most(Measure) -> weir_bench_search:most(?SEARCH, Measure).
 
-%% Held up to a rate. The percentile is the rate, or too long.
+%% A server that holds up to a rate. The percentile is the rate, or above the limit.
 sample(Rate, Most, Errors, Missed) ->
     P99 = if Rate =< Most -> Rate; true -> 100_001 end,
     {ok, #{metrics => #{p99_us => P99, missed => Missed}, errors => Errors}}.

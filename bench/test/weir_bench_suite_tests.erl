@@ -6,7 +6,7 @@ names_and_titles_are_one_of_a_kind_test() ->
     #{scenarios := Scenarios} = suite(),
     Names = [Name || #{name := Name} <- Scenarios],
     ?assertEqual(lists:usort(Names), lists:sort(Names)),
-    %% What is chosen by a name is one thing.
+    %% A name is a scenario or a set, not both.
     #{sets := Sets} = suite(),
     ?assertEqual([], [Set || {Set, _} <- Sets, lists:member(Set, Names)]).
 
@@ -31,7 +31,7 @@ every_scenario_has_stock_or_a_peer_beside_weir_test() ->
             })
         end
      || #{name := Name, contestants := Contestants} <- Scenarios,
-        %% Nobody else keeps one.
+        %% No other tool keeps a history.
         Name =/= 'scope-history'
     ].
 
@@ -47,7 +47,7 @@ the_drop_in_has_two_schedulers_beside_one_test() ->
         Titles <- [[Title || #{title := Title} <- Contestants]],
         {Stock, DropIn} <- Twins,
         lists:member(Stock, Titles) andalso lists:member(DropIn, Titles),
-        %% Where stock is measured in several modes, the one that the drop-in is measured against most.
+        %% If stock is measured in several modes, `once' is the main one.
         not (lists:member(<<"weir once">>, Titles) andalso DropIn =:= <<"weir true">>),
         Two <- [<<Stock/binary, ", 2:2">>, <<DropIn/binary, ", 2:2">>]
     ].
@@ -57,7 +57,7 @@ there_are_targets_for_two_releases_test() ->
     Known = fun(_, _, _) -> {ok, 1} end,
     On25 = length(weir_bench_targets:check(25, Targets, Known)),
     ?assert(On25 > 0),
-    %% Those of Cowboy are for one release only.
+    %% The targets against Cowboy are for one release only.
     ?assertEqual(On25 + 2, length(weir_bench_targets:check(29, Targets, Known))),
     ?assertEqual([], weir_bench_targets:check(27, Targets, Known)).
 
@@ -74,7 +74,7 @@ scenarios_are_chosen_by_name_chapter_and_set_in_the_order_of_the_suite_test() ->
 all_takes_65_minutes_the_servers_seventeen_minutes_and_the_quick_set_five_minutes_test() ->
     ok = weir_bench_record:in_tree(),
     #{scenarios := Scenarios} = Suite = suite(),
-    %% Whatever is installed here.
+    %% As if all peers were installed.
     WithAllPeers = fun(#{contestants := Contestants} = Scenario) ->
         maps:remove(needs, Scenario#{contestants := [maps:remove(needs, Contestant) || Contestant <- Contestants]})
     end,

@@ -20,7 +20,7 @@ verdicts_by_relation_test_() ->
             {nobody, at_most, 250, [{250, true}]},
             {{best_of, [<<"inet">>, <<"socket">>]}, ratio_at_least, 1.5, [{1.25, false}]},
             {{best_of, [<<"inet">>, <<"socket">>]}, ratio_at_most, 1.5, [{2.5, false}]},
-            %% Of the best of two nothing is known when one of them was not measured.
+            %% The best of two is unknown if one of them was not measured.
             {{best_of, [<<"inet">>, <<"go">>]}, ratio_at_least, 1.5, []},
             {<<"go">>, ratio_at_least, 1.5, []}
         ],

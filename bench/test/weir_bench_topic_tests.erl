@@ -2,7 +2,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% Programs of others stand among peers, also where they run on Weir; what is written for Weir does not pass for its drop-in.
+%% Third-party programs are peers even if they run on Weir. Servers written for Weir are not shown as its drop-in.
 contestants_stand_in_the_column_of_what_they_are_test() ->
     {Header, [Row]} = weir_bench_topic:table([{<<"some">>, [{<<"25">>, scenario()}]}], #{<<"some">> => <<"Some">>}),
     Cells = maps:from_list(lists:zip(Header, [unicode:characters_to_list(Cell) || Cell <- Row])),
@@ -15,7 +15,7 @@ contestants_stand_in_the_column_of_what_they_are_test() ->
         Cells
     ).
 
-%% What has two schedulers stands beside what has one, and nowhere else.
+%% A contestant with two schedulers is shown beside the one with one, and in no other column.
 two_schedulers_stand_beside_one_test() ->
     #{<<"contestants">> := [Inet | _] = Contestants} = Scenario = scenario(),
     Two = [Inet#{<<"title">> := <<"inet once, 2:2">>}, Inet#{<<"title">> := <<"weir once, 2:2">>, <<"backend">> := <<"weir">>}],
@@ -26,7 +26,7 @@ two_schedulers_stand_beside_one_test() ->
     ?assertEqual({"1; 2:2 1", "socket once: 2", "3; 2:2 1"}, {Stock, Best, DropIn}),
     ?assertEqual("weir http: 4; weir websocket: 5; echo reactor: 6", Own).
 
-%% Releases share a row: what both have is said once, and what one has not is seen.
+%% Releases share a row: equal values are shown once, missing ones as a dash.
 releases_are_lines_of_a_cell_test() ->
     #{<<"contestants">> := Contestants} = Scenario = scenario(),
     Others = Scenario#{<<"contestants">> := [Other || #{<<"backend">> := Backend} = Other <- Contestants, Backend =/= <<"reference">>]},

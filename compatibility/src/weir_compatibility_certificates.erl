@@ -1,4 +1,4 @@
-%% Certificates for an afternoon: a chain for a server on localhost, one for a client, and their files.
+%% Short-lived certificates: a chain for a server on localhost, one for a client, and their files.
 -module(weir_compatibility_certificates).
 
 -export([make/0]).
@@ -10,14 +10,14 @@
 
 -spec make() -> certificates().
 make() ->
-    %% The digest that is the default of OTP 25 is refused by OpenSSL.
+    %% OpenSSL refuses the default digest of OTP 25, SHA-1.
     Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],
     Chain = #{root => Key, intermediates => [], peer => Key},
     #{server_config := Server, client_config := Client} =
         public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
     #{server => Server, client => Client}.
 
-%% Writes PEM files for programs and servers that read nothing else: certificate, key and authorities of either side.
+%% Writes PEM files for programs that read nothing else: certificate, key and CA certificates of either side.
 -spec write(certificates(), file:filename()) ->
     #{server | client := #{certfile | keyfile | cacertfile := file:filename()}}.
 write(Certificates, Directory) ->

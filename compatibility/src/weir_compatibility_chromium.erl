@@ -1,5 +1,5 @@
-%% @doc A headless Chromium for tests of pages. It is spoken to over a pipe, and leaves when that is closed: with {@link stop/1}, or with
-%% the virtual machine.
+%% @doc A headless Chromium for tests of pages, controlled over a pipe. It ends when the pipe closes: with {@link
+%% stop/1}, or with the virtual machine.
 -module(weir_compatibility_chromium).
 
 -export([find/0]).
@@ -21,23 +21,23 @@
 -type target() :: Target :: binary() | {apart, Target :: binary(), Context :: binary()}.
 
 -type look() :: #{width => pos_integer(), height => pos_integer(), dark => boolean(), apart => boolean()}.
-%% `apart' (false): the page has a cache and connections of its own, which end with it.
+%% `apart' (default: false): the page has its own cache and connections, which end with it.
 
-%% How long an answer may take on a machine that is busy.
+%% Milliseconds that an answer may take on a busy machine.
 -define(PATIENCE, 60000).
 
 -record(state, {
     port :: port(),
-    %% Who waits for the answer to a question, by its number.
+    %% The callers that wait for answers, by request number.
     asked = #{} :: #{pos_integer() => {pid(), reference()}},
     next = 1 :: pos_integer(),
-    %% The beginning of a message.
+    %% The received part of a message.
     read = [] :: iodata(),
-    %% Those of pages that nobody has asked for yet, the last one first.
+    %% Errors of pages that were not read yet, the last first.
     errors = [] :: [{Session :: binary(), map()}]
 }).
 
-%% @doc Where it is.
+%% @doc Finds the program.
 -spec find() -> {ok, file:filename()} | error.
 find() ->
     case [Found || Name <- ["chromium", "chromium-browser", "google-chrome"], Found <- [os:find_executable(Name)], Found =/= false] of
@@ -45,11 +45,11 @@ find() ->
         [] -> error
     end.
 
-%% @doc Starts one, with a directory for what it keeps.
+%% @doc Starts a browser that stores its data in this directory.
 -spec start(file:filename(), Directory :: file:filename()) -> {ok, browser()}.
 start(Program, Directory) -> start(Program, Directory, []).
 
-%% @doc The same, with further arguments.
+%% @doc The same with further arguments.
 -spec start(file:filename(), Directory :: file:filename(), [string()]) -> {ok, browser()}.
 start(Program, Directory, More) ->
     Arguments = [
@@ -58,13 +58,13 @@ start(Program, Directory, More) ->
         "--remote-debugging-pipe", "--user-data-dir=" ++ Directory | More
     ],
     {ok, spawn(fun() ->
-        %% It complains of a desktop that is not there.
+        %% Without a desktop it prints warnings.
         Quiet = ["-c", "exec \"$0\" \"$@\" 2>/dev/null", Program | Arguments],
         Port = open_port({spawn_executable, "/bin/sh"}, [{args, Quiet}, nouse_stdio, binary, exit_status]),
         loop(#state{port = Port})
     end)}.
 
-%% @doc Ends it, and returns when it has ended.
+%% @doc Stops the browser and waits until it has ended.
 -spec stop(browser()) -> ok.
 stop(Browser) ->
     Monitor = monitor(process, Browser),
@@ -125,7 +125,7 @@ ask(Browser, Method, Parameters, Session) ->
 
 in({Browser, _Target, Session}, Method, Parameters) -> ask(Browser, Method, Parameters, #{sessionId => Session}).
 
-%% @doc Opens a page in a window of its own.
+%% @doc Opens a page in a new window.
 -spec open(browser(), Url :: iodata(), look()) -> page().
 open(Browser, Url, Look) ->
     Context = context(Browser, Look),
@@ -144,7 +144,7 @@ context(Browser, #{apart := true}) ->
 context(_Browser, #{}) ->
     #{}.
 
-%% @doc Has a page look otherwise: its size, and whether it is dark.
+%% @doc Changes the size of a page, and whether it is dark.
 -spec look(page(), look()) -> ok.
 look(Page, Look) ->
     Width = maps:get(width, Look, 1200),
@@ -163,7 +163,7 @@ close({Browser, Target, _Session}) ->
     _ = ask(Browser, <<"Target.closeTarget">>, #{targetId => Target}, #{}),
     ok.
 
-%% @doc The value of an expression, or of what it promises.
+%% @doc Returns the value of an expression; of a promise, its result.
 -spec evaluate(page(), Script :: iodata()) -> weir_json:value().
 evaluate(Page, Script) ->
     Parameters = #{expression => iolist_to_binary(Script), awaitPromise => true, returnByValue => true, userGesture => true},
@@ -172,12 +172,12 @@ evaluate(Page, Script) ->
         #{<<"result">> := Result} -> maps:get(<<"value">>, Result, null)
     end.
 
-%% @doc Waits until an expression is true. One that fails is not.
+%% @doc Waits until an expression is true. An exception counts as false.
 -spec wait_until(page(), Script :: iodata()) -> ok.
 wait_until(Page, Script) -> wait_until(Page, Script, erlang:monotonic_time(millisecond) + ?PATIENCE).
 
 wait_until(Page, Script, Until) ->
-    %% The page may be another one by the next time.
+    %% The page may change between two tries.
     case evaluate(Page, ["(() => { try { return Boolean(", Script, "); } catch { return false; } })()"]) of
         true -> ok;
         false ->
@@ -186,17 +186,17 @@ wait_until(Page, Script, Until) ->
             wait_until(Page, Script, Until)
     end.
 
-%% @doc Writes a picture of the window, in PNG.
+%% @doc Writes a PNG screenshot of the window.
 -spec screenshot(page(), file:filename()) -> ok.
 screenshot(Page, File) ->
     #{<<"data">> := Data} = in(Page, <<"Page.captureScreenshot">>, #{format => <<"png">>}),
     ok = filelib:ensure_dir(File),
     file:write_file(File, base64:decode(Data)).
 
-%% @doc What scripts of a page have raised, and what the console was told as an error, since the last time.
+%% @doc Returns the exceptions of a page's scripts and the errors in its console since the last call.
 -spec errors(page()) -> [map()].
 errors({Browser, _Target, Session} = Page) ->
-    %% What was told before this answer has come before it.
+    %% Errors arrive before this answer.
     _ = evaluate(Page, "1"),
     Reference = monitor(process, Browser),
     Browser ! {errors, self(), Reference, Session},

@@ -1,11 +1,12 @@
-%% @doc What Chromium draws of a page that is a file: a picture of it, and what a script of the page has written as JSON into its element
-%% `seen'.
+%% @doc Renders a file in Chromium: returns what a script of the page has written as JSON into its element `seen', and
+%% writes a screenshot.
 -module(weir_compatibility_drawing).
 
 -export([of_file/4]).
 -export([of_page/4]).
 
-%% @doc Shows a page with further arguments of Chromium, and fails if the page's script did. The picture is written in PNG.
+%% @doc Renders a page with further arguments of Chromium, and fails if the page's script failed. The screenshot is a
+%% PNG.
 -spec of_file(Program :: file:filename(), Page :: file:filename(), Picture :: file:filename(), Arguments :: [string()]) ->
     weir_json:value().
 of_file(Program, Page, Picture, Arguments) ->
@@ -19,7 +20,7 @@ of_file(Program, Page, Picture, Arguments) ->
     {ok, Drawn} = weir_json:decode(Seen),
     Drawn.
 
-%% @doc The same in a browser that runs already.
+%% @doc The same in a running browser.
 -spec of_page(Browser, Page :: file:filename(), Picture :: file:filename(), Look) -> weir_json:value() when
     Browser :: weir_compatibility_chromium:browser(),
     Look :: weir_compatibility_chromium:look().
@@ -33,7 +34,7 @@ of_page(Browser, File, Picture, Look) ->
     ok = weir_compatibility_chromium:close(Page),
     Drawn.
 
-%% It gets a signal when this emulator ends.
+%% The program gets a signal when this emulator ends.
 run(Program, Arguments) ->
     {Executable, All} =
         case os:find_executable("setpriv") of

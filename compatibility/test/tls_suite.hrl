@@ -1,4 +1,4 @@
-%% What the suites of TLS do around their cases.
+%% Setup and cleanup of the TLS suites.
 
 all() ->
     [{group, stock}, {group, weir}].

@@ -1,7 +1,7 @@
-%% What stands in docs/guide and in the READMEs works: the pieces of a page are run one after the other, Erlang and Elixir in a VM of the page's
-%% own and shell commands in the tree. A `text' block is what the command before it prints. The `toml' blocks of a page are
-%% together a file that its server takes. Where a page's `needs' are not there, it is skipped. The port 8080 of the pages is a free
-%% one here.
+%% Tests the code in docs/guide and in the READMEs. The blocks of a page run one after the other: Erlang and Elixir in
+%% a VM of the page, shell commands in the tree. A `text' block is the expected output of the command before it. The
+%% `toml' blocks of a page together are a file that its server accepts. A page is skipped if its `needs' are missing.
+%% Port 8080 of the pages is replaced by a free one.
 -module(weir_guide_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -25,7 +25,7 @@ readmes() ->
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))}, {configured, configured(?config(priv_dir, Config))} | Config].
 
-%% A directory with what the files of the pages name.
+%% A directory with the files that the pages name.
 configured(Directory) ->
     Configured = filename:join(Directory, "configured"),
     ok = filelib:ensure_path(Configured),
@@ -60,18 +60,18 @@ streams(Config) -> run("streams", Config).
 websocket(Config) -> run("websocket", Config).
 relays(Config) -> run("relays", Config).
 groups(Config) -> run("groups", Config).
-%% Its subscribers are processes.
+%% Its subscribers are processes, so it opens no sockets.
 pubsub(Config) -> run_readme("docs/guide/pubsub.md", [], Config).
 push_protocol(Config) -> run_readme("docs/guide/push_protocol.md", [], Config).
 mercure(Config) -> run_readme("docs/guide/mercure.md", [], Config).
-%% Nothing in these can be run here.
+%% These pages have no blocks that can run here.
 push_server(Config) -> run_readme("docs/guide/push_server.md", [], Config).
 push_operating(Config) -> run_readme("docs/guide/push_operating.md", [], Config).
 nchan(Config) -> run_readme("docs/guide/nchan.md", [], Config).
 proxy(Config) -> run_readme("docs/guide/proxy.md", [], Config).
 elixir(Config) -> run("elixir", Config).
 
-%% No socket of Weir's is in it.
+%% It opens no socket of Weir's.
 doctor(Config) -> run_readme("docs/guide/doctor.md", [], Config).
 scope(Config) -> run_readme("docs/guide/scope.md", [], Config).
 scope_cpu(Config) -> run_readme("docs/guide/scope_cpu.md", [], Config).
@@ -85,7 +85,7 @@ readme_of_weir_pubsub(Config) -> run_readme("apps/weir_pubsub/README.md", [], Co
 readme_of_weir_scope(Config) -> run_readme("apps/weir_scope/README.md", [], Config).
 readme_of_weir_toml(Config) -> run_readme("apps/weir_toml/README.md", [], Config).
 readme_of_weir_load(Config) ->
-    %% Its server is the reader's own.
+    %% The page expects a server of the reader.
     {ok, _} = application:ensure_all_started(weir),
     Echo = fun Echo(Socket, _) ->
         case gen_tcp:recv(Socket, 0) of
@@ -100,14 +100,14 @@ readme_of_weir_load(Config) ->
         ok = weir:stop_listener(?FUNCTION_NAME)
     end.
 
-%% That page is not run: its servers cannot be had from Debian.
+%% The other page cannot run: Debian has no packages of its servers.
 every_page_is_run(Config) ->
     Pages = [list_to_atom(filename:basename(File, ".md")) || File <- files(Config)],
     ?assertEqual([], Pages -- ['README', thousand_island | all()]).
 
 %% A page
 
-%% A page of the guide closes what it has opened.
+%% A page of the guide must close the sockets that it has opened.
 run(Name, Config) ->
     run_page("docs/guide/" ++ Name ++ ".md", [], fun(Node, Most) -> ?assert(Most > 0), weir_with:nothing_left(Node) end, Config).
 
@@ -150,7 +150,7 @@ needs(Page) ->
         nomatch -> []
     end.
 
-%% What a page writes to goes to the directory of the test.
+%% Files that a page writes go to the directory of the test.
 in_place(Page, Others, Config) ->
     Port = weir_test_port:claim(),
     Directory = ?config(priv_dir, Config),
@@ -166,7 +166,7 @@ pieces(Page) ->
         nomatch -> []
     end.
 
-%% Returns the most sockets of Weir's that there were after a piece.
+%% Returns the highest number of Weir's sockets after any piece.
 run_pieces([], _Output, _Node, _Config, Most) ->
     Most;
 run_pieces([{"toml", _} | Pieces], Output, Node, Config, Most) ->
@@ -190,7 +190,7 @@ run_pieces([{"text", Text} | Pieces], Output, Node, Config, Most) when is_binary
 run_pieces([{"inetrc", _} | Pieces], _Output, Node, Config, Most) ->
     run_pieces(Pieces, none, Node, Config, Most).
 
-%% What runs in the background goes on to the end of the page, or of this emulator.
+%% Background programs run until the end of the page or of this emulator.
 shell(Text, Config) ->
     Tree = ?config(tree, Config),
     Leash = filename:join([Tree, "bench", "leash"]),
@@ -202,27 +202,27 @@ shell(Text, Config) ->
 
 shells() -> case get(shells) of undefined -> []; Pids -> Pids end.
 
-%% Each is a session of its own.
+%% Each shell has its own session.
 end_shells() ->
     [os:cmd("kill -KILL -- -" ++ binary_to_list(Pid)) || Pid <- shells()],
     erase(shells).
 
-%% Limits of five seconds are enough for readers. The tests' machine may be busy.
+%% Readers need limits of five seconds; a busy test machine needs more.
 unhurried(Text) -> re:replace(Text, "\\b5000\\b", integer_to_list(weir_test_wait:patience()), [global, {return, list}]).
 
-%% A reader waits for some seconds. Here each of these waits is one for what comes.
+%% Replaces fixed sleeps of the page by waiting for the expected condition.
 patient(Text, Config) ->
     lists:foldl(fun({From, To}, Before) -> re:replace(Before, From, To, [global, {return, list}]) end, of_node(Text, Config), [
         {"sleep 2; cat (\\S*prices.txt)", "until grep -q lines \\1; do sleep 0.05; done; cat \\1"},
         {"sleep 2; cat (\\S*first.txt) (\\S*second.txt)", "until [ -s \\1 ] \\&\\& [ -s \\2 ]; do sleep 0.05; done; cat \\1 \\2"},
         {"sleep 2\n(sed .* )(\\S*access.log)", "until grep -qs nowhere \\2; do sleep 0.05; done\n\\1\\2"},
-        %% A new handler of events hears of all requests a second later.
+        %% A new handler of events sees requests up to a second later.
         {"sleep 2\n(curl .*)", "(while sleep 0.2 \\&\\& \\1; do :; done) >/dev/null 2>\\&1 \\&"},
         {"(curl -sN --max-time) 1 (.*)", "until \\1 1 \\2; do :; done"},
         {"--max-time 5 ", "--max-time " ++ integer_to_list(weir_test_wait:patience() div 1000) ++ " "}
     ]).
 
-%% It has a name of its own, and tells with a file when it has started. It ends with the page, or with a page that was ended.
+%% The node gets a unique name, and writes a file when it has started. It ends with the page.
 of_node(Text, Config) ->
     case re:run(Text, "-name (\\w+)@127.0.0.1", [{capture, all_but_first, list}]) of
         {match, [Name]} ->
@@ -237,7 +237,7 @@ of_node(Text, Config) ->
             Text
     end.
 
-%% Each VM numbers its sockets from another number on.
+%% Each VM starts to number its sockets differently.
 shown(Text) ->
     re:replace(string:trim(Text), "weir_tcp,[0-9]+", "weir_tcp,0", [global, {return, list}]).
 
@@ -254,7 +254,7 @@ forms([{dot, _} = Dot | Tokens], Form) ->
 forms([Token | Tokens], Form) ->
     forms(Tokens, [Token | Form]).
 
-%% What bin/weir has to find is what this suite was compiled with.
+%% Tests bin/weir with the code that this suite was compiled with.
 environment() ->
     Profile = filename:dirname(filename:dirname(filename:dirname(filename:dirname(code:which(weir))))),
     [{"REBAR_BASE_DIR", filename:dirname(Profile)}, {"REBAR_PROFILE", filename:basename(Profile)}].
@@ -272,7 +272,7 @@ read(File) ->
     {ok, Text} = file:read_file(File),
     Text.
 
-%% On the page's VM: one process evaluates all, so that it holds the variables and owns what the page opens.
+%% In the page's VM, one process evaluates everything: it keeps the variables and owns what the page opens.
 
 start_session() ->
     Pid = spawn(fun() -> session([]) end),

@@ -1,6 +1,6 @@
-%% weir_http before the clients that people have: curl, httpx of Python, fetch of Node (undici), net/http of Go, wrk, h2load, ab
-%% and Chromium. Each in its own words: a page, many requests on a connection, an upload with a length and in chunks, a
-%% stream, gzip, a request that expects to be asked for its body. A client that is not here is skipped.
+%% weir_http with common clients: curl, httpx of Python, fetch of Node (undici), net/http of Go, wrk, h2load, ab and
+%% Chromium. Each gets a page, sends many requests on a connection, uploads with a length and in chunks, reads a
+%% stream, uses gzip, and sends Expect: 100-continue. A client that is not installed is skipped.
 -module(weir_http_clients_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -15,7 +15,7 @@
 
 suite() -> [{timetrap, {minutes, 3}}].
 
-%% Go compiles for half a minute: `make soak' has that case.
+%% The case of Go compiles for half a minute, so only `make soak' runs it.
 all() -> [curl, httpx, node_fetch, wrk, h2load, ab, chromium].
 
 init_per_suite(Config) ->
@@ -37,7 +37,7 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> weir_http:stop_listener(?LISTENER).
 
-%%% The handlers that wait.
+%%% Handlers that block.
 
 serve(_Request, sum) -> {reply, 200, [], sum(weir_http_process:read_body(), crypto:hash_init(sha256))};
 serve(Request, stream) ->
@@ -50,7 +50,7 @@ sum({done, Bytes, _}, Sum) -> hex(crypto:hash_final(crypto:hash_update(Sum, Byte
 
 hex(Bytes) -> string:lowercase(binary:encode_hex(Bytes)).
 
-%% It shows what has come, in the order of the alphabet.
+%% The page shows what it received, in alphabetical order.
 page() ->
     <<"<!doctype html><title>page</title><p id=p></p><script>\n"
         "const seen = [], say = (what) => { seen.push(what); document.getElementById('p').textContent = seen.sort().join(' ') }\n"
@@ -83,7 +83,7 @@ has(Program, Fun) ->
         _ -> Fun()
     end.
 
-%% In seconds, for a program.
+%% Time limit of a program in seconds.
 patience() -> integer_to_list(weir_test_wait:patience() div 1000).
 
 run(Program, Arguments) ->
@@ -125,7 +125,7 @@ httpx_program() ->
     "    response = client.get(url + '/gzip')\n"
     "    print(response.headers['content-encoding'], len(response.text))\n".
 
-%% What each program prints.
+%% The expected output of each program.
 expected(Config) ->
     Sum = ?config(sum, Config),
     lists:flatten([Sum, "\n", Sum, "\n1000\ngzip 6000\n"]).

@@ -1,4 +1,4 @@
-%% What a page of a browser asks of weir_http: events, after which the stream ends and the browser comes back, and a WebSocket.
+%% The server of a test page: an event stream that ends, after which the browser reconnects, and a WebSocket.
 -module(weir_http_page).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_events).

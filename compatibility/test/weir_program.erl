@@ -7,18 +7,19 @@
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 
-%% Debian keeps servers where only root looks, and those of PostgreSQL with their version.
+%% Debian installs servers in /usr/sbin, which is not in a user's PATH; the path of PostgreSQL's programs contains its
+%% version.
 find(Program) ->
     Path = string:join([os:getenv("PATH", ""), "/usr/sbin" | filelib:wildcard("/usr/lib/postgresql/*/bin")], ":"),
     os:find_executable(Program, Path).
 
-%% The arguments are made from a free port. Returns that port once the program listens on it.
+%% `Arguments' is a function of a free port. Returns that port once the program listens on it.
 start(Program, Arguments) -> start_as(none, Program, Arguments).
 
-%% Some servers do not run as root.
+%% Some servers refuse to run as root.
 start_as(User, Program, Arguments) ->
     Self = self(),
-    %% The case may be killed; who holds the port and waits for the program is not.
+    %% The keeper survives a killed case: it holds the port and waits for the program.
     {Keeper, Monitor} = spawn_monitor(fun() ->
         Port = weir_test_port:claim(),
         true = register(name(Port), self()),
@@ -39,7 +40,7 @@ with_user(User, Program, Arguments) ->
         _ -> with_us(find(Program), Arguments)
     end.
 
-%% A program and its arguments, so that it gets a signal when this emulator ends, however it ends.
+%% Wraps a program so that it gets a signal when this emulator ends for any reason.
 with_us(Executable, Arguments) -> with_us([], Executable, Arguments).
 
 with_us(Options, Executable, Arguments) ->
@@ -75,7 +76,7 @@ await(Port, Monitor) ->
     demonitor(Monitor, [flush]),
     Port.
 
-%% Runs a program to its end; its output if it fails.
+%% Runs a program until it ends. If it fails, the error contains its output.
 as(User, Program, Arguments) ->
     {Executable, All} = with_user(User, Program, Arguments),
     Opened = open_port({spawn_executable, Executable}, [{args, All}, exit_status, stderr_to_stdout, binary]),
@@ -88,13 +89,13 @@ ended(Opened, Said) ->
         {Opened, {exit_status, Status}} -> {error, Status, Said}
     end.
 
-%% Returns when it has ended.
+%% Stops the program on this port, and returns when it has ended.
 stop(Port) ->
     Monitor = monitor(process, name(Port)),
     catch name(Port) ! stop,
     receive {'DOWN', Monitor, process, _, _} -> ok end.
 
-%% Programs and directories of this emulator.
+%% Stops all programs and deletes all directories of this emulator.
 stop_all() ->
     [ok = stop(list_to_integer(Port)) || Name <- registered(), "weir_program_" ++ Port <- [atom_to_list(Name)]],
     [_ = file:del_dir_r(Directory) || Directory <- filelib:wildcard(directory_name("*", "*"))],
@@ -102,7 +103,7 @@ stop_all() ->
 
 name(Port) -> list_to_atom("weir_program_" ++ integer_to_list(Port)).
 
-%% An empty directory that other users may enter.
+%% Creates an empty directory that other users may enter.
 directory(Owner) ->
     Directory = directory_name(Owner, integer_to_list(erlang:unique_integer([positive]))),
     ok = file:make_dir(Directory),

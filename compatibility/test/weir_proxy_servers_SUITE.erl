@@ -1,5 +1,6 @@
-%% Servers and clients that people have, through weir_proxy: PostgreSQL (psql, pgbench), Redis (redis-cli, redis-benchmark), nginx with
-%% TLS by server name (curl, OpenSSL, Chromium), ssh and WebSocket. A case is skipped where its programs are not installed.
+%% Common servers and clients through weir_proxy: PostgreSQL (psql, pgbench), Redis (redis-cli, redis-benchmark),
+%% nginx with TLS by server name (curl, OpenSSL, Chromium), ssh and WebSocket. A case is skipped if its programs are
+%% not installed.
 -module(weir_proxy_servers_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -32,7 +33,7 @@ end_per_suite(Config) ->
     [ok = application:stop(Application) || Application <- lists:reverse(?config(started, Config))],
     ok.
 
-%% Also where the case has failed.
+%% Runs also after a failed case.
 end_per_testcase(_Case, _Config) ->
     [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
     weir_program:stop_all().
@@ -74,9 +75,9 @@ postgres_by_rule(_Config) ->
     _ = Bench(["-i", "-q", "-s", "1"]),
     Output = Bench(["-c", "8", "-t", "25", "-C"]),
     ?assertMatch({match, _}, re:run(Output, "processed: 200/200\n.*failed transactions: 0 ", [dotall]), Output),
-    %% A result of some megabytes.
+    %% A result of four megabytes.
     ?assertEqual("4000000\n", os:cmd(psql(Port, "joe", "sales", "select repeat('x', 4000000)") ++ " | tr -d '\\n' | wc -c")),
-    %% One that stops is down.
+    %% A stopped server is down.
     ok = weir_program:stop(One),
     weir_test_wait:wait_until(fun() -> [down] =:= states(one) end).
 
@@ -131,7 +132,7 @@ nginx_with_tls(Config) ->
         ok
     end).
 
-%% Chromium sends key shares for ML-KEM: its ClientHello has more bytes than a segment.
+%% Chromium sends key shares for ML-KEM: its ClientHello is larger than a segment.
 shows(Browser, Port, Name, Text) ->
     Page = weir_compatibility_chromium:open(Browser, url(Name, Port), #{apart => true}),
     ok = weir_compatibility_chromium:wait_until(Page, ["document.body.textContent.trim() === '", Text, "'"]),
@@ -158,7 +159,7 @@ tls_proxy(Directory) ->
         one => #{servers => [address(One)]}, other => #{servers => [address(Other)]}
     }).
 
-%% What clients send, cut at every byte, and in records of every size.
+%% ClientHellos of real clients, cut at every byte, and in records of every size.
 hellos_in_pieces(Config) ->
     Hellos = [{Program, hello(Client)} || {Program, Client} <- clients(Config), weir_program:find(Program) =/= false],
     Sizes = [{Program, byte_size(Hello)} || {Program, Hello} <- Hellos],
@@ -172,10 +173,10 @@ hellos_in_pieces(Config) ->
         end
      || {Program, Hello} <- Hellos
     ],
-    %% With keys that withstand quantum computers it does not fit into a segment.
+    %% With post-quantum key shares, Chromium's ClientHello is larger than a segment.
     [?assert(Size > 1460) || {"chromium", Size} <- Sizes].
 
-%% Each begins a connection to a port, and ends some time after that is lost.
+%% Each connects to a port, and ends some time after that connection is lost.
 clients(Config) ->
     [
         {"curl", fun(Port) ->
@@ -195,12 +196,12 @@ clients(Config) ->
      || {browser, Browser} <- Config
     ].
 
-%% Waits for the program's end.
+%% Waits until the program ends.
 program(Command) ->
     {_, Monitor} = spawn_monitor(fun() -> os:cmd(lists:concat(Command)) end),
     fun() -> receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason, ok end end.
 
-%% The first ClientHello of a client. A browser may open connections that it does not use.
+%% Returns the first ClientHello of a client. A browser may open connections that it does not use.
 hello(Client) ->
     {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Listen),
@@ -208,14 +209,14 @@ hello(Client) ->
     Acceptor = spawn_link(fun() -> read_hellos(Listen, Self) end),
     End = Client(Port),
     Hello = receive {hello, Bytes} -> Bytes after weir_test_wait:patience() -> error(no_hello) end,
-    %% Nobody answers from now on: the client ends.
+    %% Without an answer from now on, the client ends.
     unlink(Acceptor),
     exit(Acceptor, kill),
     ok = gen_tcp:close(Listen),
     ok = End(),
     Hello.
 
-%% Each connection is read by a process of its own.
+%% Each connection is read by its own process.
 read_hellos(Listen, Asker) ->
     {ok, Socket} = gen_tcp:accept(Listen),
     Reader = spawn_link(fun() -> receive go -> read_hello(Socket, Asker) end end),
@@ -254,7 +255,7 @@ ssh(Config) ->
         try
             {ok, Info} = ssh:daemon_info(Daemon),
             Port = proxy(#{rules => [#{protocol => ssh, backend => ssh}]}, #{ssh => #{servers => [address(proplists:get_value(port, Info))]}}),
-            %% ssh may tell that the server has said goodbye.
+            %% ssh may print that the server has closed the connection.
             ?assertEqual("100000\n", os:cmd(lists:concat([
                 "ssh -F none -p ", Port, " -i ", Directory, "/id_ecdsa -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no"
                 " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR user@127.0.0.1 question 2>/dev/null | tr -d '\\n\"' | wc -c"
@@ -284,7 +285,7 @@ websocket(_Config) ->
         ?assertEqual("300000\n", Output)
     end).
 
-%%% What cases share.
+%%% Shared by cases.
 
 needs(Programs, Fun) ->
     case [Program || Program <- Programs, weir_program:find(Program) =:= false] of
@@ -292,7 +293,7 @@ needs(Programs, Fun) ->
         [Missing | _] -> {skip, "no " ++ Missing}
     end.
 
-%% In seconds, for a program.
+%% Time limit of a program in seconds.
 patience() -> integer_to_list(weir_test_wait:patience() div 1000).
 
 proxy(Frontend, Backends) ->

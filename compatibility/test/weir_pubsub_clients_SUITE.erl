@@ -1,5 +1,5 @@
-%% weir_pubsub before the clients that people have: nchan, eventsource, @microsoft/fetch-event-source and ws of npm, websockets and httpx-sse
-%% of Python. Each gets what was published, is cut off in the midst, comes back by itself, and has missed nothing.
+%% weir_pubsub with common clients: nchan, eventsource, @microsoft/fetch-event-source and ws of npm, websockets and
+%% httpx-sse of Python. Each receives messages, is disconnected, reconnects by itself, and has missed none.
 -module(weir_pubsub_clients_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -26,7 +26,7 @@ init_per_testcase(Case, Config) ->
         ok ->
             {ok, _} = application:ensure_all_started(weir_pubsub),
             ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => ?COUNT}}]}),
-            %% The listener comes back on it, and no connection takes it in between.
+            %% A fixed port, because the listener is restarted on it and no connection may take it in between.
             {ok, _} = start(weir_test_port:claim()),
             Config;
         Skip ->
@@ -79,7 +79,7 @@ url(Channels) -> "http://127.0.0.1:" ++ integer_to_list(weir:get_port(?MODULE)) 
 
 data(File, Config) -> filename:join(proplists:get_value(data_dir, Config), File).
 
-%% It says what it gets, a line each: `LINE', then the message.
+%% The client prints each message on a line after `LINE'.
 client(Program, Arguments) ->
     {Executable, All} = weir_program:with_us(Program, Arguments),
     Opened = open_port({spawn_executable, Executable}, [{args, All}, {line, 1000}, binary, exit_status, stderr_to_stdout]),
@@ -91,7 +91,7 @@ client(Program, Arguments) ->
         {Second, Third} = lists:split(?COUNT div 3, Others),
         publish(First),
         heard(First, Opened),
-        %% All connections are cut, and some messages come meanwhile.
+        %% All connections are closed, and some messages are published before the clients can reconnect.
         Port = weir:get_port(?MODULE),
         ok = weir_http:stop_listener(?MODULE),
         publish(Second),

@@ -1,4 +1,5 @@
-%% What the suites of this room share: the sockets under test, the proof that they are Weir's, and that none is left.
+%% Shared by the suites of this application: the sockets under test, the check that they are Weir's, and the check
+%% that none is left.
 -module(weir_with).
 
 -include_lib("common_test/include/ct.hrl").
@@ -15,7 +16,8 @@
 
 -type config() :: [{atom(), term()}].
 
-%% Groups `stock' and `weir' run the same cases; the configuration then has the socket options that make the difference.
+%% Groups `stock' and `weir' run the same cases. Adds the socket options that make the difference to the
+%% configuration.
 -spec init_group(stock | weir, config()) -> config().
 init_group(stock, Config) ->
     [{on, stock}, {backend, []} | Config];
@@ -23,7 +25,7 @@ init_group(weir, Config) ->
     {ok, _} = application:ensure_all_started(weir),
     [{on, weir}, {backend, [{tcp_module, weir_tcp}]} | Config].
 
-%% The configuration, or why the tests are skipped: modules are looked for in the code path, programs in PATH.
+%% Returns the configuration, or the reason to skip: modules are looked up in the code path, programs in PATH.
 -spec needs([module() | string()], config()) -> config() | {skip, string()}.
 needs(Wanted, Config) ->
     case [Name || Name <- Wanted, not found(Name)] of
@@ -32,7 +34,7 @@ needs(Wanted, Config) ->
     end.
 
 found(yaws) ->
-    %% Debian has it beside OTP's own.
+    %% Debian installs it outside of OTP's lib directory.
     _ = code:add_pathz("/usr/lib/yaws/ebin"),
     code:which(yaws) =/= non_existing;
 found(elixir) ->
@@ -42,7 +44,7 @@ found(Module) when is_atom(Module) ->
     code:which(Module) =/= non_existing;
 found(Program) -> os:find_executable(Program) =/= false.
 
-%% A virtual machine with this one's code, for a server that is of a whole VM. It ends with the process that called.
+%% Starts a virtual machine with this one's code, for a server that changes the whole VM. It ends with the caller.
 -spec start_node() -> pid().
 start_node() ->
     Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
@@ -51,11 +53,11 @@ start_node() ->
     }),
     Peer.
 
-%% Calls a function there. The limit of peer:call/4 is five seconds.
+%% Calls a function there. The default limit of peer:call is five seconds.
 -spec call(pid(), module(), atom(), [term()]) -> term().
 call(Node, Module, Function, Arguments) -> peer:call(Node, Module, Function, Arguments, weir_test_wait:patience()).
 
-%% Calls a function in a process that lives on until release/0, for what dies with the process that started it.
+%% Calls a function in a process that lives until release/0, for resources that are lost with their creator.
 -spec hold(module(), atom(), [term()]) -> term().
 hold(Module, Function, Arguments) ->
     Self = self(),
@@ -75,7 +77,7 @@ release() ->
     ?MODULE ! release,
     receive {'DOWN', Monitor, process, _, _} -> ok end.
 
-%% Whether somebody listens on this port with a socket of Weir's.
+%% Whether a socket of Weir's listens on this port.
 -spec on_weir(inet:port_number()) -> boolean().
 on_weir(Port) ->
     lists:any(
@@ -92,7 +94,7 @@ on_weir(Port) ->
 on_weir(Node, Port) ->
     call(Node, ?MODULE, on_weir, [Port]).
 
-%% No socket of Weir's is open, or soon none is: servers close theirs in processes of their own.
+%% Waits until no socket of Weir's is open: servers close theirs in their own processes.
 -spec nothing_left() -> ok.
 nothing_left() ->
     [] = ?waitEqual([], [{Socket, inet:info(Socket)} || Socket <- weir:sockets()]),
@@ -103,7 +105,7 @@ nothing_left(Node) ->
     [] = ?waitEqual([], call(Node, weir, sockets, [])),
     ok.
 
-%% Runs a program of the system's and returns its exit status and what it wrote, both outputs together.
+%% Runs a program and returns its exit status and its combined output.
 -spec program(string(), [string()]) -> {Status :: non_neg_integer(), Output :: binary()}.
 program(Name, Arguments) ->
     program(Name, Arguments, []).
@@ -124,7 +126,7 @@ output(Port, Output) ->
         ct:fail({still_running, iolist_to_binary(Output)})
     end.
 
-%% So many bytes that no other place of the stream resembles.
+%% This many bytes in which no two places look alike.
 -spec bytes(non_neg_integer()) -> binary().
 bytes(Size) ->
     rand:bytes(Size).

@@ -1,4 +1,4 @@
-%% Cowboy hands `socket_opts' to ranch, and ranch to gen_tcp.
+%% Cowboy passes `socket_opts' to ranch, and ranch to gen_tcp.
 -module(weir_with_cowboy).
 -behaviour(weir_with_server).
 

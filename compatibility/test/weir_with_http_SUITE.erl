@@ -1,5 +1,5 @@
-%% HTTP servers of others, unchanged, before real clients: on OTP's sockets and on Weir's the same bytes. Each server
-%% runs in a VM of its own.
+%% Unchanged third-party HTTP servers with real clients: the bytes are the same on OTP's sockets and on Weir's. Each
+%% server runs in its own VM.
 -module(weir_with_http_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -117,7 +117,7 @@ curl_downloads_a_file(Config) ->
     {ok, Data} = file:read_file(Copy),
     ?assertEqual(sum(Config), base64:encode(crypto:hash(sha256, Data))).
 
-%% Stock or on Weir as the server is.
+%% httpc uses the same kind of sockets as the server.
 httpc_gets_a_page(Config) ->
     {ok, _} = application:ensure_all_started(inets),
     Backend = [{socket_opts, [{tcp_module, weir_tcp}]} || ?config(on, Config) =:= weir],
@@ -131,7 +131,7 @@ requests_come_in_pieces(Config) ->
     [
         begin
             ok = gen_tcp:send(Socket, Piece),
-            %% So that they come one by one. On a busy machine some come together, as they may.
+            %% Pieces should arrive one by one. On a busy machine some arrive together, which is fine.
             timer:sleep(2)
         end
      || <<Piece:7/binary>> <= request_in_units(7, Config)
@@ -173,11 +173,11 @@ wrk_finds_no_error(Config) ->
         {skip, _} = Skip ->
             Skip;
         _ ->
-            %% On a busy machine a second may be over before the first answer.
+            %% On a busy machine a second may pass before the first answer.
             weir_test_wait:wait_until(fun() -> wrk(Config) > 0 end)
     end.
 
-%% The requests of a second.
+%% Returns the requests in a second.
 wrk(Config) ->
     Arguments = ["-t", "1", "-c", "20", "-d", "1s", "--timeout", patience() ++ "s", url(hello, Config)],
     {0, Output} = weir_with:program("wrk", Arguments),
@@ -186,7 +186,7 @@ wrk(Config) ->
     {match, [Requests]} = re:run(Output, "([0-9]+) requests in", [{capture, all_but_first, list}]),
     list_to_integer(Requests).
 
-%% In seconds, for a program.
+%% Time limit of a program in seconds.
 patience() -> integer_to_list(weir_test_wait:patience() div 1000).
 
 a_browser_shows_a_page(Config) ->
@@ -209,7 +209,7 @@ all_sockets_are_gone_afterwards(Config) ->
     weir_with:nothing_left(Node),
     weir_with:nothing_left().
 
-%% Its connections live on for some minutes.
+%% httpc keeps its connections for some minutes.
 stop_httpc() ->
     ok = application:stop(inets).
 
@@ -225,7 +225,7 @@ connect(Config) ->
 request(Agent, Config) ->
     iolist_to_binary(["GET ", path(hello, Config), " HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a", Agent, "\r\n\r\n"]).
 
-%% Reads a response to the end of its page, which is all there is of it, by length or as chunks, and returns the rest.
+%% Reads a response up to the end of its page, with a length or in chunks, and returns the rest.
 hello(Socket, Data) ->
     case re:run(Data, "^HTTP/1.1 200.*?\r\n\r\n(?:b\r\n)?hello world(?:\r\n0\r\n\r\n)?", [dotall, caseless]) of
         {match, [{0, Length}]} ->

@@ -1,4 +1,4 @@
-%% The httpd of inets hands `{ip_comm, Options}' to gen_tcp, behind a family that counts for more before OTP 29.
+%% The httpd of inets passes `{ip_comm, Options}' to gen_tcp after a family, which takes precedence before OTP 29.
 -module(weir_with_httpd).
 -behaviour(weir_with_server).
 

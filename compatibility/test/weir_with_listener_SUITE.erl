@@ -1,4 +1,4 @@
-%% What was written for ranch under Weir's listeners, unchanged: Cowboy, and a protocol that calls ranch. And HAProxy in
+%% Unchanged code written for ranch, under Weir's listeners: Cowboy, and a protocol that calls ranch. And HAProxy in
 %% front of a listener, with its PROXY header.
 -module(weir_with_listener_SUITE).
 
@@ -111,7 +111,7 @@ cowboys_websocket_talks(_Config) ->
     ?assertEqual({8, <<1000:16>>}, weir_with_websocket:receive_frame(Socket)),
     ok = gen_tcp:close(Socket).
 
-%% The same as on ranch: 4,096 bytes of a header's value unless told otherwise.
+%% The same limits as on ranch: by default 4,096 bytes of a header's value.
 cowboys_limits_hold(_Config) ->
     Port = cowboy(cowboy_clear, #{}),
     [
@@ -134,7 +134,7 @@ cowboys_environment_changes(_Config) ->
     weir_test_wait:wait_until(fun() -> curl("http", Port) =:= {0, <<"changed">>} end),
     ?assertMatch([{'_', _, _}], cowboy:get_env(?MODULE, dispatch)).
 
-%% All that ranch tells of a listener by its name.
+%% Calls every function of ranch that reads a listener by name.
 ranch_knows_the_listener(_Config) ->
     Self = self(),
     Port = hold(#{max_connections => 7}),
@@ -164,7 +164,7 @@ ranch_knows_the_listener(_Config) ->
     ?assertError(badarg, ranch:get_port(?MODULE)),
     ?assertNot(is_map_key(?MODULE, ranch:info())).
 
-%% All that ranch changes of one.
+%% Calls every function of ranch that changes a listener.
 ranch_changes_the_listener(_Config) ->
     Self = self(),
     Port = hold(#{}),
@@ -187,14 +187,14 @@ ranch_changes_the_listener(_Config) ->
     ?assertEqual(Port, ranch:get_port(?MODULE)),
     {ok, _} = connect(Port),
     receive {held, _} -> ok end,
-    %% What is not ranch's is stopped by nobody else.
+    %% ranch does not stop a listener that it has not started.
     ?assertEqual({error, not_found}, ranch:stop_listener(?MODULE)),
-    %% Behind that it is a name as any other that ranch does not know. What that gives differs from one version to another.
+    %% Once stopped, the name is unknown to ranch. The result for unknown names depends on ranch's version.
     ok = weir:stop_listener(?MODULE),
     Stop = fun(Name) -> try ranch:stop_listener(Name) catch error:Reason -> {raised, Reason} end end,
     ?assertEqual(Stop(never), Stop(?MODULE)).
 
-%% A connection that begins when the call has returned has the arguments of the call, whoever was called.
+%% A connection that begins after the call has returned gets the new arguments, whether weir or ranch was called.
 ranch_changes_the_next_connection(Config) ->
     #{server := #{certfile := Certificate, keyfile := Key}} = ?config(files, Config),
     Patience = weir_test_wait:patience(),
@@ -235,7 +235,7 @@ ranch_lets_connections_not_count(_Config) ->
     ok = weir_test_wait:assert_no_message(),
     Pid ! remove,
     {held, _} = weir_test_wait:next_message(),
-    %% It is there all the same, and its end gives no place back a second time.
+    %% The connection stays, but its end must not free a slot a second time.
     ?assertMatch(#{connections := 2}, weir:info(?MODULE)),
     ok = gen_tcp:close(First),
     weir_test_wait:wait_until(fun() -> maps:get(connections, weir:info(?MODULE)) =:= 1 end),
@@ -257,7 +257,7 @@ ranch_may_start_later(_Config) ->
         try ranch:get_port(?MODULE) =:= Port catch error:badarg -> false end
     end).
 
-%% A listener whose connections tell this process that they are there, and stay.
+%% Starts a listener whose connections report to this process and stay open.
 hold(Options) ->
     {ok, _} = weir:start_listener(?MODULE, Options#{ip => ?LOCALHOST}, ?MODULE, {hold, self()}),
     weir:get_port(?MODULE).
@@ -312,7 +312,7 @@ haproxy_sends_its_header(Config) ->
     ],
     with_haproxy(Paths, weir:get_port(?MODULE), Config, fun() -> [greeted_through(Path) || {_, Path} <- Paths] end).
 
-%% Paths are of this emulator alone, so that no port has to be guessed.
+%% Unix sockets with paths of this emulator, so that no port has to be chosen.
 with_haproxy(Paths, Backend, Config, Test) ->
     File = filename:join(?config(priv_dir, Config), "haproxy"),
     ok = file:write_file(File, [
@@ -336,7 +336,7 @@ with_haproxy(Paths, Backend, Config, Test) ->
 greeted_through(Path) ->
     {ok, Socket} = ?waitMatch({ok, _}, gen_tcp:connect({local, Path}, 0, [binary, {active, false}])),
     ok = gen_tcp:send(Socket, "hello"),
-    %% The peer of a unix socket has no address that a header could tell.
+    %% The peer of a unix socket has no address for the header.
     ?assertEqual({ok, <<"unknown">>}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())),
     ok = gen_tcp:close(Socket).
 
@@ -348,7 +348,7 @@ is_greeted(Port, First, Expected) ->
     ?assertEqual({ok, Expected}, gen_tcp:recv(Socket, byte_size(Expected), weir_test_wait:patience())),
     ok = gen_tcp:close(Socket).
 
-%% A protocol of ranch's.
+%% A protocol for ranch.
 start_link(Ref, Transport, How) ->
     {ok, proc_lib:spawn_link(?MODULE, greet, [Ref, Transport, How])}.
 

@@ -1,4 +1,4 @@
-%% mochiweb passes no socket option through and always names a family, so it takes `weir_vm:use_for_families/0'.
+%% mochiweb passes no socket options on and always names a family, so it needs `weir_vm:use_for_families/0'.
 -module(weir_with_mochiweb).
 -behaviour(weir_with_server).
 

@@ -1,4 +1,4 @@
-%% TLS of OTP's ssl before OpenSSL, on OTP's sockets and on Weir's.
+%% OTP's ssl with OpenSSL, on OTP's sockets and on Weir's.
 -module(weir_with_openssl_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -92,7 +92,7 @@ openssl_serves(Config) ->
         ?assertEqual({ok, <<"desserts\n">>}, ssl:recv(Client, 9, weir_test_wait:patience())),
         close([Client])
     after
-        %% It may have ended by itself.
+        %% The program may have ended already.
         os:cmd("kill " ++ integer_to_list(Pid))
     end.
 

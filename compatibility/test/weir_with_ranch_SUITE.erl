@@ -1,4 +1,4 @@
-%% What Cowboy and ranch do beyond plain HTTP, on OTP's sockets and on Weir's: WebSocket, the PROXY header, TLS,
+%% Features of Cowboy and ranch beyond plain HTTP, on OTP's sockets and on Weir's: WebSocket, the PROXY header, TLS,
 %% draining.
 -module(weir_with_ranch_SUITE).
 
@@ -80,7 +80,7 @@ a_websocket_talks(Config) ->
         end
      || Size <- [0, 1, 125, 126, 65535, 65536, 500000], Data <- [weir_with:bytes(Size)]
     ],
-    %% Two in one packet; the answer to one comes from a message.
+    %% Two frames in one packet; the answer to one comes from a message to the handler.
     ok = gen_tcp:send(Socket, [frame(1, <<"push">>), frame(9, <<"ping">>)]),
     ?assertEqual([{1, <<"pushed">>}, {10, <<"ping">>}], lists:sort([receive_frame(Socket), receive_frame(Socket)])),
     ok = gen_tcp:send(Socket, frame(8, <<1000:16>>)),
@@ -104,7 +104,7 @@ the_proxy_header_is_read(Config) ->
     [
         begin
             {ok, Socket} = connect(Port),
-            %% What follows the header in the same packet is for the protocol: ranch puts it back.
+            %% Bytes after the header in the same packet are for the protocol: ranch puts them back.
             ok = gen_tcp:send(Socket, [ranch_proxy_header:header(Client#{version => Version}), Rest]),
             ok = gen_tcp:send(Socket, <<"!">>),
             Expected = iolist_to_binary(["192.0.2.1 1234 ", Rest, "!"]),
@@ -121,7 +121,7 @@ cowboy_speaks_tls(Config) ->
     Port = ranch:get_port(?MODULE),
     ?assertEqual(?config(on, Config) =:= weir, weir_with:on_weir(Port)),
     Url = "https://127.0.0.1:" ++ integer_to_list(Port) ++ "/",
-    %% HTTP/2 where curl has it, then HTTP/1.1.
+    %% HTTP/2 if curl supports it, then HTTP/1.1.
     [
         ?assertEqual({0, <<"hello world">>}, weir_with:program("curl", ["--silent", "--insecure" | Version] ++ [Url]))
      || Version <- [[], ["--http1.1"]]
@@ -144,7 +144,7 @@ a_suspended_listener_resumes(Config) ->
     _ = start(Config),
     ok = ranch:suspend_listener(?MODULE),
     ok = ranch:resume_listener(?MODULE),
-    %% On a port that the system chooses it may be another.
+    %% The system may choose another port.
     Again = ranch:get_port(?MODULE),
     ?assertEqual(?config(on, Config) =:= weir, weir_with:on_weir(Again)),
     ok = gen_tcp:close(websocket(Again)).
@@ -185,7 +185,7 @@ websocket_handle({ping, _}, State) ->
 websocket_info(push, State) ->
     {reply, {text, <<"pushed">>}, State}.
 
-%% A protocol of ranch's: tells what the PROXY header said, then sends back what comes.
+%% A protocol for ranch: reports the PROXY header, then echoes.
 start_link(Ref, Transport, _Options) ->
     {ok, proc_lib:spawn_link(?MODULE, proxied, [Ref, Transport])}.
 

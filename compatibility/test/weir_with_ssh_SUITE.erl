@@ -1,4 +1,4 @@
-%% The ssh of OTP, on OTP's sockets and on Weir's, before its own client and before OpenSSH's.
+%% OTP's ssh, on OTP's sockets and on Weir's, with its own client and OpenSSH's.
 -module(weir_with_ssh_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -107,7 +107,7 @@ with_daemon(Config, Fun) ->
         {system_dir, filename:join(Directory, "system")},
         {user_dir, filename:join(Directory, "user")},
         {auth_methods, "publickey"},
-        %% Later releases allow neither by themselves.
+        %% Later releases disable both by default.
         {exec, {direct, fun("question") -> {ok, 42} end}},
         {subsystems, [ssh_sftpd:subsystem_spec([])]}
     ]),
@@ -137,7 +137,7 @@ sum(Data) -> crypto:hash(sha256, Data).
 summed({ok, Data}) -> {ok, sum(Data)};
 summed(Error) -> Error.
 
-%% A key of the host, and one of the user, who is let in by it.
+%% Writes a host key, and a key of a user who may log in.
 write_keys(Directory) ->
     [ok = filelib:ensure_path(filename:join(Directory, Name)) || Name <- ["system", "user"]],
     _ = write_key(filename:join([Directory, "system", "ssh_host_ecdsa_key"])),

@@ -1,4 +1,4 @@
-%% TLS of OTP's ssl, with its default callback, on OTP's sockets and on Weir's: both ends.
+%% OTP's ssl with its default callback, on OTP's sockets and on Weir's, on both ends.
 -module(weir_with_ssl_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -192,7 +192,7 @@ a_session_is_resumed(Config) ->
     ?assertEqual([{ok, [Expected]}, {ok, [Expected]}], Resumed),
     close([ServerAgain, ClientAgain, Listener]).
 
-%% What tells a resumed session: that it is the same, or, as TLS 1.3 knows no such identity, a flag.
+%% How a resumed session is recognised: by its id, or in TLS 1.3, which has no such id, by a flag.
 resumption('tlsv1.2') -> [session_id];
 resumption('tlsv1.3') -> [session_resumption].
 
@@ -206,7 +206,7 @@ the_client_shows_its_certificate(Config) ->
 a_client_without_certificate_is_refused(Config) ->
     {Listener, Port} = listen(Config, [{verify, verify_peer}, {fail_if_no_peer_cert, true}]),
     Accepting = handshake(Listener),
-    %% TLS 1.3 tells the client later than the end of its handshake, if the end of the connection is not faster.
+    %% With TLS 1.3 the client learns it only after its handshake, or sees the connection close first.
     Answer =
         case ssl:connect(?LOCALHOST, Port, anonymous(Config), weir_test_wait:patience()) of
             {ok, Client} -> ssl:recv(Client, 1, weir_test_wait:patience());
@@ -278,7 +278,7 @@ a_close_arrives_in_every_mode(Config) ->
      || Mode <- [false, once, true, 5]
     ].
 
-%% A peer that dies without close_notify: here a plain one behind which the TLS client is.
+%% A peer that disappears without close_notify: a plain proxy in front of the TLS client is reset.
 a_reset_arrives(Config) ->
     {Listener, Port} = listen(Config, []),
     {ok, Before} = gen_tcp:listen(0, [binary, {ip, ?LOCALHOST}, {active, false}]),

@@ -1,4 +1,4 @@
-%% Connections of TLS with the sockets under test, and processes that serve them.
+%% Pairs of TLS connections on the sockets under test, and processes that serve them.
 -module(weir_with_tls).
 
 -export([tls/2]).
@@ -28,7 +28,7 @@ listen(Config, Options) ->
     {ok, {_, Port}} = ssl:sockname(Listener),
     {Listener, Port}.
 
-%% Runs a function in a process of its own, which lives until its result is asked for.
+%% Runs a function in a new process, which lives until its result is fetched.
 async(Fun) ->
     async(Fun, fun(_) -> ok end).
 

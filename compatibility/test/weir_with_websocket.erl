@@ -1,9 +1,9 @@
-%% A client of WebSocket, on OTP's sockets.
+%% A WebSocket client on OTP's sockets.
 -module(weir_with_websocket).
 
 -export([connect/2, frame/2, receive_frame/1]).
 
-%% A connection to a path of a server on this machine, upgraded.
+%% Opens a WebSocket to a path of a server on this machine.
 -spec connect(inet:port_number(), string()) -> gen_tcp:socket().
 connect(Port, Path) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
@@ -23,7 +23,7 @@ skip_headers(Socket) ->
         {ok, {http_header, _, _, _, _}} -> skip_headers(Socket)
     end.
 
-%% Masked, as clients have to; with zeros the data is what it was.
+%% Clients must mask; a mask of zeros leaves the data unchanged.
 -spec frame(0..15, binary()) -> iodata().
 frame(Opcode, Data) ->
     [<<1:1, 0:3, Opcode:4>>, mask_and_length(byte_size(Data)), <<0:32>>, Data].

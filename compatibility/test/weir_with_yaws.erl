@@ -1,4 +1,4 @@
-%% yaws hands `listen_opts' to gen_tcp.
+%% yaws passes `listen_opts' to gen_tcp.
 -module(weir_with_yaws).
 -behaviour(weir_with_server).
 

@@ -1,18 +1,19 @@
-%% @doc OTP's own TCP suites on stock gen_tcp and on Weir, compared case by case; `scripts/conformance' starts it.
+%% @doc Runs OTP's own TCP suites on stock gen_tcp and on Weir and compares them case by case. `scripts/conformance'
+%% starts it.
 %%
-%% Every suite runs in a node of its own, first on stock, then with `weir_tcp' as the VM's TCP module. Cases that come out
-%% differently without a known reason are run once more on both sides, and the better of two results counts for each:
-%% these suites have cases that a busy machine decides.
+%% Every suite runs in its own node, first on stock, then with `weir_tcp' as the VM's TCP module. Cases that differ
+%% without a known reason run again on both sides, and the better of two results counts: a busy machine can decide
+%% some cases of these suites.
 -module(weir_conformance).
 
 -export([main/0]).
 
-%% For a suite that hangs; each takes a minute or two, and gen_tcp_misc four to seven. There is time for two of its cases to
-%% run into their own limit of four minutes.
+%% Milliseconds after which a suite counts as hanging. Suites take a minute or two, gen_tcp_misc four to seven. The
+%% limit leaves time for two of its cases to reach their own limit of four minutes.
 -define(LIMIT, 900_000).
 
-%% @doc Runs the suites and halts: with 1 if a case is worse without a reason. The arguments behind `-extra' are the
-%% unpacked source of OTP, a directory to work in, one for the table that is kept, and the suites if not all.
+%% @doc Runs the suites and halts: with 1 if a case is worse without a reason. The arguments after `-extra' are the
+%% unpacked source of OTP, a working directory, a directory for the table, and the suites if not all.
 -spec main() -> no_return().
 main() ->
     [Source, Work, Kept | Names] = init:get_plain_arguments(),
@@ -34,7 +35,7 @@ main() ->
         end
     ).
 
-%% The longest suite takes as long as all others, and all of them mostly wait: it runs beside them.
+%% The longest suite takes as long as all others together, and all mostly wait, so it runs beside them.
 in_lanes(Suites, Compare) ->
     {Longest, Others} = lists:partition(fun(Suite) -> Suite =:= gen_tcp_misc_SUITE end, Suites),
     Main = self(),
@@ -55,7 +56,7 @@ suites(Names) ->
         [] ->
             [list_to_atom(Name) || Name <- Names];
         Unknown ->
-            say("not among the suites: ~p; they are ~p", [Unknown, weir_conformance_suites:all()]),
+            say("unknown suites: ~p; valid: ~p", [Unknown, weir_conformance_suites:all()]),
             halt(2)
     end.
 

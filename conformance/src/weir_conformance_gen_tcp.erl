@@ -1,10 +1,10 @@
-%% @doc Stands in for gen_tcp in the copies of OTP's suites that run on Weir (see {@link weir_conformance_transform}).
+%% @doc Replaces gen_tcp in the copies of OTP's suites that run on Weir (see {@link weir_conformance_transform}).
 %%
-%% A bare `inet', `inet6' or `local' among the options, or a local address, makes gen_tcp choose OTP's own module,
-%% whichever is the VM's. Here it becomes Weir's module of that family, `{tcp_module, weir_tcp6}' for instance. What names
-%% no family goes the way of an unmodified program: to the module of the VM.
+%% A bare `inet', `inet6' or `local' among the options, or a local address, makes gen_tcp choose OTP's own module
+%% instead of the VM's. Here it becomes Weir's module of that family, for example `{tcp_module, weir_tcp6}'. Calls
+%% that name no family are unchanged, as in an unmodified program: they use the module of the VM.
 %%
-%% Every socket that is asked for is counted, by who serves it.
+%% Every requested socket is counted, by the module that serves it.
 -module(weir_conformance_gen_tcp).
 
 -export([start_counting/0]).
@@ -26,10 +26,10 @@
 -define(COUNTERS, {?MODULE, counters}).
 -define(ON_WEIR, 1).
 -define(ELSEWHERE, 2).
-%% Tells the nodes that a suite starts, which inherit the environment, where to count.
+%% Tells the nodes that a suite starts, which inherit the environment, where the counters are.
 -define(COUNTING_NODE, "WEIR_CONFORMANCE_NODE").
 
-%% @doc Starts counting, of what this node asks for and the nodes that it starts from now on.
+%% @doc Starts counting the sockets of this node and of the nodes that it starts from now on.
 -spec start_counting() -> ok.
 start_counting() ->
     Counters = counters:new(2, []),
@@ -55,7 +55,7 @@ count(Server) ->
             counters:add(Counters, Server, 1)
     end.
 
-%% @doc How many sockets have been asked for since: those of Weir, and all others.
+%% @doc Returns how many sockets were requested since then: Weir's, and all others.
 -spec counts() -> {OnWeir :: non_neg_integer(), Elsewhere :: non_neg_integer()}.
 counts() ->
     Counters = persistent_term:get(?COUNTERS),
@@ -85,8 +85,8 @@ connect(Address, Port, Options, Timeout) ->
 fdopen(Descriptor, Options) ->
     gen_tcp:fdopen(Descriptor, on_weir(undefined, Options)).
 
-%% The options with the module named, of Weir wherever gen_tcp, which asks inet too, would take one for TCP. Options that
-%% are no list concern nobody.
+%% Adds `tcp_module' to the options: Weir's module of the family if gen_tcp, which calls the same functions of inet,
+%% would use a TCP module. Options that are not a list stay as they are.
 on_weir(Address, Options) ->
     try inet:gen_tcp_module(Options) of
         {gen_tcp, Plain} ->
@@ -105,9 +105,9 @@ of_family(inet6_tcp) -> weir_tcp6;
 of_family(local_tcp) -> weir_local;
 of_family(Module) -> Module.
 
-%%% What is known of a port, in terms of inet where the socket is none.
+%%% Information about ports, translated for sockets that are not ports.
 
-%% A process in accept waits in another function of another module.
+%% A process that waits in accept of Weir is reported as waiting in prim_inet:accept0.
 -spec process_info(pid(), atom() | [atom()]) -> term().
 process_info(Pid, current_function) ->
     case erlang:process_info(Pid, current_function) of
@@ -141,7 +141,7 @@ getfd({'$inet', _, _} = Socket) ->
 getfd(Port) ->
     prim_inet:getfd(Port).
 
-%% Weir watches a descriptor from the first wait on, not before: there is nothing to be told.
+%% Weir adds a descriptor to its poller at the first wait, so there is nothing to ignore.
 -spec ignorefd(term(), boolean()) -> term().
 ignorefd({'$inet', _, _}, _Ignore) -> ok;
 ignorefd(Port, Ignore) -> prim_inet:ignorefd(Port, Ignore).

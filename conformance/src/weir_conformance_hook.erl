@@ -1,5 +1,5 @@
-%% @doc A Common Test hook that writes down what becomes of each case, as one term a line, and how many sockets it has
-%% asked for. What a node has written when it crashes is still there.
+%% @doc A Common Test hook that writes the outcome of each case and its number of sockets to a file, one term a line.
+%% Lines that a node has written before it crashes are kept.
 -module(weir_conformance_hook).
 
 -export([init/2]).
@@ -17,14 +17,14 @@
     | {ended, case_name(), OnWeir :: non_neg_integer(), Elsewhere :: non_neg_integer()}
     | {failed, case_name(), Reason :: string()}
     | {skipped, case_name(), Reason :: string()}.
-%% A case that has ended has passed unless it failed or was skipped; one that has not took the node with it.
+%% A case passes if it ends without having failed or been skipped. A case that did not end has crashed the node.
 
 -record(state, {file :: file:filename(), only :: [atom()], counts = {0, 0} :: {integer(), integer()}}).
 
-%% @doc Called by Common Test with the name of the file and the cases to run, none for all. Others are passed over,
-%% whichever groups they are in, and not written down.
+%% @doc Called by Common Test with the name of the file and the cases to run ([] for all). Other cases are skipped in
+%% all groups and not written.
 %%
-%% The priority puts us behind OTP's own hook, which does not know of a case that another hook passes over.
+%% The priority makes this hook run after OTP's own hook, which does not expect that another hook skips a case.
 -spec init(term(), {file:filename(), Only :: [atom()]}) -> {ok, #state{}, Priority :: integer()}.
 init(_Id, {File, Only}) ->
     ok = weir_conformance_gen_tcp:start_counting(),
@@ -57,7 +57,8 @@ on_tc_skip(_Suite, _Case, {tc_user_skip, passed_over}, State) ->
 on_tc_skip(Suite, Case, Reason, State) ->
     came_to(skipped, Suite, Case, Reason, State).
 
-%% Common Test names the group beside a case that is in one. What becomes of a configuration function shows in its cases.
+%% Common Test adds the group to the name of a case in a group. Failures of configuration functions show in their
+%% cases.
 came_to(Result, Suite, {Case, _Group}, Reason, State) ->
     came_to(Result, Suite, Case, Reason, State);
 came_to(_Result, _Suite, Function, _Reason, State) when

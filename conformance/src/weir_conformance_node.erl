@@ -1,4 +1,4 @@
-%% @doc One suite in a fresh node: with OTP's TCP module, or with Weir's for the whole VM.
+%% @doc Runs one suite in a fresh node, with OTP's TCP module or with Weir's for the whole VM.
 -module(weir_conformance_node).
 
 -export([run/5]).
@@ -15,11 +15,11 @@
     on_weir := non_neg_integer(),
     elsewhere := non_neg_integer()
 }.
-%% What became of a case, and how many sockets it has asked for.
+%% The outcome of a case, and the number of sockets that it requested.
 
-%% @doc Runs cases of a suite (all, or a list of names) that was built in a directory, within a limit in milliseconds, with its
-%% logs under another one. The node and the nodes that the suite starts get the VM's TCP module by an inetrc file, as a
-%% user would have it.
+%% @doc Runs cases (`all', or a list of names) of a compiled suite in a directory, with a limit in milliseconds and
+%% its logs in another directory. An inetrc file sets the TCP module of the node and of the nodes that the suite
+%% starts, as a user would.
 -spec run(side(), module(), Cases, Directories, Limit) -> #{Case :: atom() => result()} when
     Cases :: all | [atom()],
     Directories :: #{suites := file:filename(), logs := file:filename()},
@@ -43,7 +43,7 @@ run(Side, Suite, Cases, #{suites := Suites, logs := Logs}, Limit) ->
 inetrc(stock) -> "";
 inetrc(weir) -> "{tcp, weir_tcp}.\n".
 
-%% Where the applications of this tree are: also the nodes that a suite starts find them there.
+%% The path of this tree's applications, also for nodes that a suite starts.
 libraries() ->
     Ours = filename:dirname(filename:absname(code:lib_dir(weir_conformance))),
     case os:getenv("ERL_LIBS") of
@@ -51,8 +51,8 @@ libraries() ->
         Others -> Ours ++ ":" ++ Others
     end.
 
-%% @doc What the node does: runs the suite and halts, or halts when its input ends with who has started it. Weir is started before, since suites count descriptors, and its
-%% pollsets have some.
+%% @doc The node's part: runs the suite and halts, or halts when its input ends because its starter has gone. Weir is
+%% started first, because suites count descriptors and Weir's pollsets have some.
 -spec main() -> no_return().
 main() ->
     [Suites, Logs, Events, Suite | Cases] = init:get_plain_arguments(),
@@ -67,7 +67,7 @@ main() ->
         {ct_hooks, [{weir_conformance_hook, {Events, [list_to_atom(Case) || Case <- Cases]}}]}
     ]),
     io:format("~tp~n", [Result]),
-    %% What a suite has left unsent would otherwise keep the node for ever.
+    %% Without flush, unsent data of a suite cannot keep the node from halting.
     halt(0, [{flush, false}]).
 
 start(weir_tcp) ->
@@ -82,13 +82,13 @@ ends_with_input() ->
         _ -> ends_with_input()
     end.
 
-%% @doc What became of the cases, by the file of events that the hook has written and by how the node has ended.
+%% @doc Combines the events that the hook has written with the way the node ended.
 -spec results(file:filename(), {ok, binary(), Status :: integer()} | {timeout, binary()}) -> #{Case :: atom() => result()}.
 results(File, Output) ->
     Results = lists:foldl(fun note/2, #{}, events(File)),
     maps:map(fun(_Case, Result) -> ended(Result, Output) end, Results).
 
-%% A node that was killed has perhaps written nothing, or half of its last event: what stands before that counts.
+%% A killed node may have written nothing, or only part of its last event: complete events count.
 events(File) ->
     case file:open(File, [read, {encoding, utf8}]) of
         {ok, Device} ->
@@ -116,7 +116,7 @@ note({Result, {_Suite, Case}, Reason}, Results) ->
     Before = maps:get(Case, Results, #{on_weir => 0, elsewhere => 0}),
     Results#{Case => Before#{result => Result, reason => Reason}}.
 
-%% A case that never ended took the node with it, or all the time there was.
+%% A case that never ended has crashed the node or used up the time limit.
 ended(Result = #{result := unknown}, {timeout, _}) -> Result#{result := failed, reason := "did not end in time"};
 ended(Result = #{result := unknown}, {ok, _, Status}) ->
     Result#{result := failed, reason := lists:concat(["the node ended with status ", Status])};

@@ -1,4 +1,4 @@
-%% @doc A program of the operating system, run to its end.
+%% @doc Runs an external program.
 -module(weir_conformance_program).
 
 -export([run/3]).
@@ -10,11 +10,11 @@
     cd => file:filename(),
     limit => timeout()
 }.
-%% The environment on top of ours, the directory, and after how many milliseconds the program is killed. It is also killed
+%% Environment variables to add, the working directory, and the time limit in milliseconds. The program is also killed
 %% when the caller gets the message `{weir_conformance_program, time_is_up}'.
 
-%% @doc Runs a program, which is looked for on PATH, and gives its output and exit status, or what it had said when its
-%% time was up.
+%% @doc Runs a program, which is looked up in PATH, until it ends. Returns its output and exit status, or the output
+%% so far if the time limit is reached.
 -spec run(string(), [string()], settings()) -> {ok, Output :: binary(), Status :: integer()} | {timeout, Output :: binary()}.
 run(Program, Arguments, Settings) ->
     case os:find_executable(Program) of

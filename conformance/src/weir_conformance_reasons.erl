@@ -1,6 +1,6 @@
-%% @doc Why a case may be worse on Weir: `priv/differences.terms' names for each such case the row of
-%% `docs/differences.md' that says it, by the row's first cell. A row that is not there is an error, so that the two
-%% cannot drift apart.
+%% @doc Reasons why a case may be worse on Weir: `priv/differences.terms' names for each such case the row of
+%% `docs/differences.md' that explains it, by the row's first cell. A missing row is an error, so that the two files
+%% stay consistent.
 -module(weir_conformance_reasons).
 
 -export([read/2]).
@@ -10,7 +10,7 @@
 
 -type reasons() :: #{{Suite :: module(), Case :: atom()} => Row :: string()}.
 
-%% @doc Reads the reasons, and checks them against the rows of the document.
+%% @doc Reads the reasons and checks them against the rows of the document.
 -spec read(Terms :: file:filename(), Document :: file:filename()) -> reasons().
 read(Terms, Document) ->
     {ok, Entries} = file:consult(Terms),
@@ -21,7 +21,7 @@ read(Terms, Document) ->
         Unknown -> error({no_such_row, Document, Unknown})
     end.
 
-%% @doc The first cells of all rows of all tables in a Markdown document.
+%% @doc Returns the first cells of all table rows in a Markdown document.
 -spec rows(binary()) -> [string()].
 rows(Text) ->
     Lines = string:split(unicode:characters_to_list(Text), "\n", all),

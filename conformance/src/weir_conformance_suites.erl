@@ -1,10 +1,10 @@
-%% @doc OTP's suites: which are run, and how they are built from OTP's source, outside of this tree.
+%% @doc Lists OTP's suites, and builds them from OTP's source outside of this tree.
 -module(weir_conformance_suites).
 
 -export([all/0]).
 -export([build/3]).
 
-%% Modules that the suites call, of which a release of OTP has some.
+%% Modules that the suites call. Not every release of OTP has all of them.
 -define(COMPANIONS, [
     kernel_test_lib,
     kernel_test_global_sys_monitor,
@@ -12,7 +12,7 @@
     socket_test_lib
 ]).
 
-%% @doc The suites, in the order in which they run.
+%% @doc Returns the suites in their order.
 -spec all() -> [module()].
 all() ->
     [
@@ -24,8 +24,8 @@ all() ->
         sendfile_SUITE
     ].
 
-%% @doc Builds all suites of the unpacked source in a directory, on top of the options given to the compiler. What is
-%% there from before is replaced.
+%% @doc Builds all suites of the unpacked source in a directory, with additional compiler options. Replaces earlier
+%% builds.
 -spec build(Source :: file:filename(), Directory :: file:filename(), [compile:option()]) -> ok.
 build(Source, Directory, Options) ->
     ok = remove(Directory),
@@ -34,7 +34,7 @@ build(Source, Directory, Options) ->
     Hook = filename:join([Source, "lib", "common_test", "test_server", "ts_install_cth.erl"]),
     Companions = lists:filter(fun filelib:is_regular/1, [module_file(Tests, Module) || Module <- ?COMPANIONS]),
     Suites = [module_file(Tests, Suite) || Suite <- all()],
-    %% Headers of the kernel's sources are included as "kernel/src/inet_dns.hrl", and not every installation has them.
+    %% Headers of the kernel's sources are included as "kernel/src/inet_dns.hrl", and some installations lack them.
     Paths = [{outdir, Directory}, {i, Tests}, {i, filename:join(Source, "lib")}],
     in_parallel([fun() -> compile(File, Paths ++ Options) end || File <- [Hook | Companions ++ Suites]]),
     lists:foreach(fun(Suite) -> copy_data(Tests, Directory, Suite) end, all()).
@@ -59,7 +59,7 @@ in_parallel(Calls) ->
         Monitors
     ).
 
-%% The programs and libraries in C that some cases need are built without the test server's makefiles.
+%% Builds the C programs and libraries that some cases need, without the makefiles of the test server.
 copy_data(Tests, Directory, Suite) ->
     Name = atom_to_list(Suite) ++ "_data",
     From = filename:join(Tests, Name),

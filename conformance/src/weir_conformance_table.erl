@@ -1,4 +1,4 @@
-%% @doc The comparison as text for a terminal and as Markdown to keep.
+%% @doc Formats the comparison as text for a terminal and as Markdown.
 -module(weir_conformance_table).
 
 -export([row/5]).
@@ -15,9 +15,9 @@
     verdict := weir_conformance_verdict:verdict(),
     reason := string() | undefined
 }.
-%% The reason is the row of `docs/differences.md' for a case that is worse.
+%% The reason is a row of `docs/differences.md', for a case that is worse.
 
-%% @doc A row of the table.
+%% @doc Returns a row of the table.
 -spec row(module(), atom(), Stock, Weir, Reason :: string() | undefined) -> row() when
     Stock :: weir_conformance_verdict:outcome(),
     Weir :: weir_conformance_verdict:outcome().
@@ -36,7 +36,7 @@ row(Suite, Case, Stock, Weir, Reason) ->
             end
     }.
 
-%% @doc For a terminal: a line for each case, and below it what Common Test said where a case is worse without a reason.
+%% @doc Returns a line for each case, and what Common Test reported for cases that are worse without a reason.
 -spec text([row()]) -> iodata().
 text(Rows) ->
     Cells = [["suite", "case", "stock", "Weir", "sockets on Weir", "verdict"] | [cells(Row) || Row <- Rows]],
@@ -73,7 +73,7 @@ line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width + 2) | line(Ce
 unexplained(#{suite := Suite, 'case' := Case, weir := Weir}) ->
     io_lib:format("worse without a reason: ~s:~s~n  ~ts~n", [Suite, Case, said(Weir)]).
 
-said(absent) -> "it was not reached";
+said(absent) -> "it did not run";
 said(#{reason := Reason}) -> string:slice(Reason, 0, 600).
 
 sums(Rows) ->
@@ -81,7 +81,7 @@ sums(Rows) ->
         weir_conformance_verdict:sums([Verdict || #{verdict := Verdict} <- Rows]),
     io_lib:format("~b cases: ~b same, ~b better, ~b worse, ~b not on Weir", [length(Rows), Same, Better, Worse, NotOnWeir]).
 
-%% @doc For the tree: a heading, what is to be known beside the figures, the sums and a table for each suite.
+%% @doc Returns a heading, remarks about the figures, the sums and a table for each suite.
 -spec markdown(Title :: unicode:chardata(), About :: unicode:chardata(), [row()]) -> unicode:chardata().
 markdown(Title, About, Rows) ->
     Suites = lists:usort([Suite || #{suite := Suite} <- Rows]),

@@ -1,14 +1,16 @@
-%% @doc What is changed in the copies of OTP's suites that run on Weir, a parse transform. The copies that run on stock
-%% are compiled as they are.
+%% @doc A parse transform for the copies of OTP's suites that run on Weir. The copies that run on stock are compiled
+%% unchanged.
 %%
 %% <ul>
-%% <li>`gen_tcp:listen/2', `connect/2,3,4' and `fdopen/2' go to {@link weir_conformance_gen_tcp}, which has a bare family
-%% choose Weir's module instead of OTP's, and counts.</li>
-%% <li>`is_port(X)' also holds for a socket of Weir: the suites ask it to tell OTP's default sockets from those of the
-%% `socket' backend, and what they then expect is what Weir promises.</li>
-%% <li>`erlang:port_info/1,2' and `getfd', `getstatus' and `ignorefd' of `prim_inet', which only know ports, go to {@link
-%% weir_conformance_gen_tcp} as well, and so does `process_info/2', which is asked whether a process waits in accept.</li>
-%% <li>`kernel_test_lib:socket_type/1', which says what the `'DOWN'' of `inet:monitor/1' names, says `socket'.</li>
+%% <li>`gen_tcp:listen/2', `connect/2,3,4' and `fdopen/2' call {@link weir_conformance_gen_tcp}, which replaces OTP's
+%% module by Weir's for a bare family, and counts.</li>
+%% <li>`is_port(X)' is also true for a socket of Weir: the suites use it to distinguish OTP's default sockets from
+%% those of the `socket' backend, and Weir promises what they expect of the former.</li>
+%% <li>`erlang:port_info/1,2' and `getfd', `getstatus' and `ignorefd' of `prim_inet' only work for ports, so they call
+%% {@link weir_conformance_gen_tcp}, as does `process_info/2', by which suites check that a process waits in
+%% accept.</li>
+%% <li>`kernel_test_lib:socket_type/1', which returns the type in the `'DOWN'' of `inet:monitor/1', returns
+%% `socket'.</li>
 %% </ul>
 -module(weir_conformance_transform).
 
@@ -49,8 +51,8 @@ module(prim_inet, ignorefd, 2) -> ?STAND_IN;
 module(prim_inet, getstatus, 1) -> ?STAND_IN;
 module(Module, _Function, _Arity) -> Module.
 
-%% Only what a guard may hold: is_port(T) orelse (is_tuple(T) andalso element(1, T) =:= '$inet' andalso
-%% element(2, T) =/= gen_tcp_socket).
+%% Uses only guard expressions: is_port(T) orelse (is_tuple(T) andalso element(1, T) =:= '$inet' andalso element(2, T)
+%% =/= gen_tcp_socket).
 is_socket(Line, Term) ->
     Call = fun(Name, Arguments) -> {call, Line, {atom, Line, Name}, Arguments} end,
     Element = fun(N) -> Call(element, [{integer, Line, N}, Term]) end,

@@ -1,4 +1,4 @@
-%% @doc What two results of a case say together: a value.
+%% @doc Compares two results of a case: a value.
 -module(weir_conformance_verdict).
 
 -export([of_results/2]).
@@ -8,12 +8,12 @@
 -export_type([verdict/0, outcome/0]).
 
 -type verdict() :: same | better | worse | not_on_weir.
-%% `not_on_weir': the same, and the case asked for no socket of Weir.
+%% `not_on_weir': the same, and the case used no socket of Weir.
 
 -type outcome() :: weir_conformance_node:result() | absent.
-%% `absent': the case was not reached, since its suite or group could not begin.
+%% `absent': the case did not run, because the init function of its suite or group failed.
 
-%% @doc Compares what a case did on stock with what it did on Weir.
+%% @doc Compares the results of a case on stock and on Weir.
 -spec of_results(Stock :: outcome(), Weir :: outcome()) -> verdict().
 of_results(Stock, Weir) ->
     case {rank(Stock), rank(Weir)} of
@@ -25,7 +25,7 @@ of_results(Stock, Weir) ->
 same(#{on_weir := OnWeir}) when OnWeir > 0 -> same;
 same(_) -> not_on_weir.
 
-%% @doc The better one of two runs of the same case.
+%% @doc Returns the better of two results of a case.
 -spec best(outcome(), outcome()) -> outcome().
 best(First, Second) ->
     case rank(Second) > rank(First) of
@@ -38,7 +38,7 @@ rank(#{result := skipped}) -> 2;
 rank(#{result := failed}) -> 1;
 rank(absent) -> 0.
 
-%% @doc How many there are of each.
+%% @doc Counts each verdict.
 -spec sums([verdict()]) -> #{verdict() => non_neg_integer()}.
 sums(Verdicts) ->
     Count = fun(Verdict, Sums) -> maps:update_with(Verdict, fun(N) -> N + 1 end, Sums) end,

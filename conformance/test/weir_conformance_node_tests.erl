@@ -1,4 +1,4 @@
-%% A suite that does not come to its end still gives results, and so there is a table.
+%% A suite that does not reach its end still has results, and thus a table.
 -module(weir_conformance_node_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -13,7 +13,7 @@ stuck(_) -> ct:timetrap(infinity), timer:sleep(infinity).
 never_reached(_) -> ok.
 ").
 
-%% Its time is up when it is stuck.
+%% The time limit ends a suite that hangs.
 a_stuck_suite_has_results_test_() ->
     {timeout, 300, fun() ->
         Self = self(),

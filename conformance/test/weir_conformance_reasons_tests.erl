@@ -6,7 +6,7 @@ rows_are_named_by_their_first_cell_test() ->
     Text = <<"# Title\n\ntext | with a bar\n\n| what | why |\n| --- | --- |\n| `buffer` unless set | fewer messages |\n">>,
     ?assertEqual(["what", "---", "`buffer` unless set"], weir_conformance_reasons:rows(Text)).
 
-%% Read as scripts/conformance does, from the tree.
+%% Reads the files of the tree, as scripts/conformance does.
 every_reason_is_a_row_of_the_document_test() ->
     Tree = tree(filename:absname("")),
     Reasons = weir_conformance_reasons:read(

@@ -1,12 +1,12 @@
 %% @doc Cowboy's hello world, for every path.
 %%
-%% Compiled wherever Weir is, run where Cowboy is installed.
+%% Compiled everywhere; runs only if Cowboy is installed.
 -module(weir_example_cowboy_hello).
 
 -export([start/1]).
 -export([init/2]).
 
-%% @doc Starts the server, see {@link weir_example_cowboy_server:start/2}.
+%% @doc Starts the server: see {@link weir_example_cowboy_server:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
 start(Options) -> weir_example_cowboy_server:start(Options, ?MODULE).

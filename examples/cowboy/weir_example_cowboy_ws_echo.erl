@@ -1,7 +1,7 @@
-%% @doc Sends back every message of a WebSocket, by Cowboy, on every path: what {@link weir_example_ws_echo} is on
+%% @doc Echoes WebSocket messages with Cowboy, on every path. {@link weir_example_ws_echo} does the same with
 %% `weir_http'.
 %%
-%% Compiled wherever Weir is, run where Cowboy is installed.
+%% Compiled everywhere; runs only if Cowboy is installed.
 -module(weir_example_cowboy_ws_echo).
 
 -export([start/1]).
@@ -9,10 +9,11 @@
 -export([websocket_handle/2]).
 -export([websocket_info/2]).
 
-%% Of a client that says nothing: an hour, as Cowboy's minute would end connections that are counted.
+%% Milliseconds after which a silent client is disconnected. Cowboy's default of a minute would close connections that
+%% a benchmark counts.
 -define(IDLE, 3600_000).
 
-%% @doc Starts the server, see {@link weir_example_cowboy_server:start/2}.
+%% @doc Starts the server: see {@link weir_example_cowboy_server:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
 start(Options) -> weir_example_cowboy_server:start(Options, ?MODULE).

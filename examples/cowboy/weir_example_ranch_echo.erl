@@ -1,4 +1,4 @@
-%% @doc Sends back what comes, as `echo' does, behind ranch.
+%% @doc Echoes data, as `echo' does, behind ranch.
 -module(weir_example_ranch_echo).
 
 -export([start/1]).
@@ -8,8 +8,8 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for
-%% {@link weir_example_ranch_servers:start/4}.
+%% @doc Starts the server. `active' is the active mode of connections (default: `once'). Other options: see {@link
+%% weir_example_ranch_servers:start/4}.
 -spec start(#{active => active(), atom() => term()}) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
 start(Options) ->

@@ -1,12 +1,12 @@
-%% @doc What the examples on ranch share: a listener of it. Nothing here knows of Weir: `{tcp_module, weir_tcp}'
-%% comes as one of `listen' and goes to ranch among its socket options.
+%% @doc The listener of the examples on ranch. This module does not know Weir: `{tcp_module, weir_tcp}' in `listen' is
+%% passed to ranch as a socket option.
 -module(weir_example_ranch_servers).
 
 -export([start/4]).
 
-%% @doc Starts ranch with `Acceptors' acceptors, and `Serve' with each connection in a process of its own. `port' is the
-%% port to listen on, 0 (the default) takes a free one; `listen' are socket options for it. Errors are those of
-%% `ranch:start_listener/5', or `{not_installed, ranch}'.
+%% @doc Starts ranch with `Acceptors' acceptors and a process of `Protocol' for each connection. `port' is the port to
+%% listen on (default 0: a free one), `listen' are its socket options. Errors are those of `ranch:start_listener/5',
+%% or `{not_installed, ranch}'.
 -spec start(Options, Acceptors :: pos_integer(), Protocol :: module(), term()) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}
 when

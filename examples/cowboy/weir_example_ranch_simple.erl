@@ -1,4 +1,4 @@
-%% @doc Whatever comes is answered with `ok', as by `simple', behind ranch.
+%% @doc Answers any data with `ok', as `simple' does, behind ranch.
 -module(weir_example_ranch_simple).
 
 -export([start/1]).
@@ -7,8 +7,8 @@
 -define(ACCEPTORS, 100).
 -define(TIMEOUT, 5000).
 
-%% @doc Starts the server. `sleep' is that of {@link weir_example_simple:start/1}, `acceptors' how many processes
-%% accept (100). The rest is for {@link weir_example_ranch_servers:start/4}.
+%% @doc Starts the server. `sleep' is that of {@link weir_example_simple:start/1}, `acceptors' the number of acceptors
+%% (default: 100). Other options: see {@link weir_example_ranch_servers:start/4}.
 -spec start(#{acceptors => pos_integer(), sleep => pos_integer(), atom() => term()}) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
 start(Options) ->

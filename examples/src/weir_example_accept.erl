@@ -1,4 +1,4 @@
-%% @doc One connection, one request, one reply, close: the cost of a server whose clients always open a new connection.
+%% @doc One request and one reply on each connection: the cost of a server whose clients always open a new connection.
 -module(weir_example_accept).
 
 -export([start/1]).
@@ -7,7 +7,7 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`false'); the rest is for {@link
+%% @doc Starts the server. `active' is the active mode of connections (default: `false'). Other options: see {@link
 %% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.

@@ -1,11 +1,11 @@
-%% @doc One connection, one request, one reply, close, as `accept'; with Weir's listener instead of an accept loop.
+%% @doc One request and one reply on each connection, as `accept', with Weir's listener instead of an accept loop.
 -module(weir_example_accept_listener).
 
 -export([start/1]).
 
 -define(TIMEOUT, 5000).
 
-%% @doc Starts the server. The options are for {@link weir_example_listeners:start/2}.
+%% @doc Starts the server. Options: see {@link weir_example_listeners:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->

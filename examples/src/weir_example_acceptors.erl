@@ -1,7 +1,7 @@
-%% @doc What the example servers share: a listening socket and the processes that accept on it.
+%% @doc A listening socket and acceptor processes, shared by the example servers.
 %%
-%% Several processes wait in `gen_tcp:accept/1' on one socket, so that one that is busy handing a connection over does
-%% not hold up the next. Each connection is served by a process of its own.
+%% Several processes wait in `gen_tcp:accept/1' on one socket, so that a process that hands over a connection does not
+%% delay the next. Each connection has a process of its own.
 -module(weir_example_acceptors).
 
 -export([start/2]).
@@ -9,17 +9,18 @@
 -export_type([server/0]).
 
 -define(ACCEPTORS, 8).
-%% How long to wait when the system cannot give a descriptor, in milliseconds: others have to close some first.
+%% Pause after an accept failed for lack of descriptors, in milliseconds: some must be closed first.
 -define(PAUSE, 100).
 
-%% `stop' closes the listening socket, which ends the acceptors. Connections go on.
+%% `stop' closes the listening socket, which ends the acceptors. Connections stay open.
 -type server() :: #{port := inet:port_number(), stop := fun(() -> ok)}.
 
-%% @doc Listens, and has `Serve' called with each connection, in a new process that owns it.
+%% @doc Listens, and calls `Serve' with each connection in a new process that owns it.
 %%
-%% `acceptors' is how many processes accept (8). `port' is the port to listen on, 0 (the default) takes a free one. `listen'
-%% are options that come before our own: the backend (`{inet_backend, socket}', `{tcp_module, weir_tcp}') and the address (`{ip, Address}'). The socket that
-%% `Serve' gets is passive. The caller owns the listening socket: when it ends, so does the server. Connections go on.
+%% `acceptors' is the number of acceptors (default: 8). `port' is the port to listen on (default 0: a free one).
+%% `listen' are options that come before our own: the backend (`{inet_backend, socket}', `{tcp_module, weir_tcp}') and
+%% the address (`{ip, Address}'). The socket passed to `Serve' is passive. The caller owns the listening socket: when
+%% it ends, so does the server. Connections stay open.
 %%
 %% Errors are those of `gen_tcp:listen/2'.
 -spec start(Options, Serve) -> {ok, server()} | {error, term()} when
@@ -44,17 +45,18 @@ accept(Listen, Serve) ->
         {error, closed} ->
             ok;
         {error, econnaborted} ->
-            %% The client left while it waited in the backlog.
+            %% The client closed while it was in the backlog.
             accept(Listen, Serve);
         {error, _} ->
-            %% Out of descriptors (emfile, enfile) or memory: it fails again at once, so let others close some.
+            %% No descriptors (emfile, enfile) or memory: accept would fail again at once, so wait until some are
+            %% free.
             timer:sleep(?PAUSE),
             accept(Listen, Serve)
     end.
 
-%% The connection must belong to the process before that touches it, hence the message.
+%% The process must own the connection before it uses it, hence the message.
 hand_over(Socket, Serve) ->
     Pid = spawn(fun() -> receive go -> Serve(Socket) end end),
-    %% It fails only when the client has left already, which the process finds out by itself.
+    %% This fails only if the client has already closed, which the process notices itself.
     _ = gen_tcp:controlling_process(Socket, Pid),
     Pid ! go.

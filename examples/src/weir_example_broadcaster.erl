@@ -1,4 +1,4 @@
-%% @doc A process that sends one message after the other to all members of a group: what the servers that broadcast share.
+%% @doc A process that broadcasts messages to a group, shared by the broadcasting examples.
 -module(weir_example_broadcaster).
 
 -export([start/2]).
@@ -6,9 +6,8 @@
 
 -define(SIZE, 128).
 -define(RATE, 10).
-%% Bytes at the front of a message that hold the time of its broadcast.
 -define(TIMESTAMP_BYTES, 8).
-%% How long to wait when there is nobody to send to, in milliseconds.
+%% Pause while the group has no members, in milliseconds.
 -define(PAUSE, 1).
 
 -record(broadcaster, {
@@ -18,9 +17,9 @@
     frame :: fun((binary()) -> iodata())
 }).
 
-%% @doc Starts it. `size' is how many bytes a message has, at least 8 (128), of which the first eight are the monotonic clock of
-%% the system; `rate' is how many a second there are (10), at 0 the next follows as soon as the last has been through. `Frame' makes
-%% of a message what is sent.
+%% @doc Starts the process. `size' is the number of bytes of a message, at least 8 (default: 128), of which the first
+%% eight are the monotonic clock of the system. `rate' is the number of messages a second (default: 10); at 0 the next
+%% follows as soon as the last has been delivered. `Frame' encodes a message for sending.
 -spec start(#{size => pos_integer(), rate => non_neg_integer(), _ => _}, fun((binary()) -> iodata())) ->
     {weir_group:group(), Stop :: fun(() -> term())}.
 start(Options, Frame) ->
@@ -36,7 +35,8 @@ start(Options, Frame) ->
         {Pid, Group} -> {Group, fun() -> Pid ! stop end}
     end.
 
-%% @doc What was started for its group, if it was: it ends both.
+%% @doc Adds the broadcaster to a server, whose `stop' then ends both; ends the broadcaster if the server did not
+%% start.
 -spec serve(Stop :: fun(() -> term()), {ok, Server} | {error, term()}) -> {ok, Server} | {error, term()} when
     Server :: weir_example_reactors:server().
 serve(Stop, {ok, #{stop := StopServer} = Server}) ->
@@ -45,7 +45,7 @@ serve(Stop, {error, _} = Error) ->
     _ = Stop(),
     Error.
 
-%% At `At', in native time, the next message is due.
+%% The next message is due at `At', in native time.
 broadcast(Broadcaster = #broadcaster{group = Group, filling = Filling, frame = Frame}, At) ->
     Message = Frame(<<(clock()):?TIMESTAMP_BYTES/unit:8, Filling/binary>>),
     Reference = make_ref(),
@@ -59,7 +59,7 @@ wait(Broadcaster = #broadcaster{rate = 0}, At, true) ->
     broadcast(Broadcaster, At);
 wait(Broadcaster = #broadcaster{rate = Rate}, At, _Reached) ->
     Now = erlang:monotonic_time(),
-    %% Broadcasts that were missed are not made up for.
+    %% Missed broadcasts are not repeated.
     Next = max(At + period(Rate), Now),
     receive
         stop -> ok
@@ -69,7 +69,7 @@ wait(Broadcaster = #broadcaster{rate = Rate}, At, _Reached) ->
 period(0) -> erlang:convert_time_unit(?PAUSE, millisecond, native);
 period(Rate) -> erlang:convert_time_unit(1, second, native) div Rate.
 
-%% The system's monotonic clock, the same for all its processes; Erlang's own has an offset of this node's.
+%% The system's monotonic clock, which all processes of the machine share; Erlang's own has an offset for each node.
 clock() ->
     {time, Time} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
     erlang:convert_time_unit(Time, native, nanosecond).

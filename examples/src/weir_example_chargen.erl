@@ -1,13 +1,13 @@
-%% @doc Sends without end, 64 KiB at a time, to each client: the service of RFC 864 without its pattern.
+%% @doc Sends to each client without end, 64 KiB at a time: the service of RFC 864 without its pattern.
 %%
-%% gen_tcp holds a process in `send' while more bytes are queued than its high watermark.
+%% `send' of gen_tcp blocks while more bytes are queued than the high watermark.
 -module(weir_example_chargen).
 
 -export([start/1]).
 
 -define(CHUNK, 65536).
 
-%% @doc Starts the server. The options are for {@link weir_example_acceptors:start/2}.
+%% @doc Starts the server. Options: see {@link weir_example_acceptors:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->

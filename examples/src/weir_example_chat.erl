@@ -1,5 +1,5 @@
-%% @doc A chat: a page for browsers, `GET /messages' as an event stream, and `POST /messages' to say something. Who comes back gets what
-%% was said meanwhile.
+%% @doc A chat: a page for browsers, `GET /messages' as an event stream, and `POST /messages' to say something. A
+%% client that reconnects gets the messages that it missed.
 -module(weir_example_chat).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_events).
@@ -9,11 +9,12 @@
 -export([handle/2]).
 -export([open/2]).
 
-%% Messages that are kept for those who come, and bytes of one.
+%% Number of messages that are kept for new clients, and the maximum bytes of one.
 -define(KEPT, 100).
 -define(MOST, 1000).
 
-%% @doc Starts the server. `port' is where it listens (0, the default, takes a free one), and of `listen' the address is taken.
+%% @doc Starts the server. `port' is the port to listen on (default 0: a free one); of `listen' only the address is
+%% used.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
@@ -47,7 +48,7 @@ open(Stream, {Room, Last}) ->
     Room ! {enter, Stream, Last},
     {ok, {Room, Last}}.
 
-%% One process sends all: what a client has missed comes before what is said next, and nothing twice.
+%% One process sends everything, so a client gets missed messages before new ones, and none twice.
 room(Group, Messages) ->
     receive
         {say, Text} ->
@@ -56,7 +57,7 @@ room(Group, Messages) ->
             _ = weir_group:broadcast(Group, Frame),
             room(Group, lists:sublist([{Number, Frame} | Messages], ?KEPT));
         {enter, Stream, Last} ->
-            %% Somebody who is gone again already is no member.
+            %% A client that has already left does not become a member.
             _ = gen_tcp:send(Stream, [Frame || {Number, Frame} <- lists:reverse(Messages), Number > Last]),
             _ = weir_group:join(Group, Stream),
             room(Group, Messages);

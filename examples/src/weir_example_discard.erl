@@ -1,11 +1,11 @@
-%% @doc Takes what comes and drops it: the service of RFC 863.
+%% @doc Receives data and drops it: the service of RFC 863.
 -module(weir_example_discard).
 
 -export([start/1]).
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link
+%% @doc Starts the server. `active' is the active mode of connections (default: `once'). Other options: see {@link
 %% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.

@@ -1,20 +1,20 @@
-%% @doc Sends back all data: the simplest server, once for each way to receive.
+%% @doc Echoes data: the simplest server, in each active mode.
 -module(weir_example_echo).
 
 -export([start/1]).
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'). `packet' has them receive and send packets,
-%% `4' with the length in front or `line' (bytes as they come). `work' is how many microseconds are
-%% computed for what comes (0). The rest is for {@link weir_example_acceptors:start/2}.
+%% @doc Starts the server. `active' is the active mode of connections (default: `once'). `packet' is their packet
+%% mode, `4' or `line' (default: raw bytes). `work' is the microseconds of computation for each message (default: 0).
+%% Other options: see {@link weir_example_acceptors:start/2}.
 -spec start(#{
     active => active(), packet => 4 | line, work => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
 }) -> {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Active = maps:get(active, Options, once),
-    %% Connections have it from the socket that they were accepted on.
+    %% Accepted sockets inherit `packet' from the listening socket.
     Listen = maps:get(listen, Options, []) ++ maps:to_list(maps:with([packet], Options)),
     Work = weir_example_work:of_options(Options),
     weir_example_acceptors:start(Options#{listen => Listen}, fun(Socket) -> serve(Socket, Active, Work) end).
@@ -49,7 +49,7 @@ active(Socket, Active, Work) ->
                     gen_tcp:close(Socket)
             end;
         {tcp_passive, Socket} ->
-            %% {active, N} has counted down to 0: the next N.
+            %% {active, N} has counted down to 0: allow the next N.
             _ = inet:setopts(Socket, [{active, Active}]),
             active(Socket, Active, Work);
         {tcp_error, Socket, _Reason} ->

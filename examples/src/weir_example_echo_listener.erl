@@ -1,10 +1,10 @@
-%% @doc Sends back what comes, as `echo' with `{active, once}'; with Weir's listener, which has each connection
-%% served on the scheduler that its socket is polled on.
+%% @doc Echoes data, as `echo' with `{active, once}', with Weir's listener, which serves each connection on the
+%% scheduler that polls its socket.
 -module(weir_example_echo_listener).
 
 -export([start/1]).
 
-%% @doc Starts the server. `work' is how many microseconds are computed for what comes (0). The rest is for
+%% @doc Starts the server. `work' is the microseconds of computation for each message (default: 0). Other options: see
 %% {@link weir_example_listeners:start/2}.
 -spec start(#{work => non_neg_integer(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.

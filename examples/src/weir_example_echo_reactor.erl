@@ -1,5 +1,5 @@
-%% @doc Sends back what comes, as {@link weir_example_echo} does, by reactors: one process for each scheduler serves
-%% its connections.
+%% @doc Echoes data, as {@link weir_example_echo} does, with reactors: one process for each scheduler serves its
+%% connections.
 -module(weir_example_echo_reactor).
 -behaviour(weir_reactor).
 
@@ -9,15 +9,15 @@
 -export([handle_data/3]).
 -export([handle_close/3]).
 
-%% @doc Starts the server. `packet' has connections receive and send packets, `4' with the length in front or `line'
-%% (bytes as they come). `work' is how many microseconds are computed for what comes (0). The rest is for
-%% {@link weir_example_reactors:start/2}.
+%% @doc Starts the server. `packet' is the packet mode of connections, `4' or `line' (default: raw bytes). `work' is
+%% the microseconds of computation for each message (default: 0). Other options: see {@link
+%% weir_example_reactors:start/2}.
 -spec start(#{
     packet => 4 | line, work => non_neg_integer(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
 }) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
-    %% Connections have it from the socket that they were accepted on.
+    %% Accepted sockets inherit `packet' from the listening socket.
     Listen = maps:get(listen, Options, []) ++ maps:to_list(maps:with([packet], Options)),
     weir_example_reactors:start(Options#{listen => Listen}, #{
         module => ?MODULE, args => weir_example_work:of_options(Options)

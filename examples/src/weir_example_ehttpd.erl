@@ -1,7 +1,7 @@
 %% @doc Answers every request with `hello world!' and keeps the connection alive.
 %%
-%% The smallest thing that an HTTP load generator takes for a server: it looks for the end of a request's head and for
-%% nothing else, so requests must have no body.
+%% The smallest server that an HTTP load generator accepts: it only looks for the end of a request's head, so requests
+%% must have no body.
 -module(weir_example_ehttpd).
 
 -export([start/1]).
@@ -14,20 +14,20 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link
+%% @doc Starts the server. `active' is the active mode of connections (default: `once'). Other options: see {@link
 %% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Active = maps:get(active, Options, once),
-    %% Compiled once: for every request anew it would cost more than the search.
+    %% Compiled once, because compiling the pattern for each request would cost more than the search.
     EndOfHead = binary:compile_pattern(<<"\r\n\r\n">>),
     weir_example_acceptors:start(Options, fun(Socket) ->
         _ = inet:setopts(Socket, [{active, Active}]),
         serve(Socket, Active, EndOfHead, <<>>)
     end).
 
-%% `Buffer' is the beginning of a head whose end has not come yet.
+%% `Buffer' is the incomplete head of a request.
 serve(Socket, Active, EndOfHead, Buffer) ->
     case next(Socket, Active) of
         {ok, Data} when Buffer =:= <<>> -> answer(Socket, Active, EndOfHead, Data);
@@ -53,7 +53,7 @@ await_more(Socket, Active, EndOfHead, Rest) ->
     weir_example_active:received(inet, Socket, Active),
     serve(Socket, Active, EndOfHead, Rest).
 
-%% One answer for each complete head: a client may send the next request before it has our answer.
+%% One answer for each complete head, because a client may pipeline requests.
 answers(Buffer, EndOfHead, Answers) ->
     case binary:split(Buffer, EndOfHead) of
         [_Head, Rest] -> answers(Rest, EndOfHead, [?HELLO | Answers]);

@@ -1,7 +1,7 @@
-%% @doc One message to all connections, again and again: by a group, without a process for a connection.
+%% @doc Broadcasts messages to all connections with a group, without a process for each connection.
 %%
 %% The same service as {@link weir_example_fanout_processes}, which has a process for each member. A member that has
-%% not taken the last message yet misses the next, so that nothing piles up in front of a slow one.
+%% not taken the last message misses the next, so that no queue grows for a slow one.
 -module(weir_example_fanout).
 -behaviour(weir_reactor).
 
@@ -11,9 +11,10 @@
 -export([handle_data/3]).
 -export([handle_close/3]).
 
-%% @doc Starts the server. `size' is how many bytes a message has, at least 8 (128): the first eight are the monotonic
-%% clock of the system at its broadcast, in nanoseconds, big-endian. `rate' is how many a second there are (10); at 0
-%% the next follows as soon as the last has been through. The rest is for {@link weir_example_reactors:start/2}.
+%% @doc Starts the server. `size' is the number of bytes of a message, at least 8 (default: 128): the first eight are
+%% the system's monotonic clock at the broadcast, in nanoseconds, big-endian. `rate' is the number of messages a
+%% second (default: 10); at 0 the next follows as soon as the last has been delivered. Other options: see {@link
+%% weir_example_reactors:start/2}.
 -spec start(#{
     size => pos_integer(), rate => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
@@ -24,7 +25,7 @@ start(Options) ->
 
 -spec init(weir_tcp:socket(), weir_group:group()) -> weir_reactor:result(no_state).
 init(Socket, Group) ->
-    %% A connection that is closed again already is told of as any other.
+    %% If the connection is already closed, its end is reported as usual.
     _ = weir_group:join(Group, Socket),
     {ok, no_state}.
 

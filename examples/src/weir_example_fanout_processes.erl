@@ -1,20 +1,19 @@
-%% @doc One message to everybody who is connected, again and again: a process for each member, and `gen_tcp:send/2'.
+%% @doc Broadcasts messages to all connections with a process for each member and `gen_tcp:send/2'.
 %%
-%% What a push service on gen_tcp does: a broadcast is a message to every member's process, which sends it on its own
-%% connection. A member that has not taken the last message yet misses the next, so that nothing piles up in front of a
-%% slow one: neither in its mailbox nor in its socket.
+%% A typical push service on gen_tcp: a broadcast is a message to every member's process, which sends it on its
+%% connection. A member that has not taken the last message misses the next, so that no queue grows for a slow one,
+%% neither in its mailbox nor in its socket.
 -module(weir_example_fanout_processes).
 
 -export([start/1]).
 
 -define(SIZE, 128).
 -define(RATE, 10).
-%% Bytes at the front of a message that hold the time of its broadcast.
 -define(TIMESTAMP_BYTES, 8).
-%% How long to wait when no member has room and there is no clock to wait for, in milliseconds.
+%% Pause while no member has room and there is no rate to wait for, in milliseconds.
 -define(PAUSE, 1).
 
-%% `members' has for each process the flag that it clears when it has sent; `next_at' is in native time.
+%% `members' maps each process to the flag that it clears after sending; `next_at' is in native time.
 -record(broadcaster, {
     filling :: binary(),
     period :: non_neg_integer(),
@@ -24,10 +23,10 @@
 
 -type members() :: #{pid() => atomics:atomics_ref()}.
 
-%% @doc Starts the server. `size' is how many bytes a message has, at least 8 (128): the first eight are the monotonic
-%% clock of the system at its broadcast, in nanoseconds, big-endian. `rate' is how many a second there are (10); at 0
-%% the next follows as soon as the last was handed to every member that had room. The rest is for {@link
-%% weir_example_acceptors:start/2}.
+%% @doc Starts the server. `size' is the number of bytes of a message, at least 8 (default: 128): the first eight are
+%% the system's monotonic clock at the broadcast, in nanoseconds, big-endian. `rate' is the number of messages a
+%% second (default: 10); at 0 the next follows as soon as the last was handed to every member that had room. Other
+%% options: see {@link weir_example_acceptors:start/2}.
 -spec start(#{
     size => pos_integer(), rate => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
@@ -66,7 +65,7 @@ wait(#broadcaster{members = Members}) when map_size(Members) =:= 0 ->
     infinity;
 wait(#broadcaster{next_at = NextAt}) ->
     Left = max(0, NextAt - erlang:monotonic_time()),
-    %% Rounded up: not before its time.
+    %% Rounded up, so that it is never early.
     -erlang:convert_time_unit(-Left, native, millisecond).
 
 broadcast(#broadcaster{filling = Filling, period = Period, next_at = NextAt, members = Members} = Broadcaster) ->
@@ -77,11 +76,11 @@ broadcast(#broadcaster{filling = Filling, period = Period, next_at = NextAt, mem
         0 when Reached =:= 0 ->
             Broadcaster#broadcaster{next_at = Now + erlang:convert_time_unit(?PAUSE, millisecond, native)};
         0 ->
-            %% The members' turn to send: without it the next message would find them all busy with this one.
+            %% Lets the members send: otherwise the next message would find all of them busy with this one.
             true = erlang:yield(),
             Broadcaster;
         _ ->
-            %% Broadcasts that were missed are not made up for.
+            %% Missed broadcasts are not repeated.
             Broadcaster#broadcaster{next_at = max(NextAt + Period, Now)}
     end.
 
@@ -115,7 +114,7 @@ serve(Socket, Flag) ->
             gen_tcp:close(Socket)
     end.
 
-%% The system's monotonic clock, the same for all its processes; Erlang's own has an offset of this node's.
+%% The system's monotonic clock, which all processes of the machine share; Erlang's own has an offset for each node.
 clock() ->
     {time, Time} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
     erlang:convert_time_unit(Time, native, nanosecond).

@@ -1,13 +1,12 @@
-%% @doc Answers every HTTP request with one file, which goes from the page cache to the socket within the kernel.
+%% @doc Answers every HTTP request with one file, which the kernel sends from the page cache to the socket.
 %%
 %% Requests are read by `{packet, http_bin}' and must have no body.
 -module(weir_example_file_httpd).
 
 -export([start/1]).
 
-%% @doc Starts the server. `file' is the file, of the size that it has when a client connects; the rest is for
-%% {@link weir_example_acceptors:start/2}. A file that cannot be opened is an error here, `{not_opened, File,
-%% Reason}', and not at the first request.
+%% @doc Starts the server. `file' is the file; its size is read when a client connects. Other options: see {@link
+%% weir_example_acceptors:start/2}. If the file cannot be opened, returns `{not_opened, File, Reason}' at once.
 -spec start(#{
     file := file:filename(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
 }) -> {ok, weir_example_acceptors:server()} | {error, term()}.
@@ -16,7 +15,7 @@ start(#{file := Name} = Options) ->
         {ok, File, _Size} ->
             ok = file:close(File),
             weir_example_acceptors:start(Options, fun(Socket) ->
-                %% Only the process that has opened a raw file may use it.
+                %% A raw file can only be used by the process that opened it.
                 case open(Name) of
                     {ok, Own, Size} -> serve(Socket, Own, Size);
                     {error, _} -> gen_tcp:close(Socket)
@@ -51,7 +50,7 @@ requests(Socket, File, Size, Head) ->
             close(Socket, File)
     end.
 
-%% One packet for each line of the head, and one for its end.
+%% Each line of the head is a packet, and so is its end.
 request(Socket) ->
     case gen_tcp:recv(Socket, 0) of
         {ok, http_eoh} -> ok;
@@ -65,7 +64,7 @@ answer(Socket, File, Size, Head) ->
         ok ->
             case file:sendfile(File, Socket, 0, Size, []) of
                 {ok, Size} -> ok;
-                %% The file was cut: what the head has promised cannot be sent.
+                %% The file was truncated: the announced length cannot be sent.
                 {ok, _Less} -> {error, eof};
                 {error, _} = Error -> Error
             end;

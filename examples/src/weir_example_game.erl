@@ -1,7 +1,8 @@
-%% @doc Tells every player the state of the world: 512 bytes to each connection, half a second after it last spoke.
+%% @doc Sends the state of a game to every player: 512 bytes on each connection, half a second after the player's last
+%% message.
 %%
-%% Players answer and are not listened to. Thousands of connections that each do little: what counts is what the server
-%% costs beside the game.
+%% Answers of players are ignored. It models thousands of connections with little traffic each, where the cost of the
+%% server itself matters.
 -module(weir_example_game).
 
 -export([start/1]).
@@ -11,7 +12,7 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`true'); the rest is for {@link
+%% @doc Starts the server. `active' is the active mode of connections (default: `true'). Other options: see {@link
 %% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.

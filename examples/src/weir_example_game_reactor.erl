@@ -1,7 +1,7 @@
-%% @doc Tells every player the state of the world, 512 bytes twice a second, as {@link weir_example_game} does, by
+%% @doc Sends the state of a game to every player, 512 bytes twice a second, as {@link weir_example_game} does, with
 %% reactors: the sends of a tick are made together.
 %%
-%% Players answer and are not listened to.
+%% Answers of players are ignored.
 -module(weir_example_game_reactor).
 -behaviour(weir_reactor).
 
@@ -15,14 +15,14 @@
 -define(TICK, 500).
 -define(STATE_BYTES, 512).
 
-%% @doc Starts the server. The options are for {@link weir_example_reactors:start/2}.
+%% @doc Starts the server. Options: see {@link weir_example_reactors:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
     World = binary:copy(<<"w">>, ?STATE_BYTES),
     weir_example_reactors:start(Options, #{module => ?MODULE, args => World, tick => ?TICK}).
 
-%% The state of a player is the world, which is one for all.
+%% The state of each player is the shared world.
 -spec init(weir_tcp:socket(), binary()) -> weir_reactor:result(binary()).
 init(_Socket, World) -> {ok, World}.
 

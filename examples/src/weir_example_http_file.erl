@@ -1,5 +1,5 @@
-%% @doc Answers requests for `/' with one file, by `weir_http': from the page cache to the socket within the kernel, as
-%% {@link weir_example_file_httpd} does, and without a process for each connection.
+%% @doc Answers requests for `/' with one file, with `weir_http': the kernel sends it from the page cache to the
+%% socket, as in {@link weir_example_file_httpd}, but without a process for each connection.
 -module(weir_example_http_file).
 -behaviour(weir_http_direct).
 
@@ -7,8 +7,8 @@
 
 -export([handle/2]).
 
-%% @doc Starts the server. `file' is the file; `port' is where it listens (0, the default, takes a free one), and of `listen'
-%% the address is taken.
+%% @doc Starts the server. `file' is the file; `port' is the port to listen on (default 0: a free one); of `listen'
+%% only the address is used.
 -spec start(#{
     file := file:filename(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
 }) -> {ok, weir_example_reactors:server()} | {error, term()}.

@@ -6,8 +6,8 @@
 
 -export([handle/2]).
 
-%% @doc Starts the server. `port' is where it listens (0, the default, takes a free one), and of `listen' the address is
-%% taken.
+%% @doc Starts the server. `port' is the port to listen on (default 0: a free one); of `listen' only the address is
+%% used.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) -> weir_example_http_server:start(Options, [{"/", ?MODULE, <<"Hello, world!\n">>}]).

@@ -1,10 +1,10 @@
-%% @doc What the HTTP servers share: a listener on one port, stopped by its caller.
+%% @doc The listener of the HTTP examples.
 -module(weir_example_http_server).
 
 -export([start/2]).
 
-%% @doc Starts a listener with those routes, which takes as many connections as there may be descriptors. The options are
-%% those of the examples: `port' and, of `listen', the address and the send buffer of each connection.
+%% @doc Starts a listener with these routes and without a limit of connections. Options: `port', and of `listen' the
+%% address and the send buffer of each connection.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}, [weir_http_routes:route()]) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options, Routes) ->

@@ -1,10 +1,10 @@
-%% @doc JSON for the examples: OTP's module `json' where there is one (OTP 27 and later), and {@link weir_json} where not.
+%% @doc JSON for the examples: OTP's module `json' if it exists (OTP 27 and later), otherwise {@link weir_json}.
 -module(weir_example_json).
 
 -export([decode/1]).
 -export([encode/1]).
 
-%% @doc The value that a text is.
+%% @doc Decodes a text.
 -spec decode(binary()) -> {ok, weir_json:value()} | error.
 decode(Text) ->
     try
@@ -16,7 +16,7 @@ decode(Text) ->
         error:_ -> error
     end.
 
-%% @doc A value as a text.
+%% @doc Encodes a value.
 -spec encode(weir_json:value()) -> iodata().
 encode(Value) ->
     case has_json() of

@@ -1,12 +1,12 @@
-%% @doc What the examples on Weir's listeners share: the options of the other examples, as a listener takes them.
+%% @doc The listener of the examples on Weir's listeners, with the options of the other examples.
 -module(weir_example_listeners).
 
 -export([start/2]).
 
-%% @doc Starts a listener. `port' is the port to listen on, 0 (the default) takes a free one. Of `listen', the address
-%% (`{ip, Address}') counts, and options of sockets; the backend does not, since a listener is always on Weir.
-%% `placement', `affinity' and `measure' are those of the listener. It lives until `stop' is called, which ends the connections
-%% too.
+%% @doc Starts a listener. `port' is the port to listen on (default 0: a free one). Of `listen', the address (`{ip,
+%% Address}') and socket options are used; the backend is ignored, because a listener always uses Weir. `placement',
+%% `affinity' and `measure' are options of the listener. It runs until `stop' is called, which also closes the
+%% connections.
 -spec start(Options, weir_listener:handler()) -> {ok, weir_example_acceptors:server()} | {error, term()} when
     Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}.
 start(Options, Handler) ->

@@ -1,13 +1,13 @@
-%% @doc A REST service: notes as JSON, in a table in memory.
+%% @doc A REST service: notes as JSON, stored in an ETS table.
 %%
 %% <table>
 %% <tr><td>`GET /notes'</td><td>200: all notes</td></tr>
-%% <tr><td>`POST /notes'</td><td>201 with Location; 409 if it brings an id that is taken</td></tr>
+%% <tr><td>`POST /notes'</td><td>201 with Location; 409 if the given id is taken</td></tr>
 %% <tr><td>`GET /notes/:id'</td><td>200 with ETag; 304 if the client has it (If-None-Match); 404</td></tr>
-%% <tr><td>`PUT /notes/:id'</td><td>200; 412 if somebody else was faster (If-Match); 404</td></tr>
+%% <tr><td>`PUT /notes/:id'</td><td>200; 412 if the note has changed (If-Match); 404</td></tr>
 %% <tr><td>`DELETE /notes/:id'</td><td>204; 412; 404</td></tr>
 %% </table>
-%% Other methods get 405 with Allow, what is no note 400, and what does not say that it is JSON 415.
+%% Other methods get 405 with Allow, a body that is not a note 400, and a content type other than JSON 415.
 -module(weir_example_notes).
 -behaviour(weir_http_direct).
 
@@ -15,8 +15,8 @@
 
 -export([handle/2]).
 
-%% @doc Starts the server. `port' is where it listens (0, the default, takes a free one), and of `listen' the address is
-%% taken. The notes are gone with the caller.
+%% @doc Starts the server. `port' is the port to listen on (default 0: a free one); of `listen' only the address is
+%% used. The notes are lost when the caller ends.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
@@ -26,7 +26,7 @@ start(Options) ->
         {"/notes/:id", ?MODULE, {one, Notes}, #{methods => [<<"GET">>, <<"PUT">>, <<"DELETE">>], max_body => 65536}}
     ]).
 
-%% A note is `{Id, Text, Version, Second}'. A direct handler may use a table: that does not wait.
+%% A note is `{Id, Text, Version, Second}'. A direct handler may use an ETS table, because that does not block.
 -spec handle(weir_http_request:request(), {all | one, ets:table()}) -> weir_http_direct:result().
 handle(Request, {all, Notes}) ->
     case weir_http_request:method(Request) of
@@ -50,7 +50,7 @@ condition({_, _, Version, Second}, Request) -> weir_http_conditions:check(Reques
 
 one(<<"PUT">>, proceed, {Id, _, Version, _} = Before, Request, Notes) ->
     with_note(Request, fun(#{<<"text">> := Text}) ->
-        %% Only if it is still what the conditions were about: handlers run in several reactors.
+        %% Only if the note is still the one whose conditions were checked: handlers run in several reactors.
         After = {Id, Text, Version + 1, erlang:system_time(second)},
         case ets:select_replace(Notes, [{Before, [], [{const, After}]}]) of
             1 -> json(200, [{<<"etag">>, tag(Version + 1)}], #{<<"id">> => Id, <<"text">> => Text});
@@ -58,8 +58,10 @@ one(<<"PUT">>, proceed, {Id, _, Version, _} = Before, Request, Notes) ->
         end
     end);
 one(<<"DELETE">>, proceed, Note, _Request, Notes) ->
-    true = ets:delete_object(Notes, Note),
-    {reply, 204, [], <<>>};
+    case ets:select_delete(Notes, [{Note, [], [true]}]) of
+        1 -> {reply, 204, [], <<>>};
+        0 -> {reply, 412, [], <<>>}
+    end;
 one(_Method, proceed, {Id, Text, Version, _}, _Request, _Notes) ->
     json(200, [{<<"etag">>, tag(Version)}], #{<<"id">> => Id, <<"text">> => Text});
 one(_Method, not_modified, {_, _, Version, _}, _Request, _Notes) ->
@@ -74,7 +76,7 @@ with_note(Request, Fun) ->
         ->
             Fun(Note);
         {<<"application/json", _/binary>>, _} ->
-            json(400, [], #{<<"error">> => <<"an object with a text, and an id or none, is needed">>});
+            json(400, [], #{<<"error">> => <<"an object with a text and an optional id is needed">>});
         _ ->
             {reply, 415, [{<<"accept">>, <<"application/json">>}], <<>>}
     end.

@@ -1,12 +1,12 @@
-%% @doc What the examples share that receive by asking: a listening socket, and processes that accept on it and give
-%% the connections to others, which need not own them to receive and send.
+%% @doc A listening socket and acceptors that pass connections to other processes, shared by examples in passive mode.
+%% A process need not own a passive socket to receive and send.
 -module(weir_example_passive_connections).
 
 -export([start/3]).
 
-%% @doc Listens, and has so many acceptors call what `Give' returned to each, with each connection. `port' is the
-%% port to listen on, 0 (the default) takes a free one; `listen' are options that come before our own. Connections
-%% belong to their acceptors, which live as long as the caller, or until `stop'. Errors are those of
+%% @doc Listens and starts `Acceptors' acceptors. Each calls `Give' once, and then the returned function with each
+%% connection. `port' is the port to listen on (default 0: a free one); `listen' are options that come before our own.
+%% Connections belong to their acceptors, which run until the caller ends or calls `stop'. Errors are those of
 %% `gen_tcp:listen/2'.
 -spec start(Options, Acceptors :: pos_integer(), Give) -> {ok, weir_example_acceptors:server()} | {error, term()} when
     Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _},

@@ -1,4 +1,4 @@
-%% @doc Connects each client to a backend and carries the bytes both ways, until either side closes.
+%% @doc Connects each client to a backend and copies bytes in both directions until either side closes.
 -module(weir_example_proxy).
 
 -export([start/1]).
@@ -7,9 +7,9 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the proxy. `to' is the backend. `connect' are options for connections to it that come before our own, for
-%% a backend of sockets there too. `active' says how both connections receive (`once'); the rest is for
-%% {@link weir_example_acceptors:start/2}.
+%% @doc Starts the proxy. `to' is the backend. `connect' are options for connections to it that come before our own,
+%% for example its socket backend. `active' is the active mode of both connections (default: `once'). Other options:
+%% see {@link weir_example_acceptors:start/2}.
 -spec start(#{
     to := {inet:ip_address() | inet:hostname(), inet:port_number()},
     connect => [gen_tcp:connect_option()],
@@ -28,7 +28,7 @@ start(#{to := {Host, Port}} = Options) ->
         end
     end).
 
-%% One process cannot wait in two calls of recv: each direction gets its own.
+%% A process cannot wait in two calls of recv, so each direction gets its own.
 serve(Client, Backend, false) ->
     _ = spawn(fun() -> carry(Backend, Client) end),
     carry(Client, Backend);

@@ -1,12 +1,14 @@
-%% @doc The same service as {@link weir_example_push_processes} by `weir_pubsub', with event streams and WebSockets beside long polls.
+%% @doc The same service as {@link weir_example_push_processes} with `weir_pubsub', which adds event streams and
+%% WebSockets to long polls.
 -module(weir_example_push).
 
 -export([start/1]).
 
-%% Messages that a channel keeps, as there.
+%% Messages that a channel keeps; the same number as there.
 -define(KEPT, 1000).
 
-%% @doc Starts the server. `port' is where it listens (0, the default, takes a free one), and of `listen' the address is taken.
+%% @doc Starts the server. `port' is the port to listen on (default 0: a free one); of `listen' only the address is
+%% used.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->

@@ -1,19 +1,20 @@
-%% @doc A chat server by long polls as one is first written on gen_tcp: a process for each client, one for each room, and a loop
-%% that sends.
+%% @doc A chat server with long polls, as a first version on gen_tcp would be: a process for each client, one for each
+%% room, and a loop that sends.
 %%
-%% `GET /sub/ROOM' waits for the next message of a room, behind the one that `If-None-Match' names, and `POST /pub/ROOM' says one. A message is
-%% sent to the process of each client that waits, one after the other: so all of them become runnable at once, and the room
-%% and everybody else wait until they have run. A client that has left is found out when something is sent to it.
+%% `GET /sub/ROOM' waits for the next message of a room after the one that `If-None-Match' names, and `POST /pub/ROOM'
+%% publishes one. The room sends a message to the process of each waiting client, one after the other. All of them
+%% become runnable at once, and the room and all other processes wait until they have run. A client that has left is
+%% noticed only when data is sent to it.
 -module(weir_example_push_processes).
 
 -export([start/1]).
 
-%% Messages that a room keeps for those who are away while they read the last one, and bytes of a head and of a message.
+%% Messages that a room keeps for clients between two polls, and the maximum bytes of a head and of a message.
 -define(KEPT, 1000).
 -define(LONGEST_HEAD, 8192).
 -define(LONGEST_MESSAGE, 100000).
 
-%% @doc Starts the server. The options are those of {@link weir_example_acceptors:start/2}.
+%% @doc Starts the server. Options: see {@link weir_example_acceptors:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
@@ -26,7 +27,7 @@ start(Options) ->
             Error
     end.
 
-%% Which process a room is.
+%% Maps names of rooms to processes.
 rooms(Known) ->
     receive
         {room, Name, From} ->
@@ -37,7 +38,7 @@ rooms(Known) ->
             lists:foreach(fun(Room) -> unlink(Room), exit(Room, shutdown) end, maps:values(Known))
     end.
 
-%% The number of the last message, the messages with the last one first, and the processes that wait.
+%% The number of the last message, the messages (newest first), and the waiting processes.
 room(Last, Messages, Waiting) ->
     receive
         {say, Text, From} ->
@@ -58,7 +59,7 @@ room(Last, Messages, Waiting) ->
 
 %% A connection --------------------------------------------------------------------------
 
-%% `Known' are the rooms that were asked for.
+%% `Known' caches the processes of rooms.
 serve(Socket, Rooms, Known, Buffer) ->
     case head(Socket, Buffer) of
         {ok, Request, Rest} -> answer(Request, Socket, Rooms, Known, Rest);

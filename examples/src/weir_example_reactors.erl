@@ -1,17 +1,17 @@
-%% @doc What the servers on reactors share: a reactor on each scheduler, and a listening socket for each.
+%% @doc A reactor and a listening socket on each scheduler, shared by the examples on reactors.
 -module(weir_example_reactors).
 
 -export([start/2]).
 
 -export_type([server/0]).
 
-%% `stop' ends the reactors with their connections, and closes the listening sockets.
+%% `stop' ends the reactors, closes their connections and the listening sockets.
 -type server() :: #{port := inet:port_number(), stop := fun(() -> ok)}.
 
-%% @doc Listens on `port' (0, the default, takes a free one) with the options `listen', and starts reactors with the
-%% options `Reactor'. The caller owns the listening sockets: when it ends, so does the server.
+%% @doc Listens on `port' (default 0: a free one) with the options `listen', and starts reactors with the options
+%% `Reactor'. The caller owns the listening sockets: when it ends, so does the server.
 %%
-%% All sockets listen on the same port, and the kernel deals connections out (`reuseport').
+%% All sockets listen on the same port, and the kernel distributes connections among them (`reuseport').
 %%
 %% Errors are those of `gen_tcp:listen/2' and of {@link weir_reactor:start_link/1}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}, weir_reactor:options()) ->

@@ -1,25 +1,25 @@
-%% @doc The proxy that Weir comes from: a few lines of Erlang check each client and connect it to a backend. Then a relay takes
-%% both connections, without a process.
+%% @doc The proxy that Weir grew from: a few lines of Erlang check each client and connect it to a backend. Then a
+%% relay takes both connections, without a process.
 -module(weir_example_relay).
 
 -export([start/1]).
 
 -define(CONNECT_TIMEOUT, 5000).
-%% How long a client may take to send its first line.
+%% Milliseconds that a client may take to send its first line.
 -define(AUTHENTICATE_TIMEOUT, 5000).
-%% The most bytes of that line.
+%% Maximum bytes of that line.
 -define(LINE_MAX, 1024).
-%% A client that is away without a word is forgotten after this.
+%% Milliseconds after which an idle connection is closed.
 -define(IDLE_TIMEOUT, 3600_000).
-%% One that has said its last word waits for the rest of the answer no longer than this.
+%% Milliseconds that a half-closed connection waits for the rest of the answer.
 -define(HALF_CLOSE_TIMEOUT, 60_000).
 
 -type authenticate() :: fun((Line :: binary()) -> boolean()).
 
 %% @doc Starts the server. `to' is the backend; `connect' are options for connections to it that come before our own.
-%% `authenticate' is asked about the first line of a client, without its end, which is answered by `ok' or `denied' in a
-%% line of its own; without it everybody is let in and all bytes are the backend's. `relay' are options of {@link
-%% weir:relay/3}. The rest is for {@link weir_example_acceptors:start/2}; sockets have to be Weir's on both sides.
+%% `authenticate' gets the first line of a client, without its end; the client is answered `ok' or `denied' in a line.
+%% Without this option every client is admitted and all bytes go to the backend. `relay' are options of {@link
+%% weir:relay/3}. Other options: see {@link weir_example_acceptors:start/2}; both sides must use Weir's sockets.
 -spec start(#{
     to := {inet:ip_address() | inet:hostname(), inet:port_number()},
     authenticate => authenticate(),
@@ -41,7 +41,7 @@ start(#{to := {Host, Port}} = Options) ->
         end
     end).
 
-%% What the client has sent behind its line is in the socket, and the relay takes it along.
+%% Bytes after the line stay in the socket, and the relay forwards them.
 is_let_in(Client, #{authenticate := Authenticate}) ->
     ok = inet:setopts(Client, [{packet, line}, {packet_size, ?LINE_MAX}]),
     case gen_tcp:recv(Client, 0, ?AUTHENTICATE_TIMEOUT) of
@@ -63,7 +63,7 @@ relay(Client, Backend, Options) ->
         {ok, _Relay} ->
             ok;
         {error, _} ->
-            %% One of them has left already.
+            %% One side has already closed.
             gen_tcp:close(Client),
             gen_tcp:close(Backend)
     end.

@@ -1,14 +1,15 @@
-%% @doc A rule of weir_proxy that authenticates by a line: `NAME PASSWORD'. What follows the line goes to the backend of that name.
+%% @doc A rule of weir_proxy that authenticates with a line `NAME PASSWORD'. The bytes after the line go to the
+%% backend of that name.
 -module(weir_example_route_line).
 -behaviour(weir_proxy_route).
 
 -export([start/1]).
 -export([route/3]).
 
-%% Bytes of a line, at most.
+%% Maximum bytes of a line.
 -define(LONGEST, 256).
 
-%% @doc Starts a proxy that asks for a line first. `passwords' are those of the names; `servers' are the addresses behind each name.
+%% @doc Starts a proxy with this rule. `passwords' maps names to passwords; `servers' maps names to addresses.
 -spec start(#{name := term(), listen := iodata(), passwords := #{binary() => binary()}, servers := #{binary() => [iodata()]}}) ->
     ok | {error, term()}.
 start(#{name := Name, listen := Listen, passwords := Passwords, servers := Servers}) ->
@@ -20,7 +21,7 @@ start(#{name := Name, listen := Listen, passwords := Passwords, servers := Serve
 %% @private
 -spec route(weir_tcp:socket(), weir_proxy_route:facts(), #{binary() => binary()}) -> weir_proxy_route:result().
 route(Socket, _Facts, Passwords) ->
-    %% A line, and not a byte of what is behind it: that is for the server.
+    %% Reads one line and no byte more: the rest is for the server.
     ok = inet:setopts(Socket, [{packet, line}, {packet_size, ?LONGEST}]),
     case gen_tcp:recv(Socket, 0) of
         {ok, Line} ->
@@ -45,5 +46,5 @@ refuse(Socket) ->
     _ = gen_tcp:send(Socket, <<"no\n">>),
     reject.
 
-%% By their hashes: how long it takes says nothing about the password.
+%% Compares hashes, so that the time reveals nothing about the password.
 is_same(Given, Known) -> crypto:hash(sha256, Given) =:= crypto:hash(sha256, Known).

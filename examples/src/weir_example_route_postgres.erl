@@ -1,5 +1,5 @@
-%% @doc A rule of weir_proxy for PostgreSQL: the server by the database that a client asks for. It reads the startup message itself, so that
-%% clients that ask for TLS first, as psql does, come to the right server as well: it says that there is none.
+%% @doc A rule of weir_proxy that routes PostgreSQL clients by database. It reads the startup message itself. Clients
+%% that ask for TLS first, as psql does, are told that there is none, and are then routed as well.
 -module(weir_example_route_postgres).
 -behaviour(weir_proxy_route).
 
@@ -10,10 +10,10 @@
 -define(GSS_REQUEST, 80877104).
 -define(CANCEL_REQUEST, 80877102).
 
-%% Bytes of a startup message, at most, as PostgreSQL has it.
+%% Maximum bytes of a startup message, as in PostgreSQL.
 -define(LONGEST, 10_000).
 
-%% @doc Starts a proxy. `databases' says which server has a database.
+%% @doc Starts a proxy. `databases' maps each database to its server.
 -spec start(#{name := term(), listen := iodata(), databases := #{binary() => iodata()}}) -> ok | {error, term()}.
 start(#{name := Name, listen := Listen, databases := Databases}) ->
     weir_proxy:start(Name, #{
@@ -28,7 +28,7 @@ route(Socket, Facts, Databases) ->
         {ok, <<8:32, Code:32>>} when Code =:= ?SSL_REQUEST; Code =:= ?GSS_REQUEST ->
             ok = gen_tcp:send(Socket, <<"N">>),
             route(Socket, Facts, Databases);
-        %% It has no database, and the key in it is a server's secret: this one would have to go to all of them.
+        %% A cancel request names no database, and its key is known only to one server: it would have to go to all.
         {ok, <<16:32, ?CANCEL_REQUEST:32>>} ->
             reject;
         {ok, <<Size:32, 3:16, _Minor:16>> = Front} when Size > 8, Size =< ?LONGEST ->
@@ -51,11 +51,11 @@ startup(_Socket, _Front, {error, _}, _Databases) ->
 
 database([Name, Value | More], Seen) when Name =/= <<>> -> database(More, Seen#{Name => Value});
 database(_End, #{<<"database">> := Database}) -> Database;
-%% Without a database it is that of the user's name.
+%% Without a database, it is named like the user.
 database(_End, #{<<"user">> := User}) -> User;
 database(_End, #{}) -> <<>>.
 
-%% An error as PostgreSQL's own.
+%% An error in PostgreSQL's format.
 refusal(Code, Message) ->
     Fields = iolist_to_binary([<<"SFATAL", 0, "C">>, Code, <<0, "M">>, Message, <<0, 0>>]),
     [<<"E", (byte_size(Fields) + 4):32>>, Fields].

@@ -1,14 +1,14 @@
-%% @doc Answers any data with `ok': a first server on gen_tcp, with the two changes that people try next: more processes that
-%% accept, and no timeout in the receive.
+%% @doc Answers any data with `ok': a first server on gen_tcp, with two common optimisations to try: more acceptors,
+%% and receiving without a timeout.
 -module(weir_example_simple).
 
 -export([start/1]).
 
 -define(TIMEOUT, 5000).
 
-%% @doc Starts the server. `acceptors' is how many processes accept (1). With `sleep' connections do not wait in
-%% `gen_tcp:recv/3', which sets a timer for each message: they ask whether there is something, and sleep for so many
-%% milliseconds if not. The rest is for {@link weir_example_passive_connections:start/3}.
+%% @doc Starts the server. `acceptors' is the number of acceptors (default: 1). With `sleep' connections do not block
+%% in `gen_tcp:recv/3', which sets a timer for each message: they poll, and sleep for this many milliseconds if there
+%% is no data. Other options: see {@link weir_example_passive_connections:start/3}.
 -spec start(#{
     acceptors => pos_integer(), sleep => pos_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _

@@ -1,4 +1,4 @@
-%% @doc As `simple', but the process that receives tells one of a few other processes to send the answer.
+%% @doc As `simple', but the receiving process passes the answer to one of a few sending processes.
 -module(weir_example_simple_responders).
 
 -export([start/1]).
@@ -6,7 +6,7 @@
 -define(RESPONDERS, 200).
 -define(TIMEOUT, 5000).
 
-%% @doc Starts the server. The options are for {@link weir_example_passive_connections:start/3}.
+%% @doc Starts the server. Options: see {@link weir_example_passive_connections:start/3}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->

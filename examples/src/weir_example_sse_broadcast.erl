@@ -1,7 +1,7 @@
-%% @doc One message to all event streams, again and again: an event is made once, and a group sends it.
+%% @doc Broadcasts messages to all event streams: an event is encoded once, and a group sends it.
 %%
-%% What {@link weir_example_fanout} is to bare sockets. The time in front of a message is the event's id, in hexadecimal, and
-%% the rest its data.
+%% {@link weir_example_fanout} does the same with bare sockets. The timestamp of a message becomes the event's id, in
+%% hexadecimal, and the rest its data.
 -module(weir_example_sse_broadcast).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_events).
@@ -11,8 +11,8 @@
 -export([handle/2]).
 -export([open/2]).
 
-%% @doc Starts the server, on any path. `size' and `rate' are those of {@link weir_example_broadcaster:start/2}; `port' is where it
-%% listens (0, the default, takes a free one), and of `listen' the address is taken.
+%% @doc Starts the server, on any path. `size' and `rate' are those of {@link weir_example_broadcaster:start/2};
+%% `port' is the port to listen on (default 0: a free one); of `listen' only the address is used.
 -spec start(#{
     size => pos_integer(), rate => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
@@ -29,6 +29,6 @@ handle(_Request, Group) -> {events, ?MODULE, Group}.
 
 -spec open(weir_http_events:stream(), weir_group:group()) -> weir_http_events:result(weir_group:group()).
 open(Stream, Group) ->
-    %% A stream that is closed again already is told of as any other.
+    %% If the stream is already closed, its end is reported as usual.
     _ = weir_group:join(Group, Stream),
     {ok, Group}.

@@ -1,4 +1,5 @@
-%% @doc The time to all clients, as an event stream: an event is made once, and a group sends it. `curl -N' shows it.
+%% @doc Sends the time to all clients as an event stream: an event is encoded once, and a group sends it. `curl -N'
+%% shows it.
 -module(weir_example_sse_clock).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_events).
@@ -11,8 +12,8 @@
 %% Events in a second.
 -define(RATE, 1).
 
-%% @doc Starts the server, on any path. `rate' is that of {@link weir_example_broadcaster:start/2}, but 1 unless given. `port' is where
-%% it listens (0, the default, takes a free one), and of `listen' the address is taken.
+%% @doc Starts the server, on any path. `rate' is that of {@link weir_example_broadcaster:start/2}, but its default is
+%% 1. `port' is the port to listen on (default 0: a free one); of `listen' only the address is used.
 -spec start(#{
     rate => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
@@ -30,6 +31,6 @@ handle(_Request, Group) -> {events, ?MODULE, Group}.
 
 -spec open(weir_http_events:stream(), weir_group:group()) -> weir_http_events:result(weir_group:group()).
 open(Stream, Group) ->
-    %% A stream that is closed again already is told of as any other.
+    %% If the stream is already closed, its end is reported as usual.
     _ = weir_group:join(Group, Stream),
     {ok, Group}.

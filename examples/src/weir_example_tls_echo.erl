@@ -1,5 +1,5 @@
-%% @doc Sends back what comes, through TLS 1.3 of OTP's own ssl. The certificate is made at the start and signed by
-%% nobody: a client has to take it as it is.
+%% @doc Echoes data through TLS 1.3 of OTP's ssl. The certificate is created at the start and self-made, so clients
+%% must not verify it.
 -module(weir_example_tls_echo).
 
 -export([start/1]).
@@ -8,7 +8,7 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link
+%% @doc Starts the server. `active' is the active mode of connections (default: `once'). Other options: see {@link
 %% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_acceptors:server()} | {error, term()}.
@@ -17,8 +17,8 @@ start(Options) ->
     Active = maps:get(active, Options, once),
     Tls = [{versions, ['tlsv1.3']} | certificate()],
     weir_example_acceptors:start(Options, fun(Socket) ->
-        %% The socket is upgraded, so that nothing but this line differs from a server without TLS. It is ssl's own from
-        %% here on: a handshake that fails closes it.
+        %% Upgrading the accepted socket is the only difference to a server without TLS. From here on ssl owns it, and
+        %% closes it if the handshake fails.
         case ssl:handshake(Socket, Tls, ?HANDSHAKE_TIMEOUT) of
             {ok, Secure} -> serve(Secure, Active);
             {error, _} -> ok
@@ -26,11 +26,11 @@ start(Options) ->
     end).
 
 certificate() ->
-    %% The default digest is SHA-1, which no client takes any more.
+    %% The default digest is SHA-1, which clients no longer accept.
     Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],
     Chain = #{root => Key, intermediates => [], peer => Key},
     #{server_config := Config} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
-    %% The rest is for asking clients for theirs.
+    %% The other options would request client certificates.
     [Option || {Name, _} = Option <- Config, Name =:= cert orelse Name =:= key].
 
 serve(Socket, false) ->

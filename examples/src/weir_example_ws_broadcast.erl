@@ -1,6 +1,6 @@
-%% @doc One message to all WebSockets, again and again: a frame is made once, and a group sends it.
+%% @doc Broadcasts messages to all WebSockets: a frame is encoded once, and a group sends it.
 %%
-%% What {@link weir_example_fanout} is to bare sockets.
+%% {@link weir_example_fanout} does the same with bare sockets.
 -module(weir_example_ws_broadcast).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_websocket).
@@ -11,8 +11,8 @@
 -export([open/2]).
 -export([message/2]).
 
-%% @doc Starts the server, on any path. `size' and `rate' are those of {@link weir_example_broadcaster:start/2}; `port' is where it
-%% listens (0, the default, takes a free one), and of `listen' the address is taken.
+%% @doc Starts the server, on any path. `size' and `rate' are those of {@link weir_example_broadcaster:start/2};
+%% `port' is the port to listen on (default 0: a free one); of `listen' only the address is used.
 -spec start(#{
     size => pos_integer(), rate => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
@@ -27,7 +27,7 @@ handle(_Request, Group) -> {websocket, ?MODULE, Group, #{origins => any}}.
 
 -spec open(weir_http_websocket:websocket(), weir_group:group()) -> weir_http_websocket:result(weir_group:group()).
 open(Socket, Group) ->
-    %% A connection that is closed again already is told of as any other.
+    %% If the connection is already closed, its end is reported as usual.
     _ = weir_group:join(Group, Socket),
     {ok, Group}.
 

@@ -1,4 +1,4 @@
-%% @doc Sends back every message of a WebSocket, text as text and binary as binary: `weir_http' with {@link weir_http_websocket}.
+%% @doc Echoes WebSocket messages, text as text and binary as binary: `weir_http' with {@link weir_http_websocket}.
 -module(weir_example_ws_echo).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_websocket).
@@ -8,11 +8,11 @@
 -export([handle/2]).
 -export([message/2]).
 
-%% Of a message, in bytes.
+%% Maximum bytes of a message.
 -define(MOST, 16#1000000).
 
-%% @doc Starts the server, on any path. `port' is where it listens (0, the default, takes a free one), and of `listen' the
-%% address is taken.
+%% @doc Starts the server, on any path. `port' is the port to listen on (default 0: a free one); of `listen' only the
+%% address is used.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->

@@ -1,4 +1,4 @@
-%% The examples on weir_http: JSON, and a REST service as its clients see it.
+%% The examples on weir_http: JSON, and a REST service from its clients' side.
 -module(weir_example_http_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -102,7 +102,7 @@ notes_that_are_wrong(_Config) ->
         {405, #{"allow" := "GET, HEAD, POST, OPTIONS"}, _} = request(delete, Port, "/notes")
     end).
 
-%% Of many who change what they have seen, one may.
+%% Of many clients that change the version they have seen, one succeeds.
 the_faster_one_wins(_Config) ->
     with_server(weir_example_notes, fun(Port) ->
         {201, #{"location" := Location}, _} = request(post, Port, "/notes", [], json(<<"{\"text\":\"a\"}">>)),

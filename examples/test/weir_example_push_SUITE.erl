@@ -1,4 +1,4 @@
-%% The two push servers: the same requests, the same answers.
+%% Both push servers give the same answers to the same requests.
 -module(weir_example_push_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -92,7 +92,7 @@ who_waits_gets_the_next(Config) ->
 who_comes_back_gets_what_was_said(Config) ->
     with_server(Config, fun(Port) ->
         Room = room("comes-back"),
-        %% Nobody listens yet.
+        %% The room has no clients yet.
         [202, 202, 202] = [say(Port, Room, Text) || Text <- ["one", "two", "three"]],
         Client = connect(Port),
         poll(Client, Room, []),

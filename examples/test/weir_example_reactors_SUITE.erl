@@ -1,4 +1,4 @@
-%% The examples on reactors: what a player of the game and a client of the echo server see.
+%% The examples on reactors, from the side of a player of the game and of an echo client.
 -module(weir_example_reactors_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -84,14 +84,14 @@ answers_are_taken_and_not_returned(_Config) ->
         gen_tcp:close(Player)
     end).
 
-%% At 512 bytes twice a second that would take long: the reactor is told to tick faster and to queue less.
+%% With 512 bytes twice a second this would take long, so the reactor ticks faster and queues less.
 a_player_that_does_not_listen_is_put_out(_Config) ->
     World = binary:copy(<<"w">>, 100000),
     with_game(World, #{tick => 10, max_send_queue => 200000}, fun(Port) ->
         Deaf = connect(Port, [{recbuf, 4096}]),
         <<"w">> = weir_test_wait:recv_exactly(Deaf, 1),
         ?waitEqual([], [Socket || Socket <- weir:sockets(), inet:peername(Socket) =:= inet:sockname(Deaf)]),
-        %% On a busy machine a player may listen too slowly. It comes again.
+        %% On a busy machine a player that reads may be too slow as well, so it connects again.
         weir_test_wait:wait_until(fun() -> is_told(Port, World) end),
         gen_tcp:close(Deaf)
     end).

@@ -1,4 +1,4 @@
-%% The rules of weir_proxy in Erlang.
+%% Rules of weir_proxy written in Erlang.
 -module(weir_example_route_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -55,7 +55,7 @@ postgres_by_database(_Config) ->
     Port = by_database(),
     [?assertEqual(Answer, asked(Port, <<>>, Pairs)) || {Answer, Pairs} <- [{<<"one:">>, ["user", "joe", "database", "one"]}, {<<"two:">>, ["database", "two", "user", "one"]}, {<<"one:">>, ["user", "one"]}]].
 
-%% As psql does: first TLS, then without.
+%% psql asks for TLS first, then connects without.
 postgres_that_asks_for_tls(_Config) ->
     Port = by_database(),
     [?assertEqual(<<"two:">>, asked(Port, <<8:32, Code:32>>, ["user", "joe", "database", "two"])) || Code <- [80877103, 80877104]].
@@ -88,7 +88,7 @@ startup(Pairs) ->
     Body = <<(iolist_to_binary([[Text, 0] || Text <- Pairs]))/binary, 0>>,
     <<(byte_size(Body) + 8):32, 3:16, 0:16, Body/binary>>.
 
-%% Says its name, then what it hears.
+%% Sends its name, then echoes.
 server(Name) ->
     {ok, _} = weir:start_listener(Name, #{ip => "127.0.0.1"}, fun(Socket, _) -> ok = gen_tcp:send(Socket, [Name, ":"]), echo(Socket) end, none),
     iolist_to_binary(["127.0.0.1:", integer_to_binary(weir:get_port(Name))]).

@@ -1,4 +1,4 @@
-%% The examples on event streams: what their clients see.
+%% The examples on event streams, from their clients' side.
 -module(weir_example_streams_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -37,7 +37,7 @@ request(Port, Lines) ->
     ok = gen_tcp:send(Socket, [[[Line, "\r\n"] || Line <- Lines], "Host: localhost\r\n\r\n"]),
     Socket.
 
-%% Reads until something is there.
+%% Reads until the pattern has arrived.
 until(Socket, Pattern) -> until(Socket, Pattern, <<>>).
 
 until(Socket, Pattern, Bytes) ->

@@ -1,8 +1,8 @@
-%% Waiting for an expression, with its text in the failure.
+%% Macros that wait for an expression and quote it when it fails.
 -ifndef(WEIR_TEST_HRL).
 -define(WEIR_TEST_HRL, true).
 
-%% Waits until the expression matches the pattern. A failure tells both, and the last value.
+%% Waits until the expression matches the pattern. A failure reports both and the last value.
 -define(waitMatch(Pattern, Expression),
     weir_test_wait:wait_match(
         fun() -> Expression end,
@@ -14,7 +14,7 @@
     )
 ).
 
-%% Waits until the expression has this value. A failure tells the expression, the value and the last one.
+%% Waits until the expression has this value. A failure reports the expression, the expected and the last value.
 -define(waitEqual(Expected, Expression),
     ((fun() ->
         __Expected = (Expected),

@@ -1,10 +1,10 @@
-%% @doc Runs the tests of a Rust crate, and tells the runner of their results.
+%% @doc Runs the tests of a Rust crate and reports their results to the runner.
 -module(weir_test_cargo).
 
 -export([run/1]).
 
-%% @doc Runs `cargo test' in a directory with a Cargo.toml. Tests that passed are counted, those that failed are named. Output
-%% without a single result (a compiler error, say) is a failure.
+%% @doc Runs `cargo test' in a directory with a Cargo.toml. Passed tests are counted, failed tests are named. Output
+%% without a single result (a compiler error, for example) is a failure.
 -spec run(file:filename()) -> ok.
 run(Crate) ->
     Port = open_port({spawn_executable, os:find_executable("cargo")}, [
@@ -16,7 +16,7 @@ run(Crate) ->
     io:put_chars(Output),
     tell(list_to_atom(Crate), erlang:monotonic_time(millisecond) - Start, results(Output) ++ fault(Output, Status)).
 
-%% Only the time of the whole is known.
+%% Cargo reports the time of the whole run only.
 tell(Crate, Time, [{Name, Outcome} | Results]) ->
     weir_test_connection:tell({result, Crate, [], Name, Time, Outcome}),
     tell(Crate, 0, Results);
@@ -34,11 +34,11 @@ results(Output) ->
         [{"a test", {skipped, "marked with ignore"}} || _ <- lists:seq(1, sum(Output, "ignored"))] ++
         [{Name, {failed, text(Output)}} || Name <- names(Output)].
 
-%% Cargo has failed without a test that did.
+%% Cargo failed, but none of its tests did.
 fault(_Output, 0) -> [];
 fault(Output, _Status) -> [{"cargo test", {failed, text(Output)}} || names(Output) =:= []].
 
-%% Of lines such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...'.
+%% Adds the numbers in lines such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...'.
 sum(Output, Word) ->
     case re:run(Output, ["^test result: .*?([0-9]+) ", Word], [global, multiline, {capture, [1], list}]) of
         {match, Counts} -> lists:sum([list_to_integer(Count) || [Count] <- Counts]);
@@ -51,5 +51,5 @@ names(Output) ->
         nomatch -> []
     end.
 
-%% The end of the output has the reasons.
+%% The reasons are at the end of the output.
 text(Output) -> unicode:characters_to_list(binary:part(Output, byte_size(Output), -min(3000, byte_size(Output)))).

@@ -1,15 +1,15 @@
-%% @doc The Erlang half of the chaos build, in which what is rare is common: processes are held up at random at each `?STEP' of the
-%% product. The native half is the feature `chaos' of the engine's crate.
+%% @doc The Erlang half of the chaos build, which makes rare interleavings common: it delays processes at random at
+%% each `?STEP' of the product. The native half is the feature `chaos' of the engine's crate.
 -module(weir_test_chaos).
 
 -export([start/0]).
 
-%% In 64 steps a process sleeps once, and lets others run seven times.
+%% Of 64 steps, one sleeps and seven yield.
 -define(SLEEPS, 1).
 -define(YIELDS, 8).
 
-%% @doc Has processes held up on this node from now on, if the environment variable `WEIR_CHAOS' has a seed. Another process comes
-%% first by the scheduler's will as well, so a seed narrows a search and no more.
+%% @doc Starts delaying processes on this node if the environment variable `WEIR_CHAOS' has a seed. The scheduler also
+%% decides which process runs first, so a seed narrows the search and does not reproduce a run.
 -spec start() -> ok.
 start() ->
     case os:getenv("WEIR_CHAOS") of

@@ -1,5 +1,5 @@
-%% @doc The connection of a worker to the runner, by which it tells of its tests. It is the worker's leash as well: when the
-%% runner has gone, the worker ends, and with it what its cases have started.
+%% @doc The connection over which a worker reports its tests to the runner. When the runner closes it, the worker
+%% ends, and with it everything that its cases have started.
 -module(weir_test_connection).
 
 -export([open/2]).
@@ -8,7 +8,7 @@
 -export_type([event/0, outcome/0]).
 
 -type outcome() :: passed | {skipped, Reason :: term()} | {failed, Reason :: term()}.
-%% `planned' says how many cases Common Test will run; a time is in milliseconds.
+%% `planned' is the number of cases that Common Test will run. Times are in milliseconds.
 -type event() ::
     {hello, Number :: pos_integer()}
     | {planned, non_neg_integer()}
@@ -17,8 +17,8 @@
     | {broken, Reason :: term()}
     | finished.
 
-%% @doc Connects to the runner on a port of 127.0.0.1 as the worker of this number, and returns what the runner wants of it. The
-%% virtual machine halts when the runner closes the connection.
+%% @doc Connects to the runner on a port of 127.0.0.1 as the worker with this number, and returns the runner's order.
+%% The virtual machine halts when the runner closes the connection.
 -spec open(inet:port_number(), pos_integer()) -> term().
 open(Port, Number) ->
     Caller = self(),
@@ -27,8 +27,8 @@ open(Port, Number) ->
         {?MODULE, Wanted} -> Wanted
     end.
 
-%% @doc Tells the runner of an event. Common Test keeps the arguments of its event handlers in a file, where no function and no
-%% process can stand: hence the name.
+%% @doc Reports an event to the runner. The process is registered because Common Test keeps the arguments of its event
+%% handlers in a file, which can hold neither a fun nor a pid.
 -spec tell(event()) -> ok.
 tell(Event) ->
     ?MODULE ! {tell, Event},

@@ -1,4 +1,4 @@
-%% @doc Hears what Common Test does, and tells the runner of it: an event handler of ct_event.
+%% @doc Reports the events of Common Test to the runner: an event handler of ct_event.
 -module(weir_test_events).
 
 -behaviour(gen_event).
@@ -10,7 +10,7 @@
 %% @private
 init(_) -> {ok, #state{}}.
 
-%% @private The record of Common Test, whose header is not there on a machine that only compiles.
+%% @private Matches the events as tuples: a machine that only compiles has no Common Test headers.
 handle_event({event, start_info, _Node, {_Tests, _Suites, Cases}}, State) when is_integer(Cases) ->
     weir_test_connection:tell({planned, Cases}),
     {ok, State};
@@ -20,7 +20,7 @@ handle_event({event, tc_done, _Node, {Suite, Function, Outcome}}, State) ->
     {ok, done(Suite, Function, outcome(Outcome), State)};
 handle_event({event, tc_user_skip, _Node, {Suite, Function, Reason}}, State) ->
     {ok, skipped(Suite, Function, {skipped, Reason}, State)};
-%% Common Test skips by itself what a configuration function has failed for.
+%% Common Test skips these cases because a configuration function failed.
 handle_event({event, tc_auto_skip, _Node, {Suite, Function, Reason}}, State) ->
     {ok, skipped(Suite, Function, {failed, {not_run, Reason}}, State)};
 handle_event(_Event, State) ->
@@ -45,7 +45,7 @@ done(Suite, Function, Outcome, #state{started = Started} = State) ->
     Name = name(Function),
     Now = erlang:monotonic_time(millisecond),
     case is_configuration(Name) andalso not is_failure(Outcome) of
-        %% The cases that are skipped for it are told one by one.
+        %% Each case that is skipped for this reason is reported.
         true -> ok;
         false -> weir_test_connection:tell({result, Suite, path(Function, State), Name, Now - maps:get(Name, Started, Now), Outcome})
     end,
@@ -77,7 +77,7 @@ name(Function) -> Function.
 
 path(_Function, #state{groups = Groups}) -> lists:reverse(Groups).
 
-%% A group whose beginning failed has been left by then.
+%% A group whose init_per_group failed is already left.
 skipped_path({_Function, Group}, #state{groups = Groups}) ->
     case lists:member(Group, Groups) of
         true -> lists:reverse(Groups);

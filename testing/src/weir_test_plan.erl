@@ -1,4 +1,4 @@
-%% @doc What there is to run: the parts of the tree's tests, each for a process of its own.
+%% @doc Plans a run: divides the tests of the tree into parts, one for each worker.
 -module(weir_test_plan).
 
 -export([parts/2]).
@@ -7,23 +7,24 @@
 
 -export_type([part/0, wanted/0]).
 
-%% A part is run by one worker. `units' are modules of EUnit, `suites' are suites of Common Test in one directory of compiled
-%% tests, `cargo' is a Rust crate. With `chaos' it runs on the chaos build in that directory, with that seed.
+%% A part is run by one worker. `units' are EUnit modules, `suites' are Common Test suites in one directory of
+%% compiled tests, `cargo' is a Rust crate. With `chaos' the part runs on the chaos build in that directory, with that
+%% seed.
 -type part() ::
     #{kind := units, name := string(), modules := [module()]}
     | #{kind := suites, name := string(), directory := file:filename(), suites := [module()], group => atom(), testcase => atom(),
         chaos => {file:filename(), Seed :: pos_integer()}}
     | #{kind := cargo, name := string(), crate := file:filename()}.
-%% What was asked for: all, or less.
+%% A filter on tests; without keys, all tests.
 -type wanted() :: #{application => string(), suite => string(), group => atom(), testcase => atom()}.
 
-%% So many suites are run by one worker at most: few enough to spread them over the workers evenly.
+%% Most suites in a part: few enough to spread them evenly over the workers.
 -define(SUITES, 8).
-%% These begin, because they take longest: they start nodes, programs and browsers.
+%% These run first because they take longest: they start nodes, programs and browsers.
 -define(FIRST, ["weir_cli", "weir_scope", "weir_load", "weir_compatibility", "weir_bench"]).
 
-%% @doc The parts of a tree that are wanted, those that take longest first. `Lib' is where rebar3 has compiled the applications. Fails with
-%% `{nothing_to_run, Wanted}' if no test of the tree is wanted.
+%% @doc Returns the parts of the tree that are wanted, longest first. `Lib' is where rebar3 has compiled the
+%% applications. Fails with `{nothing_to_run, Wanted}' if no test matches.
 -spec parts(file:filename(), wanted()) -> [part()].
 parts(Lib, Wanted) ->
     case [Part || Application <- applications(Lib), Part <- of_application(Application, Wanted)] of
@@ -31,8 +32,8 @@ parts(Lib, Wanted) ->
         Parts -> units_together(Parts)
     end.
 
-%% @doc The scenarios of the tree once more, for the chaos build in the directory `Chaos': those suites that do random things and
-%% see to what must hold whatever happens.
+%% @doc Returns parts that run the scenarios of the tree again on the chaos build in the directory `Chaos'. Scenarios
+%% are suites that act at random and check invariants.
 -spec chaos(file:filename(), file:filename()) -> [part()].
 chaos(Lib, Chaos) ->
     [
@@ -41,7 +42,7 @@ chaos(Lib, Chaos) ->
      || {Name, Source, _} <- applications(Lib), Suites <- [sources(Source, "_scenario_SUITE", #{})], Suites =/= []
     ].
 
-%% @doc The modules of tests in these parts, and the crates: each must have had a result when all have run.
+%% @doc Returns the test modules and crates of these parts. Each must have had a result when all have run.
 -spec modules([part()]) -> [module()].
 modules(Parts) -> lists:usort([Module || Part <- Parts, Module <- modules_of(Part)]).
 
@@ -49,8 +50,8 @@ modules_of(#{modules := Modules}) -> Modules;
 modules_of(#{suites := Suites}) -> Suites;
 modules_of(#{crate := Crate}) -> [list_to_atom(Crate)].
 
-%% {Name, Directory of compiled tests}. An application is found by its sources, so that what was compiled from sources that
-%% have gone is not run.
+%% {Name, Directory of compiled tests}. Applications are found by their sources, so that compiled leftovers of removed
+%% sources do not run.
 applications(Lib) ->
     Files = filelib:wildcard("apps/*/src/*.app.src") ++ filelib:wildcard("*/src/*.app.src"),
     All = [{filename:basename(File, ".app.src"), filename:dirname(filename:dirname(File)), Lib} || File <- Files],
@@ -90,7 +91,7 @@ split(Suites, Size) ->
     {Part, Rest} = lists:split(Size, Suites),
     [Part | split(Rest, Size)].
 
-%% The modules of EUnit are small: one worker runs all of them.
+%% EUnit modules are small: one worker runs all of them.
 units_together(Parts) ->
     case lists:partition(fun(#{kind := Kind}) -> Kind =:= units end, Parts) of
         {[_, _ | _] = Units, Suites} -> [#{kind => units, name => "units", modules => modules(Units)} | Suites];

@@ -1,10 +1,10 @@
-%% @doc Processes of a test that end with it, also when it is killed by its time limit.
+%% @doc Processes that end with their test, even when a time limit kills it.
 -module(weir_test_process).
 
 -export([start/1]).
 
-%% @doc Starts a monitored process that is killed when its caller ends, for whatever reason. It is not linked: its failure is
-%% a message.
+%% @doc Starts a monitored process that is killed when its caller ends, for any reason. It is not linked: its failure
+%% arrives as a message.
 -spec start(fun(() -> term())) -> {pid(), reference()}.
 start(Fun) ->
     Caller = self(),

@@ -1,14 +1,14 @@
-%% @doc Programs that a part of the tests has left behind: those whose environment has the mark of the part.
+%% @doc Finds programs that a part of the tests has left behind, by the part's mark in their environment.
 -module(weir_test_processes).
 
 -export([end_marked/1]).
 -export([kill_marked/1]).
 
-%% A program that has been told to end may take so long, in milliseconds.
+%% Milliseconds that a program may take to end.
 -define(GRACE, 10_000).
 
-%% @doc Waits until no process of this machine has `WEIR_TEST_RUN=MARK' in its environment. Kills those that stay, and returns
-%% their command lines.
+%% @doc Waits until no process of this machine has `WEIR_TEST_RUN=MARK' in its environment. Kills those that remain
+%% and returns their command lines.
 -spec end_marked(string()) -> [string()].
 end_marked(Mark) ->
     case weir_test_wait:becomes_true(fun() -> marked(Mark) =:= [] end, ?GRACE * weir_test_wait:stretch()) of
@@ -16,7 +16,7 @@ end_marked(Mark) ->
         false -> kill_marked(Mark)
     end.
 
-%% @doc Kills all processes with this mark at once, the caller's own excepted, and returns their command lines.
+%% @doc Kills all processes with this mark at once, except the caller, and returns their command lines.
 -spec kill_marked(string()) -> [string()].
 kill_marked(Mark) ->
     Pids = marked(Mark) -- [os:getpid()],

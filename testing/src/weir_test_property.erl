@@ -1,7 +1,7 @@
-%% @doc Properties of PropEr that say why they fail.
+%% @doc PropEr properties that report why they fail.
 %%
-%% PropEr 1.2 cannot report an exception: it asks for its stack with `erlang:get_stacktrace/0', which OTP has not had since 24.
-%% So the body of a property runs here, and what went wrong with it is told beside the counterexample:
+%% PropEr 1.2 cannot report an exception: it calls `erlang:get_stacktrace/0', which OTP removed in 24. Therefore the
+%% body of a property runs in `holds', and its failure is reported beside the counterexample:
 %%
 %% ```
 %% ?FORALL(Case, generator(), weir_test_property:holds(fun() -> sent(Case) =:= received(Case) orelse {wrong, Case} end))
@@ -12,12 +12,11 @@
 -export([check/2]).
 -export([shrink/2]).
 
-%% How much more often a case is tried while one that has failed is made smaller.
+%% How many more times a case is tried while shrinking.
 -define(INSISTENCE, 50).
 
-%% @doc Whether the function returns `true'. It runs in a process of its own, which has an empty mailbox at first and takes
-%% what is linked to it with it at the end. Anything else that the function returns, an exception of it, or the end of its
-%% process by a link is what check/2 tells.
+%% @doc Whether the function returns `true'. It runs in a process of its own with an empty mailbox; processes linked
+%% to it end with it. check/2 reports any other return value, an exception, or an exit through a link.
 -spec holds(fun(() -> true | term())) -> boolean().
 holds(Fun) ->
     {Pid, Monitor} = weir_test_process:start(fun() -> exit({?MODULE, outcome(Fun)}) end),
@@ -27,8 +26,8 @@ holds(Fun) ->
         {'DOWN', Monitor, process, Pid, Reason} -> fails({ended, Reason})
     end.
 
-%% @doc Whether the function returns `true' so many times. What depends on the schedulers does not fail each time: once a case has
-%% failed, those that are tried in its place are tried 50 times as often.
+%% @doc Whether the function returns `true' in each of this many tries. A case that depends on the schedulers does not
+%% fail each time: after the first failure, the smaller cases are tried 50 times as often.
 -spec holds(fun(() -> true | term()), pos_integer()) -> boolean().
 holds(Fun, Times) ->
     Tries =
@@ -49,13 +48,13 @@ fails(Outcome) ->
     _ = put(?MODULE, Outcome),
     false.
 
-%% @doc Tries a property with so many cases. One that fails is not made smaller: what fails once in thousands of cases does
-%% not fail again while it is, which takes long and tells nothing.
+%% @doc Tries a property with this many cases, without shrinking. Shrinking a failure that occurs once in thousands of
+%% cases takes long and finds nothing.
 -spec check(term(), pos_integer()) -> ok.
 check(Property, Cases) -> check(Property, Cases, [noshrink]).
 
-%% @doc The same, and makes one that fails as small as it fails still: for those that take little time. What is told is the
-%% smallest case, and what went wrong with it.
+%% @doc Tries a property with this many cases and shrinks a failure, for properties that run fast. Reports the
+%% smallest failing case and its reason.
 -spec shrink(term(), pos_integer()) -> ok.
 shrink(Property, Cases) -> check(Property, Cases, []).
 

@@ -1,5 +1,5 @@
-%% @doc What a run of the tests has come to, as text: a line for each suite while they run, then what failed, what was skipped
-%% and why, what took longest, and the sum.
+%% @doc Formats the results of a run: a line for each suite while they run, then the failures, the skipped tests with
+%% their reasons, the slowest tests, and the sum.
 -module(weir_test_report).
 
 -export([suite/2]).
@@ -20,27 +20,27 @@
     outcome := weir_test_connection:outcome()
 }.
 
-%% So many of the slowest are named.
+%% How many of the slowest suites and cases are named.
 -define(SLOWEST, 10).
-%% Characters of a reason, in the line of the sum and in the text that is printed at once.
+%% Length of a reason in characters: in the sum, and when it is printed at once.
 -define(SHORT, 300).
 -define(LONG, 4000).
 
-%% @doc A line about a suite that has ended.
+%% @doc Returns the line of a suite that has ended.
 -spec suite(module(), [result()]) -> iolist().
 suite(Suite, Results) ->
     Time = lists:sum([Time || #{time := Time} <- Results]),
     Others = [io_lib:format(", ~b ~s", [Count, Kind]) || Kind <- [failed, skipped], Count <- [count(Kind, Results)], Count > 0],
     io_lib:format("~-46s ~4b passed~s, ~.1f s~n", [Suite, count(passed, Results), Others, Time / 1000]).
 
-%% @doc All that is known of a failure.
+%% @doc Returns everything that is known of a failure.
 -spec failure(result()) -> iolist().
 failure(#{outcome := {failed, Reason}} = Result) ->
     io_lib:format("~ts failed:~n    ~ts~n", [label(Result), indented(text(Reason, "~tp", ?LONG))]).
 
 indented(Text) -> lists:join("\n    ", string:split(Text, "\n", all)).
 
-%% @doc The end of a run that took so many seconds.
+%% @doc Returns the end of the report of a run that took this many seconds.
 -spec sum([result()], non_neg_integer()) -> iolist().
 sum(Results, Seconds) ->
     Skipped = count(skipped, Results),
@@ -59,11 +59,11 @@ sum(Results, Seconds) ->
         "\n"
     ].
 
-%% @doc Whether the run is red.
+%% @doc Whether a test failed, or none passed.
 -spec has_failed([result()]) -> boolean().
 has_failed(Results) -> count(failed, Results) > 0 orelse count(passed, Results) =:= 0.
 
-%% @doc A test by its name: `SUITE:GROUP.CASE'.
+%% @doc Returns the name of a test: `SUITE:GROUP.CASE'.
 -spec label(result()) -> iolist().
 label(#{suite := Suite, groups := Groups, name := Name}) ->
     [atom_to_list(Suite), ":", [[atom_to_list(Group), "."] || Group <- Groups], name(Name)];
@@ -93,7 +93,7 @@ slowest(What, Times) when length(Times) > ?SLOWEST ->
 slowest(_What, _Times) ->
     [].
 
-%% Those with the same reason in one line, with how many they are and the first of them.
+%% One line for each reason, with the number of its tests and the first one.
 skipped(Results) ->
     Reasons = maps:groups_from_list(
         fun(#{outcome := {skipped, Reason}}) -> text(Reason, "~0tp", ?SHORT) end,
@@ -108,7 +108,7 @@ skipped(Results) ->
 some(Labels) when length(Labels) =< 3 -> lists:join(", ", Labels);
 some([First | _]) -> [First, ", ..."].
 
-%% Text stays text.
+%% Printable text stays as it is.
 text(Reason, Format, Most) ->
     Text = case io_lib:printable_unicode_list(Reason) of
         true -> Reason;

@@ -1,5 +1,5 @@
-%% @doc Runs the tests of the tree: parts side by side, each in a process of its own, what failed told at once, and the sum at the
-%% end. `scripts/test' calls it.
+%% @doc Runs the tests of the tree: parts run side by side, each in a virtual machine of its own. Failures are printed
+%% at once, the sum at the end. `scripts/test' calls it.
 -module(weir_test_runner).
 
 -export([main/0]).
@@ -11,14 +11,14 @@
     log :: file:io_device(),
     os_pid :: non_neg_integer(),
     connection :: undefined | gen_tcp:socket(),
-    %% How many cases Common Test has planned, and how many have had a result.
+    %% Number of cases that Common Test has planned, and number of cases with a result.
     planned = 0 :: non_neg_integer(),
     reported = 0 :: non_neg_integer(),
     running :: undefined | {module(), [atom()], atom() | string()},
     finished = false :: boolean(),
     exited :: undefined | integer(),
     heard :: integer(),
-    %% Of the suite that runs.
+    %% Results of the running suite.
     results = [] :: [weir_test_report:result()]
 }).
 
@@ -31,14 +31,15 @@
     results = [] :: [weir_test_report:result()]
 }).
 
-%% A worker that tells nothing for so long hangs: longer than the longest time limit of a case. In milliseconds.
+%% Milliseconds of silence after which a worker counts as hanging: longer than the longest time limit of a case.
 -define(SILENCE, 15 * 60_000).
-%% Between two looks at the silence, in milliseconds.
+%% Milliseconds between two checks for silence.
 -define(LOOK, 5_000).
 
-%% @doc Runs what the arguments of the command line name and halts, with 0 if all has passed: `lib=DIRECTORY' where rebar3 has compiled
-%% the applications, `logs=DIRECTORY', `app=NAME', `suite=MODULE', `group=NAME', `case=NAME', `workers=NUMBER', `cargo=CRATE' for
-%% each Rust crate, and `chaos=DIRECTORY' where the chaos build is, for the scenarios to run on it too. Returns at once.
+%% @doc Runs the tests that the command line names and halts, with 0 if all have passed. Arguments: `lib=DIRECTORY'
+%% where rebar3 has compiled the applications, `logs=DIRECTORY', `app=NAME', `suite=MODULE', `group=NAME',
+%% `case=NAME', `workers=NUMBER', `cargo=CRATE' for each Rust crate, and `chaos=DIRECTORY', the chaos build, to run
+%% the scenarios on it too. Returns at once.
 -spec main() -> ok.
 main() ->
     ok = io:setopts(standard_io, [{encoding, unicode}]),
@@ -47,7 +48,7 @@ main() ->
             halt(run([option(Argument) || Argument <- init:get_plain_arguments()]))
         catch
             error:{nothing_to_run, Wanted} ->
-                io:format("FAILED scripts/test: no test of the tree is ~0tp~n0 passed, 1 failed~n", [Wanted]),
+                io:format("FAILED scripts/test: no test matches ~0tp~n0 passed, 1 failed~n", [Wanted]),
                 halt(1);
             Class:Reason:Stack ->
                 io:format("FAILED scripts/test: ~tp~n0 passed, 1 failed~n", [{Class, Reason, Stack}]),
@@ -96,20 +97,20 @@ wanted(Options) ->
 
 crates(Options) -> [#{kind => cargo, name => Crate, crate => Crate} || {cargo, Crate} <- Options].
 
-%% A module of the tree that has had no result was not run, whatever the reason.
+%% Every module of the tree that had no result is a failure.
 absent(Parts, Results) ->
     Seen = [Suite || #{suite := Suite} <- Results],
     [
-        #{part => "tree", name => Module, time => 0, outcome => {failed, "no case of it was run"}}
+        #{part => "tree", name => Module, time => 0, outcome => {failed, "none of its tests ran"}}
      || Module <- weir_test_plan:modules(Parts), not lists:member(Module, Seen)
     ].
 
-%% Nodes share it. Started here, it is not of a test, and stays for other runs.
+%% Nodes of all tests share epmd. Started here, it belongs to no test and stays for other runs.
 start_epmd() ->
     _ = os:cmd(filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "bin", "epmd"]) ++ " -daemon"),
     ok.
 
-%% Connections of workers. The process of the run owns them.
+%% Accepts workers. The process of the run owns their connections.
 accept(Listen) ->
     Run = self(),
     _ = spawn_link(fun() -> accept(Listen, Run) end),
@@ -145,11 +146,11 @@ arguments(Number, Part, Listen) ->
         ["-noinput", "-pa" | paths(Paths, Part)] ++
         ["-s", "weir_test_worker", "main", "-extra", integer_to_list(Port), integer_to_list(Number)].
 
-%% More schedulers than processors: threads of the chaos build are held up, and others run.
+%% More schedulers than processors: while the chaos build delays some threads, others run.
 flags(#{chaos := _}) -> ["+S", "8:8"];
 flags(_Part) -> [].
 
-%% The chaos build of `weir' stands in the place of the other.
+%% The chaos build of `weir' replaces the ordinary one.
 paths(Paths, #{chaos := {Directory, _Seed}}) ->
     [filename:join([Directory, "weir", "ebin"]) | [Path || Path <- Paths, not lists:suffix("/lib/weir/ebin", Path)]];
 paths(Paths, _Part) ->
@@ -216,15 +217,15 @@ event(finished, #worker{connection = Connection} = Worker0, Run) ->
     ok = gen_tcp:close(Connection),
     put_worker(Worker#worker{finished = true}, Run).
 
-%% What failed on the chaos build may pass on any other.
+%% Names the seed: what failed on the chaos build may pass on another.
 outcome({failed, Reason}, #{chaos := {_Directory, Seed}}) -> {failed, {{'WEIR_CHAOS', Seed}, Reason}};
 outcome(Outcome, _Part) -> Outcome.
 
-%% Common Test does not plan its configuration functions.
+%% Common Test does not count configuration functions among the planned cases.
 counted(Name) when Name =:= init_per_suite; Name =:= end_per_suite; Name =:= init_per_group; Name =:= end_per_group -> 0;
 counted(_) -> 1.
 
-%% A line for the suite that has ended.
+%% Prints the line of the suite that has ended.
 next_suite(Suite, #worker{results = [#{suite := Suite} | _]} = Worker) ->
     Worker;
 next_suite(_Suite, #worker{results = []} = Worker) ->
@@ -254,12 +255,12 @@ ended(#worker{number = Number, log = Log} = Worker, Status, #run{workers = Worke
 
 how_it_ended(#worker{finished = true, planned = Planned, reported = Reported} = Worker, _Status) ->
     [
-        fault(Worker, "the run", {Planned - Reported, "cases were planned and had no result"})
+        fault(Worker, "the run", {Planned - Reported, "planned cases had no result"})
      || Planned > Reported
     ];
 how_it_ended(#worker{running = Running} = Worker, Status) ->
     [fault(Worker, "the run", {"its virtual machine ended", {status, Status}, {in, Running}})].
 
-%% What a case starts ends with it. What is left is ended here, and is a fault.
+%% Cases must end what they start. What they left is killed here, and is a failure.
 left_behind(Worker, Mark) ->
     [fault(Worker, "left behind", Command) || Command <- weir_test_processes:end_marked(Mark)].

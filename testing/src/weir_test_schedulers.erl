@@ -5,8 +5,9 @@
 
 -import(weir_test_wait, [wait_until/1]).
 
-%% @doc Returns when the number is set, and will stay. Weir has all schedulers online for a moment now and then, and sets back the number
-%% before. Another number that is set meanwhile is seen and kept, as documented; that of all schedulers may have to be set again.
+%% @doc Sets the number of schedulers online and returns when it is stable. Weir sometimes sets all schedulers online
+%% for a moment and then restores the earlier number. It keeps a number that is set meanwhile; but if that number is
+%% all schedulers, it may restore the earlier one, so it may have to be set again.
 -spec set_online(pos_integer()) -> ok.
 set_online(Count) ->
     wait_until(fun() ->
@@ -14,6 +15,6 @@ set_online(Count) ->
         Count < erlang:system_info(schedulers) orelse stays(Count)
     end).
 
-%% Nobody is there who would set another one.
+%% No process is left that would change the number.
 stays(Count) ->
     [undefined, Count, undefined] =:= [whereis(weir_schedulers), erlang:system_info(schedulers_online), whereis(weir_schedulers)].

@@ -1,5 +1,6 @@
-%% @doc Runs modules of EUnit with the patience of the other tests: EUnit's own limit of five seconds a test cancels what comes
-%% behind the test that reaches it. A listener of EUnit tells the runner of each result, of what was cancelled too.
+%% @doc Runs EUnit modules with the time limits of the other tests. EUnit's own limit of five seconds cancels all
+%% tests after the one that exceeds it. An EUnit listener reports each result to the runner, including cancelled
+%% tests.
 -module(weir_test_units).
 
 -behaviour(eunit_listener).
@@ -10,12 +11,12 @@
 %% @doc Runs all tests of the modules.
 -spec run([module()]) -> ok.
 run(Modules) ->
-    %% Each module in a process of its own: what one leaves in its mailbox is not found by another.
+    %% Each module runs in a process of its own, so that it does not find messages of another in its mailbox.
     Tests = [{atom_to_list(Module), {spawn, tests(Module)}} || Module <- Modules],
     _ = eunit:test(Tests, [no_tty, {report, {?MODULE, []}}]),
     ok.
 
-%% What EUnit finds in a module by itself.
+%% The test functions that EUnit itself would find.
 tests(Module) ->
     lists:append([of_function(Module, Function, atom_to_list(Function)) || {Function, 0} <- Module:module_info(exports)]).
 
@@ -26,7 +27,7 @@ of_function(Module, Function, Name) ->
         _ -> []
     end.
 
-%% Gives each single test the time that the tests of the tree have.
+%% Gives each test the time limit of the tree.
 patient(Tests) when is_list(Tests), Tests =/= [] ->
     case io_lib:printable_unicode_list(Tests) of
         true -> Tests;
@@ -85,14 +86,14 @@ handle_end(test, Data, State) ->
 handle_end(group, _Data, State) ->
     State.
 
-%% @private What is cancelled was not run, and nothing tells how many tests that were.
+%% @private A cancelled group was not run, and EUnit does not say how many tests it had.
 handle_cancel(test, Data, State) ->
     {Module, Name} = named(Data),
     weir_test_connection:tell({result, Module, [], Name, 0, {failed, {cancelled, proplists:get_value(reason, Data)}}}),
     State;
 handle_cancel(group, Data, State) ->
     case proplists:get_value(reason, Data) of
-        %% A group with nothing in it, or one whose tests are told one by one.
+        %% An empty group, or a group whose tests are reported one by one.
         undefined -> ok;
         {blame, _} -> ok;
         Reason -> weir_test_connection:tell({result, eunit, [], proplists:get_value(desc, Data, group), 0, {failed, {cancelled, Reason}}})
@@ -103,7 +104,7 @@ handle_cancel(group, Data, State) ->
 terminate({ok, _}, _State) -> ok;
 terminate({error, Reason}, _State) -> weir_test_connection:tell({result, eunit, [], eunit, 0, {failed, Reason}}).
 
-%% A test that a generator has made has the name of the generator, its title or its line.
+%% A generated test has the name of its generator, and its title or its line.
 named(Data) ->
     {Module, Function, _Arity} = proplists:get_value(source, Data),
     Title = [io_lib:format(" ~ts", [Text]) || Text <- [proplists:get_value(desc, Data)], is_binary(Text) orelse is_list(Text), Text =/= []],

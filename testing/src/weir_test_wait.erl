@@ -1,7 +1,7 @@
-%% @doc Waiting for what must happen: a condition, a message, data of a socket. What does not come fails the case, with what
-%% was waited for and what was seen last.
+%% @doc Waits for a condition, a message or data of a socket. If it does not come, the case fails with what it waited
+%% for and what it saw last.
 %%
-%% All tests share one patience. It is reached only by a failing test, so it is long. The environment variable
+%% All tests share one time limit. Only a failing test reaches it, so it is long. The environment variable
 %% WEIR_PATIENCE multiplies it, for a slow machine or an emulator.
 -module(weir_test_wait).
 
@@ -24,17 +24,17 @@
 
 %% In milliseconds.
 -define(PATIENCE, 60_000).
-%% How long silence must last to be taken for silence, in milliseconds. A busy machine can hide a fault here, and cannot make
-%% a right program fail.
+%% How long silence must last to count as silence, in milliseconds. A busy machine can hide a fault here, but cannot
+%% make a correct program fail.
 -define(QUIET, 40).
-%% Milliseconds between two looks at a condition.
+%% Milliseconds between two checks of a condition.
 -define(INTERVAL, 5).
 
-%% @doc How long to wait for what must happen, in milliseconds. For `after' and for time limits of calls.
+%% @doc Returns the time limit of the tests in milliseconds, for `after' and for the limits of calls.
 -spec patience() -> pos_integer().
 patience() -> ?PATIENCE * stretch().
 
-%% @doc By how much WEIR_PATIENCE stretches the patience of the tests: a whole number, 1 if it is not set.
+%% @doc Returns the factor by which WEIR_PATIENCE multiplies the time limit: a whole number, 1 if it is not set.
 -spec stretch() -> pos_integer().
 stretch() ->
     case persistent_term:get(?MODULE, undefined) of
@@ -50,11 +50,11 @@ stretch("") -> 1;
 stretch(Text) ->
     case string:to_integer(Text) of
         {Number, ""} when is_integer(Number), Number > 0 -> Number;
-        _ -> error({bad_environment, "WEIR_PATIENCE", Text, "a whole number from 1 on"})
+        _ -> error({bad_environment, "WEIR_PATIENCE", Text, "a whole number of at least 1"})
     end.
 
-%% @doc Waits until the function returns `true'. Any other value says that it is not yet so, and the last one is told if that
-%% does not change: `fun() -> count() =:= 3 orelse {count, count()} end'. The macros of weir_test.hrl are shorter.
+%% @doc Waits until the function returns `true'. On timeout the last other value is reported: `fun() -> count() =:= 3
+%% orelse {count, count()} end'. The macros of weir_test.hrl are shorter.
 -spec wait_until(fun(() -> true | term())) -> ok.
 wait_until(Condition) ->
     case wait(Condition, fun(Value) -> Value =:= true end, deadline(patience())) of
@@ -62,11 +62,11 @@ wait_until(Condition) ->
         {never, Last} -> error({never_true, name(Condition), {last, Last}})
     end.
 
-%% @doc Waits until a value passes, and returns it: what the macros `?waitMatch' and `?waitEqual' of weir_test.hrl call.
+%% @doc Waits until a value passes, and returns it. The macros `?waitMatch' and `?waitEqual' of weir_test.hrl call it.
 -spec wait_match(fun(() -> Value), fun((Value) -> boolean()), map()) -> Value.
 wait_match(Fun, Passes, About) -> wait_match(Fun, Passes, patience(), About).
 
-%% @doc The same with so many milliseconds.
+%% @doc The same with a limit in milliseconds.
 -spec wait_match(fun(() -> Value), fun((Value) -> boolean()), non_neg_integer(), map()) -> Value.
 wait_match(Fun, Passes, Milliseconds, About) ->
     case wait(Fun, Passes, deadline(Milliseconds)) of
@@ -74,7 +74,7 @@ wait_match(Fun, Passes, Milliseconds, About) ->
         {never, Last} -> error({never_seen, About#{last => Last}})
     end.
 
-%% @doc Whether it becomes true within so many milliseconds: for what may not happen.
+%% @doc Whether the condition becomes true within a limit in milliseconds: for what need not happen.
 -spec becomes_true(fun(() -> term()), non_neg_integer()) -> boolean().
 becomes_true(Condition, Milliseconds) ->
     element(1, wait(Condition, fun(Value) -> Value =:= true end, deadline(Milliseconds))) =:= ok.
@@ -91,7 +91,7 @@ wait(Fun, Passes, Deadline) ->
             end
     end.
 
-%% A receive that looks for something fetches new messages into the queue that process_info/2 sees; a mere delay does not.
+%% A receive with a pattern moves new messages into the queue that process_info/2 counts; a mere delay does not.
 pause() ->
     receive
         {?MODULE, never_sent} -> ok
@@ -100,7 +100,7 @@ pause() ->
 
 deadline(Milliseconds) -> erlang:monotonic_time(millisecond) + Milliseconds.
 
-%% Where a condition stands.
+%% The place of a condition in the source.
 name(Fun) ->
     {module, Module} = erlang:fun_info(Fun, module),
     {name, Name} = erlang:fun_info(Fun, name),
@@ -114,7 +114,7 @@ wait_for_messages(Count) ->
         Now >= Count orelse {messages, Now, expected, Count}
     end).
 
-%% @doc Waits for the end of a process, and returns its reason.
+%% @doc Waits until a process ends, and returns its reason.
 -spec wait_for_end(pid()) -> term().
 wait_for_end(Pid) ->
     Monitor = monitor(process, Pid),
@@ -123,7 +123,7 @@ wait_for_end(Pid) ->
     after patience() -> error({still_alive, Pid, process_info(Pid)})
     end.
 
-%% @doc Takes the next message, whichever it is.
+%% @doc Takes and returns the next message of any kind.
 -spec next_message() -> term().
 next_message() ->
     receive
@@ -131,7 +131,7 @@ next_message() ->
     after patience() -> error(no_message)
     end.
 
-%% @doc Fails if a message comes while silence is listened to.
+%% @doc Fails if a message arrives before silence is assumed.
 -spec assert_no_message() -> ok.
 assert_no_message() ->
     receive
@@ -139,7 +139,7 @@ assert_no_message() ->
     after ?QUIET -> ok
     end.
 
-%% @doc Takes what is in the mailbox.
+%% @doc Takes and returns all messages of the mailbox.
 -spec messages() -> [term()].
 messages() ->
     receive
@@ -147,14 +147,14 @@ messages() ->
     after 0 -> []
     end.
 
-%% @doc What a process (not the caller) has in its mailbox, once it holds something.
+%% @doc Returns the messages of another process, once it has any.
 -spec messages_of(pid()) -> [term()].
 messages_of(Pid) ->
     wait_until(fun() -> process_info(Pid, message_queue_len) =/= {message_queue_len, 0} end),
     {messages, Messages} = process_info(Pid, messages),
     Messages.
 
-%% @doc The data of the messages of a socket, until there are so many bytes.
+%% @doc Returns the data of a socket's messages, once it has this many bytes.
 -spec collect_active(inet:socket(), non_neg_integer()) -> binary().
 collect_active(Socket, Size) -> collect_active(Socket, Size, []).
 
@@ -166,7 +166,7 @@ collect_active(Socket, Size, Data) ->
         Other -> error({unexpected_message, Other, {bytes_missing, Size}})
     end.
 
-%% @doc Reads until the end of the stream; returns the data and how it ended.
+%% @doc Reads until the stream ends. Returns the data and the reason of the end.
 -spec recv_all(gen_tcp:socket()) -> {binary(), term()}.
 recv_all(Socket) -> recv_all(Socket, []).
 
@@ -176,14 +176,14 @@ recv_all(Socket, Data) ->
         {error, Reason} -> {iolist_to_binary(lists:reverse(Data)), Reason}
     end.
 
-%% @doc Reads exactly so many bytes.
+%% @doc Reads exactly this many bytes.
 -spec recv_exactly(gen_tcp:socket(), pos_integer()) -> binary().
 recv_exactly(Socket, Size) ->
     {ok, Data} = gen_tcp:recv(Socket, Size, patience()),
     iolist_to_binary(Data).
 
-%% @doc How long a call took, in milliseconds, and what it returned. A case may require that a wait has lasted at least so
-%% long, and never that it has lasted at most so long: the machine may be busy.
+%% @doc Returns how long a call took, in milliseconds, and its result. A case may require that a wait lasted at least
+%% some time, but never at most: the machine may be busy.
 -spec timed(fun(() -> Result)) -> {Milliseconds :: integer(), Result}.
 timed(Fun) ->
     Start = erlang:monotonic_time(),

@@ -1,10 +1,10 @@
-%% @doc A virtual machine that runs one part of the tests and tells the runner of each result.
+%% @doc A virtual machine that runs one part of the tests and reports each result to the runner.
 -module(weir_test_worker).
 
 -export([main/0]).
 
-%% @doc Runs the part that the runner names, in a process of its own. The arguments of the command line are the port of the runner
-%% and the number of the part. Returns at once, because the emulator has booted only when this has returned.
+%% @doc Runs the part that the runner names, in a process of its own. The arguments of the command line are the
+%% runner's port and the number of the part. Returns at once: the emulator has booted only after that.
 -spec main() -> ok.
 main() ->
     _ = spawn(fun work/0),

@@ -1,5 +1,5 @@
-%% Runs of a small tree with tests that fail, are skipped, end their virtual machine or leave a program behind. Nothing of that may
-%% go unnoticed.
+%% Runs small trees whose tests fail, are skipped, end their virtual machine or leave a program behind. The runner
+%% must report each of these.
 -module(weir_test_runner_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -80,12 +80,12 @@ a_virtual_machine_that_ends(Config) ->
     {1, Output} = run(Config, []),
     ?assertMatch({match, _}, re:run(Output, "^FAILED sample: the run: .*virtual machine ended.*sample_SUITE", [multiline])).
 
-%% Common Test passes over a suite that it cannot load.
+%% Common Test itself ignores a suite that it cannot load.
 a_suite_that_is_not_run(Config) ->
     suite(Config, sample_SUITE, "all() -> [a]. a(_) -> ok."),
     write(?config(tree, Config), "apps/sample/test/other_SUITE.erl", ""),
     {1, Output} = run(Config, []),
-    ?assertMatch({match, _}, re:run(Output, "^FAILED tree: other_SUITE: no case of it was run$", [multiline])).
+    ?assertMatch({match, _}, re:run(Output, "^FAILED tree: other_SUITE: none of its tests ran$", [multiline])).
 
 a_unit_that_fails(Config) ->
     units(Config, sample_tests, "a_test() -> error(this). b_test() -> ok."),
@@ -98,7 +98,7 @@ a_unit_that_is_cancelled(Config) ->
     {1, Output} = run(Config, []),
     ?assertMatch({match, _}, re:run(Output, "^FAILED .*cancelled.*no_server", [multiline])).
 
-%% It is ended as well.
+%% The program is also killed.
 a_program_that_stays(Config) ->
     suite(Config, sample_SUITE, "all() -> [a]. a(_) -> [] = os:cmd(\"sleep 4321 >/dev/null 2>&1 &\"), ok."),
     {1, Output} = run(Config, []),
@@ -122,7 +122,7 @@ a_case_that_is_not_there(Config) ->
     {1, _} = run(Config, ["app=nothing"]),
     ok.
 
-%% What its workers have started ends as well.
+%% Programs that its workers have started end as well.
 a_runner_that_is_killed(Config) ->
     Mark = filename:join(?config(tree, Config), "mark"),
     suite(Config, sample_SUITE, [
@@ -143,7 +143,7 @@ suite(Config, Module, Source) -> module(Config, Module, ["-compile([export_all, 
 
 units(Config, Module, Source) -> module(Config, Module, ["-compile([export_all, nowarn_export_all]). ", Source]).
 
-%% In the tree and compiled, as rebar3 leaves it.
+%% Writes a module into the tree and compiles it to where rebar3 would.
 module(Config, Module, Body) ->
     Tree = ?config(tree, Config),
     Source = write(Tree, lists:concat(["apps/sample/test/", Module, ".erl"]), ["-module(", atom_to_list(Module), "). ", Body]),

@@ -1,4 +1,4 @@
-%% What the suites of the drop-in do around their cases, which run on stock gen_tcp and on Weir.
+%% Setup and cleanup of the drop-in's suites. Their cases run on stock gen_tcp and on Weir.
 
 all() ->
     [{group, inet}, {group, weir}].

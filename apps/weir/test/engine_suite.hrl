@@ -1,4 +1,4 @@
-%% What the suites of the engine, on sockets of Weir alone, do around their cases.
+%% Setup and cleanup of suites that use Weir's sockets only.
 
 init_per_group(_Group, Config) ->
     weir_test_peer:init_group(weir, Config).

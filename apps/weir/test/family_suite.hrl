@@ -1,5 +1,5 @@
-%% What the suites of IPv6 and local sockets do around their cases. In the group `drop_in' it is `weir_tcp' that opens the
-%% sockets, as where it is the module of a whole virtual machine.
+%% Setup and cleanup of the suites of IPv6 and local sockets. In the group `drop_in', `weir_tcp' opens the sockets, as
+%% it does when it is the module of the whole virtual machine.
 
 all() ->
     [{group, inet}, {group, weir}, {group, drop_in}].

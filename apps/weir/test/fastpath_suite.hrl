@@ -1,4 +1,4 @@
-%% What the suites of deaths (weir_fastpath_*) do around their cases.
+%% Setup and cleanup of the suites of deaths (weir_fastpath_*).
 
 init_per_group(_Group, Config) ->
     weir_fastpath_test:init_group(Config).

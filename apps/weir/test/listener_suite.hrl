@@ -1,4 +1,4 @@
-%% What the suites of listeners do around their cases.
+%% Setup and cleanup of the suites of listeners.
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(ssl),

@@ -1,13 +1,12 @@
-%% What a session does not compare: the rows of docs/differences.md, and how much of the stream the socket has still to
-%% deliver, on which they depend.
+%% Steps that a session does not compare: the rows of docs/differences.md. Some depend on how much of the stream the
+%% socket has still to deliver.
 -module(parity_differences).
 
 -export([is_passed_over/2, knows_fields_only/1, undelivered/1]).
 
 -include("parity_session.hrl").
 
-%% A process that is dead or in a call cannot do anything; the rest are rows of
-%% docs/differences.md.
+%% A process that is dead or in a call cannot do anything. The other steps are rows of docs/differences.md.
 -spec is_passed_over(parity_sequence:step() | finally, #session{}) -> boolean().
 is_passed_over({peer, _}, _Session) ->
     false;
@@ -77,7 +76,7 @@ option(Name, #session{socket = Socket}) ->
 has_ended(#session{socket = Socket, read_shut = ReadShut}) ->
     ReadShut orelse parity_wire:has_ended(parity_wire:look(Socket)).
 
-%% The driver counts what it has delivered.
+%% The socket's counter recv_oct says how much it has delivered.
 -spec undelivered(#session{}) -> binary().
 undelivered(#session{socket = Socket, stream = Stream}) ->
     case inet:getstat(Socket, [recv_oct]) of
@@ -87,16 +86,15 @@ undelivered(#session{socket = Socket, stream = Stream}) ->
             <<>>
     end.
 
-%% Nothing but packets that are complete.
 is_whole(Packet, _Data) when Packet =:= raw; Packet =:= 0; Packet =:= undefined ->
     true;
 is_whole(_Packet, <<>>) ->
     true;
 is_whole(line, _Data) ->
-    %% A line may be longer than what was put back.
+    %% A line may be longer than the part that was put back.
     false;
 is_whole(Http, Data) when Http =:= http; Http =:= http_bin ->
-    %% Nobody says here whether the first line has been taken. A header is not whole before the next line begins.
+    %% Whether the first line has been taken is unknown here. A header is complete only when the next line begins.
     is_whole(httph, Data);
 is_whole(Packet, Data) ->
     case erlang:decode_packet(Packet, Data, []) of
@@ -104,8 +102,8 @@ is_whole(Packet, Data) ->
         _ -> false
     end.
 
-%% Of a packet whose length is known some bytes may have been read and others not.
-%% What was put back counts as such: "`unrecv` of a part of a packet".
+%% Some bytes of a packet of known length may have been read and others not. Bytes that were put back count as such:
+%% "`unrecv` of a part of a packet".
 may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
     case {undelivered(Session), option(packet, Session), parity_wire:look(Socket)} of
         {<<>>, _, _} -> false;
@@ -116,15 +114,15 @@ may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
         {Data, Packet, _} -> PutBack orelse byte_size(Data) >= option(buffer, Session) orelse has_begun(Packet, Data)
     end.
 
-%% "a buffer that has grown": up to `packet_size`, for a packet of an unknown length.
+%% "a buffer that has grown": up to `packet_size`, for a packet of unknown length.
 may_have_grown(Session) ->
     undelivered(Session) =/= <<>> andalso option(packet_size, Session) > option(buffer, Session).
 
-%% "from `httph` or `httph_bin` to `http` or `http_bin`": not where a header field has come.
+%% "from `httph` or `httph_bin` to `http` or `http_bin`": not after a header field has arrived.
 may_expect_fields(Session = #session{had_fields = Had}) ->
     Had andalso not (knows_fields_only(Session) andalso undelivered(Session) =/= <<>>).
 
-%% It begins with whole packets, and then comes one whose length is known.
+%% Whether a packet of known length begins after zero or more complete packets.
 has_begun(_Packet, <<>>) ->
     false;
 has_begun(Packet, Data) ->
@@ -132,11 +130,10 @@ has_begun(Packet, Data) ->
         {ok, _, Rest} -> has_begun(Packet, Rest);
         {more, undefined} -> false;
         {more, _} -> true;
-        %% What was read of a bad packet is thrown away, and nobody knows where the next begins.
+        %% Read bytes of a bad packet are dropped, so the start of the next packet is unknown.
         {error, _} -> true
     end.
 
-%% Its packet type knows header fields only.
 -spec knows_fields_only(#session{}) -> boolean().
 knows_fields_only(Session) ->
     lists:member(option(packet, Session), [httph, httph_bin]).

@@ -1,14 +1,13 @@
-%% When nothing more is going to happen in a session: both kernels have what was sent, and the socket, if anybody wants its
-%% data, has taken it.
+%% Waits until nothing more will happen in a session: both kernels have received everything, and the socket has taken
+%% its data unless no process wants it.
 -module(parity_quiet).
 
 -export([settle/1]).
 
 -include("parity_session.hrl").
 
-%% How long for bytes to cross the loopback, and for a socket to take what has
-%% come. Where it does not want it these are waited for in full, so they are
-%% short; a session with more patience takes so many times as long.
+%% Milliseconds for bytes to cross the loopback, and for a socket to take data. If no process wants the data, the
+%% whole time passes, so the times are short; the patience of a session multiplies them.
 -define(CARRIED, 300).
 -define(TAKEN, 12).
 -define(CLOSED, 100).
@@ -27,14 +26,14 @@ is_carried(#session{socket = Socket, peer = Peer}) ->
     {One, Other} = Sights = {parity_wire:look(Socket), parity_wire:look(Peer)},
     {parity_wire:is_carried(One, Other) andalso not has_pending(Socket), Sights}.
 
-%% What `delay_send' holds back is still to go.
+%% `delay_send' may hold data back.
 has_pending(Socket) ->
     case inet:getstat(Socket, [send_pend]) of
         {ok, [{send_pend, Pending}]} -> Pending > 0;
         {error, _} -> false
     end.
 
-%% Nothing is there, or nobody wants it; and who was answered has returned.
+%% Whether no data is left or wanted, and answered calls have returned.
 is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = ReadShut}) ->
     Inside = [maps:get(Name, Session#session.processes) || {Name, Reference} <- maps:to_list(Waiting), not has_returned(Reference)],
     Sight = parity_wire:look(Socket),
@@ -47,7 +46,7 @@ is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = Read
         end,
     {Taken andalso not lists:any(fun(Process) -> is_answered(Process, Socket) end, Inside), {Sight, queued(Session)}}.
 
-%% Weir's poller is to look at it: it has been left something by a process that is not the owner.
+%% Whether a process other than the owner has left work for the socket's poller.
 is_queued({'$inet', _, Handle}) ->
     case weir_nif:info(Handle) of
         {ok, #{queued := Queued}} -> Queued;
@@ -63,8 +62,7 @@ has_returned(Reference) ->
     {messages, Messages} = process_info(self(), messages),
     lists:any(fun(Message) -> element(1, Message) =:= Reference end, Messages).
 
-%% A process in recv has its answer: it is on its way back, or inet's or Weir's
-%% message is in its mailbox.
+%% Whether a process in recv has its answer: the answer of inet or Weir is in its mailbox.
 is_answered(Process, Socket) ->
     case process_info(Process, [status, current_function, messages]) of
         [{status, waiting}, {current_function, {Module, _, _}}, {messages, Messages}] when Module =/= parity_session ->
@@ -81,8 +79,8 @@ is_answer(_, _) -> false.
 leaves_at_the_end(#session{socket = Socket}) ->
     inet:getopts(Socket, [exit_on_close]) =:= {ok, [{exit_on_close, true}]}.
 
-%% Looks until it is so, or nothing has changed for so long. Without a pause at
-%% first, as most comes at once.
+%% Checks until the condition is true, or nothing has changed for this long. The first checks do not pause, because
+%% most things happen at once.
 wait(Condition, Milliseconds) ->
     wait(Condition, Milliseconds, 0, undefined, 3).
 

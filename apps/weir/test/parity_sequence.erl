@@ -1,6 +1,5 @@
-%% Sequences of operations on a connection, at random: the options that the
-%% socket is opened with, and then what its processes do with it and what the
-%% peer does.
+%% Random sequences of operations on a connection: the options with which the socket is opened, then calls of its
+%% processes and actions of the peer.
 -module(parity_sequence).
 
 -include_lib("proper/include/proper.hrl").
@@ -11,11 +10,11 @@
 
 -type sequence() :: {accepted | connected, [gen_tcp:option()], [step()]}.
 -type name() :: a | b | c.
-%% The processes; `a' opens the socket.
+%% Names of processes; `a' opens the socket.
 
 -type step() :: {peer, peer_action()} | {name(), call()}.
 -type peer_action() :: {send, binary()} | {shutdown, read | write | read_write} | close | reset | drain.
-%% Reset is a close with `{linger, {true, 0}}'; drain takes what has come.
+%% reset is a close with `{linger, {true, 0}}'; drain reads everything.
 
 -type call() ::
     {send, iodata()}
@@ -33,10 +32,10 @@
     | flush
     | close
     | kill.
-%% A recv that waits has no limit and does not hold up the sequence. Flush empties the mailbox, which is else left as it
-%% is; kill ends the process.
+%% recv_waiting has no timeout, and the sequence goes on meanwhile. flush empties the mailbox, which otherwise stays
+%% as it is. kill ends the process.
 
-%% A sequence turns around one packet type, and strays to others now and then.
+%% A sequence mostly uses one packet type, and sometimes another.
 -spec sequence() -> proper_types:type().
 sequence() ->
     ?LET(
@@ -57,7 +56,7 @@ packet() ->
         {3, oneof([http, httph, http_bin, httph_bin])}
     ]).
 
-%% The default of `buffer' is another ("`buffer` unless set"), so it is always set.
+%% The default of `buffer' differs ("`buffer` unless set"), so it is always set.
 opening(Packet) ->
     ?LET(
         {Buffer, Mode, Active, More},
@@ -71,7 +70,7 @@ buffer() ->
 active() ->
     frequency([{3, false}, {2, true}, {4, once}, {3, integer(1, 4)}]).
 
-%% What can be set at any time: all but "`buffer` changed while a connection is in use".
+%% Options that can be set at any time: all except "`buffer` changed while a connection is in use".
 option(Packet) ->
     frequency([
         {3, {packet_size, frequency([{2, 0}, {4, integer(1, 30)}, {1, 1000}])}},
@@ -131,7 +130,6 @@ names_of_counters() ->
 
 %% Steps ------------------------------------------------------------------------
 
-%% Steps that belong together.
 group(Packet) ->
     frequency([
         {10, traffic(Packet)},
@@ -177,8 +175,8 @@ name() ->
 outgoing() ->
     frequency([{6, binary()}, {1, <<>>}, {1, list(binary())}, {1, ?LET(Size, integer(1, 3000), bytes(Size))}]).
 
-%% What the peer sends: frames, several at once, one in two pieces or byte by
-%% byte, with something between; and what is none.
+%% Data of the peer: frames, several at once, one in two pieces or byte by byte, with other steps in between; or
+%% malformed frames.
 traffic(Packet) ->
     frequency([
         {6, ?LET(Frame, frame(Packet), sent([Frame]))},
@@ -277,15 +275,13 @@ header() ->
         list_to_binary([Name, Value, End])
     ).
 
-%% A request with its headers.
 head() ->
     ?LET({Request, Headers}, {request(), list(header())}, list_to_binary([Request, Headers, "\r\n"])).
 
 end_of_line() ->
     frequency([{6, "\r\n"}, {2, "\n"}, {1, "\r"}]).
 
-%% Lengths that are negative or too large, magic that is wrong, lines without an
-%% end, anything.
+%% Negative or too large lengths, wrong magic numbers, lines without an end, random bytes.
 malformed(Packet) ->
     frequency([
         {1, ?LET(Data, binary(), Data)},

@@ -1,10 +1,8 @@
-%% Runs one sequence of operations on a connection whose one end is the socket
-%% under test and whose other end, the peer, is a passive stock socket; and
-%% writes down all that a program could see of it.
+%% Runs a sequence of operations on a connection between the socket under test and a passive stock socket, the peer.
+%% Records everything that a program could observe.
 %%
-%% After each step the session waits until nothing more is going to happen: both
-%% kernels have what was sent, and the socket, if anybody wants its data, has
-%% taken it. So what is seen follows from the sequence and not from timing.
+%% After each step the session waits until nothing more will happen: both kernels have received everything, and the
+%% socket has taken its data unless no process wants it. So the observation depends on the sequence and not on timing.
 -module(parity_session).
 
 -export([observe/3]).
@@ -13,16 +11,15 @@
 
 -type observation() :: [{parity_sequence:step() | opened | finally, Outcome :: term(), mailboxes()}].
 -type mailboxes() :: [{parity_sequence:name(), [term()]}].
-%% What each step gave, and what every process had in its mailbox after it. The
-%% socket is `socket' in it, ports are `here' and `there'.
+%% The outcome of each step, and every process's mailbox after it. The socket is replaced by `socket', ports by `here'
+%% and `there'.
 
 -include("parity_session.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(NAMES, [a, b, c]).
 
-%% Runs a sequence on sockets that are opened with the options of the backend.
-%% Patience is a factor on all times that are waited in vain.
+%% Runs a sequence on sockets that are opened with the options of the backend. Patience multiplies all waiting times.
 -spec observe(parity_sequence:sequence(), Backend :: [gen_tcp:option()], Patience :: pos_integer()) ->
     observation() | {crashed, term()}.
 observe(Sequence, Backend, Patience) ->
@@ -59,7 +56,7 @@ clean_up(#session{socket = Socket, peer = Peer, processes = Processes}) ->
     _ = inet:setopts(Peer, [{linger, {true, 0}}]),
     ok = gen_tcp:close(Peer),
     [stop(Pid) || Pid <- maps:values(Processes)],
-    %% Weir keeps what its owner left behind until it is sent.
+    %% Weir keeps unsent data of an ended owner until it is sent.
     catch gen_tcp:close(Socket).
 
 %% Opening ----------------------------------------------------------------------
@@ -175,7 +172,7 @@ perform(sockname, #session{socket = Socket}) -> inet:sockname(Socket);
 perform(peername, #session{socket = Socket}) -> inet:peername(Socket);
 perform(close, #session{socket = Socket}) -> gen_tcp:close(Socket).
 
-%% All that the socket has sent, and how the peer finds the connection.
+%% Returns all data that the socket has sent, and the state of the connection from the peer's side.
 drain(#session{peer = Peer}) ->
     drain(Peer, []).
 
@@ -185,7 +182,6 @@ drain(Peer, Data) ->
         {error, Reason} -> {iolist_to_binary(Data), Reason}
     end.
 
-%% The calls that were waiting and have returned.
 returned(Session = #session{waiting = Waiting}) ->
     lists:foldl(
         fun(Name, {Returned, Left = #session{waiting = Before}}) ->
@@ -202,9 +198,8 @@ returned(Session = #session{waiting = Waiting}) ->
 
 %% Processes --------------------------------------------------------------------
 
-%% A process that does what it is asked, and keeps what sockets send it. That
-%% the end of a port that it is linked to kills it is not compared: "owner and
-%% socket".
+%% A process that runs the calls it is sent, and keeps messages of sockets. It traps exits: the end of a linked port
+%% would kill it, which is not compared ("owner and socket").
 start(Runner) ->
     spawn(fun() ->
         process_flag(trap_exit, true),
@@ -242,7 +237,7 @@ call(Process, Function) ->
     after weir_test_wait:patience() -> {does_not_return, element(2, process_info(Process, current_stacktrace))}
     end.
 
-%% The process has come as far as it gets: it waits in the call or for the next.
+%% Waits until the process blocks in the call or waits for the next one.
 begins(Process) ->
     receive
         {Process, begins} -> begun(Process)
@@ -277,13 +272,13 @@ mailbox(Pid, Session = #session{socket = Socket}) ->
     {messages, Messages} = process_info(Pid, messages),
     [normal(Message, Session) || Message <- Messages, not is_of_port(Message, Socket)].
 
-%% "owner and socket": the end of a port, and the driver's answer to a recv that
-%% has taken that for its answer.
+%% "owner and socket": the exit signal of a port, and the driver's answer to a recv that has already returned because
+%% of it.
 is_of_port({'EXIT', Socket, _}, Socket) -> true;
 is_of_port({inet_async, Socket, _, {error, closed}}, Socket) -> true;
 is_of_port(_, _) -> false.
 
-%% A term without what differs from run to run.
+%% Replaces parts of a term that differ from run to run.
 normal(Socket, #session{socket = Socket}) ->
     socket;
 normal({'DOWN', Reference, _Kind, Socket, _Reason}, #session{socket = Socket}) when is_reference(Reference) ->

@@ -1,20 +1,19 @@
-%% A session of operations on a connection, as its parts see it.
+%% The state of a session of operations on a connection.
 -record(session, {
     socket :: inet:socket() | undefined,
     ports :: #{inet:port_number() => here | there},
     peer :: gen_tcp:socket(),
     processes :: #{parity_sequence:name() => pid()},
     killed = [] :: [parity_sequence:name()],
-    %% Who is in a call that may take long.
+    %% Processes in a call that may take long.
     waiting = #{} :: #{parity_sequence:name() => reference()},
-    %% Its own side was shut down for reading, which ends its input.
+    %% The own side was shut down for reading, which ends its input.
     read_shut = false :: boolean(),
-    %% An exact recv has timed out with fewer bytes than it wanted.
+    %% A recv of a length has timed out with fewer bytes.
     short = false :: boolean(),
-    %% It has had a packet type that knows header fields only.
+    %% A packet type with header fields only was used.
     had_fields = false :: boolean(),
-    %% All that the socket is to deliver: what the peer has sent, and what was put
-    %% back where it was put back.
+    %% All data that the socket should deliver: from the peer, and from unrecv at its place.
     stream = <<>> :: binary(),
     put_back = false :: boolean(),
     patience :: pos_integer()

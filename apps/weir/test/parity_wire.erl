@@ -1,6 +1,5 @@
-%% What the kernel knows about the two ends of a connection: how far the data
-%% and the ends of input have come. It is what tells that nothing more is going
-%% to happen, which no pause could.
+%% What the kernel knows about both ends of a connection: how far data and the ends of input have arrived. Only this
+%% shows that nothing more will happen; a pause could not.
 -module(parity_wire).
 
 -export([look/1, is_carried/2, has_ended/1, has_unread/1]).
@@ -19,12 +18,12 @@
     }.
 %% A socket without a descriptor is `gone'.
 
-%% IPPROTO_TCP, TCP_INFO and the bytes of it up to the newest field that is
-%% looked at; SOL_SOCKET, SO_MEMINFO and its nine words.
+%% IPPROTO_TCP and TCP_INFO with the bytes up to the newest field in use; SOL_SOCKET and SO_MEMINFO with its nine
+%% words.
 -define(TCP_INFO, {raw, 6, 11, 216}).
 -define(SO_MEMINFO, {raw, 1, 55, 36}).
 
-%% States of TCP, as the kernel numbers them.
+%% States of TCP with the kernel's numbers.
 -define(ESTABLISHED, 1).
 -define(FIN_WAIT1, 4).
 -define(FIN_WAIT2, 5).
@@ -34,7 +33,7 @@
 -define(LAST_ACK, 9).
 -define(CLOSING, 11).
 
-%% How things stand at one end.
+%% The state of one end.
 -spec look(inet:socket()) -> sight().
 look(Socket) ->
     case inet:getopts(Socket, [?TCP_INFO, ?SO_MEMINFO, active]) of
@@ -54,8 +53,7 @@ look(Socket) ->
             gone
     end.
 
-%% Whether everything that one end has sent, the end of its data included, is
-%% in the kernel of the other.
+%% Whether everything that each end has sent, including the end of its data, has arrived in the kernel of the other.
 -spec is_carried(sight(), sight()) -> boolean().
 is_carried(One, Other) ->
     is_carried_to(One, Other) andalso is_carried_to(Other, One).
@@ -76,12 +74,12 @@ is_carried_to(#{state := State, sent := Sent, unsent := Unsent}, To = #{received
 has_finished(State) ->
     lists:member(State, [?FIN_WAIT1, ?FIN_WAIT2, ?TIME_WAIT, ?LAST_ACK, ?CLOSING]).
 
-%% Whether the end of the other's data, or a reset, has arrived at this one.
+%% Whether the end of the other's data or a reset has arrived at this end.
 -spec has_ended(sight()) -> boolean().
 has_ended(gone) -> true;
 has_ended(#{state := State}) -> lists:member(State, [?TIME_WAIT, ?CLOSE, ?CLOSE_WAIT, ?LAST_ACK, ?CLOSING]).
 
-%% Whether there is something to read: data, or the end of it.
+%% Whether data or its end can be read.
 -spec has_unread(sight()) -> boolean().
 has_unread(gone) -> false;
 has_unread(Sight = #{unread := Unread}) -> Unread > 0 orelse has_ended(Sight).

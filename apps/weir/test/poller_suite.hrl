@@ -1,4 +1,4 @@
-%% What the suites of pollers and their pollsets do around their cases.
+%% Setup and cleanup of the suites of pollers and pollsets.
 
 init_per_suite(Config) ->
     ok = weir_test_peer:silence_pollers(),

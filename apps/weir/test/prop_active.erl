@@ -1,5 +1,4 @@
-%% `{active, _}' counts: random options and data on a real connection, against
-%% a model that says which messages follow from each.
+%% `{active, _}' on a real connection: random options and data, compared with a model that predicts the messages.
 -module(prop_active).
 -behaviour(proper_statem).
 
@@ -9,7 +8,7 @@
 -export([initial_state/0, command/1, precondition/2, postcondition/3, next_state/3]).
 -export([send/3, setopts/2, getopts/0]).
 
-%% The mode, what was sent and not delivered yet, and how much was sent in all.
+%% The mode, sent data that is not delivered yet, and the number of bytes sent in total.
 -record(model, {
     active = false :: boolean() | once | pos_integer(),
     waiting = <<>> :: binary(),
@@ -49,7 +48,7 @@ getopts() ->
     {Socket, _} = get(?MODULE),
     inet:getopts(Socket, [active]).
 
-%% So many messages must come; what has come besides is returned with them.
+%% Receives the expected number of messages, and returns any further ones with them.
 received(0) ->
     [tag(Message) || Message <- weir_test_wait:messages()];
 received(Messages) ->
@@ -61,8 +60,8 @@ received(Messages) ->
 tag({tcp, _, Data}) -> {tcp, Data};
 tag({Tag, _}) -> Tag.
 
-%% Data that waits in the kernel becomes one message: what TCP_INFO counts as
-%% received is there. (The field is behind 8 bytes, 24 words and 3 long words.)
+%% Waits until the kernel has the data, so that it becomes one message. The received bytes are in TCP_INFO after 8
+%% bytes, 24 words and 3 long words.
 wait_for_kernel(Socket, Total) ->
     weir_test_wait:wait_until(fun() ->
         {ok, [{raw, 6, 11, Info}]} = inet:getopts(Socket, [{raw, 6, 11, 192}]),
@@ -123,7 +122,7 @@ next_state(Model, _Result, {call, _, What, [Argument | _]}) ->
     {_, _, Next} = step(What, Argument, Model),
     Next.
 
-%% What a command returns, the messages that follow, and the model after it.
+%% The result of a command, the messages that follow, and the next model.
 step(send, Data, Model = #model{waiting = Waiting, sent = Sent}) ->
     deliver(ok, [], Model#model{waiting = <<Waiting/binary, Data/binary>>, sent = Sent + byte_size(Data)});
 step(setopts, Count, Model = #model{active = Active}) when is_integer(Count) ->

@@ -1,6 +1,5 @@
-%% Many sockets of one owner, with bursts of data, options that make pieces of
-%% it, and moves from pollset to pollset: each socket's data comes once, in
-%% order, and its end comes last.
+%% Many sockets of one owner with bursts of data, options that cut it, and moves between pollsets: each socket
+%% delivers its data once, in order, and its end last.
 -module(prop_delivery).
 
 -include_lib("proper/include/proper.hrl").
@@ -40,9 +39,9 @@ connection() ->
 move() ->
     {non_neg_integer(), integer(1, erlang:system_info(schedulers))}.
 
-%% A pair whose other end is written to by a process of its own.
+%% A pair whose other end is written by its own process.
 open({Active, Buffer, Bursts}) ->
-    %% Pieces of one byte are as good in a small amount.
+    %% Pieces of one byte need only little data.
     Sizes = [min(Size, Buffer * 200) || Size <- Bursts],
     Sent = iolist_to_binary([rand:bytes(Size) || Size <- Sizes]),
     {ok, Listener} = gen_tcp:listen(0, [
@@ -68,18 +67,18 @@ send(Peer, [Size | Sizes], Data) ->
 move([], _Sockets) ->
     ok;
 move([{Index, Pollset} | Moves], Sockets) ->
-    %% It may be closed by now.
+    %% The socket may already be closed.
     _ = weir:migrate(lists:nth(1 + Index rem length(Sockets), Sockets), Pollset),
     erlang:yield(),
     move(Moves, Sockets).
 
-%% What came, piece by piece, until all are closed.
+%% Collects the data of each socket until all are closed.
 receive_all(Modes, Received) when map_size(Modes) =:= 0 ->
     Received;
 receive_all(Modes, Received) ->
     receive
         {tcp, Socket, Data} ->
-            %% Nothing comes after the end.
+            %% maps:get fails if data arrives after the end.
             Active = maps:get(Socket, Modes),
             _ = [inet:setopts(Socket, [{active, once}]) || Active =:= once],
             receive_all(Modes, maps:update_with(Socket, fun(Before) -> [Data | Before] end, Received));

@@ -1,5 +1,5 @@
-%% A group delivers to each member a subsequence of what is broadcast while it is one, in order and each message whole;
-%% all of it to a member that reads.
+%% A group delivers to each member a subsequence of the broadcasts during its membership, in order and each message
+%% complete. A member that reads gets all of them.
 -module(prop_group).
 
 -include_lib("proper/include/proper.hrl").
@@ -38,7 +38,7 @@ options() ->
         #{policy => Policy, max_messages => Messages, backlog => 1000}
     ).
 
-%% A member that reads has its messages taken from the start; a slow one has little room, and reads when all is over.
+%% A member that reads does so from the start; a slow one has little room and reads after the last broadcast.
 kind() -> oneof([reads, slow]).
 
 step() ->
@@ -50,7 +50,7 @@ step() ->
         {1, settle}
     ]).
 
-%% What is due to each member by its number: messages of the group, and sends of its own, in order.
+%% The data due to each member by its number: messages of the group and its own sends, in order.
 take({_, {join, At}}, Group, Members, Due) ->
     #{socket := Socket} = lists:nth(At, Members),
     ok = weir_group:join(Group, Socket),
@@ -67,7 +67,7 @@ take({Number, {broadcast, Size}}, Group, _Members, Due) ->
     In = [At || {in, At} <- maps:keys(Due)],
     {ok, Count} = weir_group:broadcast(Group, packet(Number, Size)),
     true = Count =:= length(In),
-    %% What a member that left would still have got is not told: it has it before the next step.
+    %% Waits before the next step, so that a member has its messages before it leaves.
     ok = settle(Group),
     lists:foldl(fun(At, D) -> add(At, {group, Number, Size}, D) end, Due, In);
 take({Number, {own, At, Size}}, _Group, Members, Due) ->
@@ -84,7 +84,7 @@ add(At, Packet, Due) ->
 packet(Number, Size) ->
     [<<Number:32>>, binary:copy(<<Number:8>>, Size)].
 
-%% Until all broadcasts have been through.
+%% Waits until all broadcasts have been delivered.
 settle(Group) ->
     Reference = make_ref(),
     {ok, _} = weir_group:broadcast(Group, [], #{notify => Reference, except => nobody()}),
@@ -93,11 +93,11 @@ settle(Group) ->
     after weir_test_wait:patience() -> {not_through, weir_group:info(Group)}
     end.
 
-%% A socket that is no member: an empty message costs a member nothing but its length.
+%% A socket that is not a member. The empty message only costs members its length.
 nobody() ->
     {'$inet', weir_tcp, 0}.
 
-%% Whether a member gets everything: it reads, and what it is behind by may wait.
+%% Whether a member gets everything: it reads, and its backlog is allowed.
 is_complete(reads, #{policy := Policy, max_messages := ?ENOUGH}) -> Policy =/= conflate;
 is_complete(_Kind, _Options) -> false.
 

@@ -1,5 +1,5 @@
-%% Every function of the native boundary, called with rubbish and with handles
-%% of sockets in every state: a documented result or a badarg.
+%% Calls every function of the native boundary with random terms and with handles of sockets in every state. Each call
+%% must return a documented result or fail with badarg.
 -module(prop_nif).
 
 -include_lib("proper/include/proper.hrl").
@@ -7,10 +7,9 @@
 -export([prop_sockets/0]).
 -export([prop_pollsets/0]).
 
-%% Those that decide who polls: they need another start of Weir afterwards.
+%% Functions that decide who polls. Weir must be restarted afterwards.
 -define(POLLING, [{make, 1}, {set_online, 1}, {claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
 
-%% The limits of a listener.
 -define(LIMITS, #{
     max_connections => 3, overload => reset, max_rate => infinity, per_address => 2, placement => local, affinity => soft,
     measure => true, allow => [{{127, 0, 0, 0}, 8}], deny => [{{0, 0, 0, 0, 0, 0, 0, 1}, 128}]
@@ -23,13 +22,13 @@ prop_sockets() ->
 prop_pollsets() ->
     ?FORALL(Calls, non_empty(list(call(?POLLING))), holds(wrong(Calls))).
 
-%% All that there are, so that a new one has to be listed below.
+%% All exported functions, so that a new one must be described below.
 functions() ->
-    %% acquire/0 has no arguments, and lasts as long as the process.
+    %% acquire/0 has no arguments, and its effect lasts as long as the process.
     weir_nif:module_info(exports) -- [{module_info, 0}, {module_info, 1}, {acquire, 0}].
 
-%% A counterexample alone does not say what was wrong, and may pass the next time: that is kept for who runs the property. (An
-%% exception would be lost: PropEr 1.2 asks for its stack as no OTP does any more.)
+%% Keeps the reason of a failure for the caller: a counterexample alone does not show it and may pass the next time.
+%% An exception would be lost, because PropEr 1.2 asks for its stack with a function that OTP has removed.
 holds(Wrong) ->
     ?WHENFAIL(put(?MODULE, Wrong), Wrong =:= []).
 
@@ -62,7 +61,7 @@ outcome({Function, Arguments}, Sockets) ->
         Class:Reason -> {wrong, {Class, Reason}}
     end.
 
-%% A socket in each state, by its handle.
+%% Handles of sockets in each state.
 sockets() ->
     {ok, Open} = weir_nif:open(weir_tcp, inet, 1),
     {ok, {_, _, Listening}} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {ip, loopback}]),
@@ -83,7 +82,6 @@ sockets() ->
         file => File, opened => Opened
     }.
 
-%% A connection, and its other end.
 pair(Listening, Port) ->
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     {ok, {_, _, Handle}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, weir_test_wait:patience()),
@@ -107,10 +105,10 @@ dead_process() ->
         {'DOWN', Monitor, process, Pid, _} -> Pid
     end.
 
-%% Nobody else's port is connected to, and no pollset is made that was not there.
+%% Avoids connecting to ports of other programs, and creating new pollsets.
 tame(connect, [Handle, Address]) when is_tuple(Address), tuple_size(Address) > 1, element(1, Address) =/= local ->
     [Handle, setelement(2, Address, 0)];
-%% Nor is a descriptor of the virtual machine's taken.
+%% Avoids taking descriptors of the virtual machine.
 tame(fdopen, [Module, Family, Pollset, Fd]) when is_integer(Fd), Fd >= 0, Fd < 1 bsl 31 ->
     [Module, Family, Pollset, 1 bsl 30];
 tame(Makes, [Pollset]) when Makes =:= make orelse Makes =:= claim, is_integer(Pollset), Pollset >= 0, Pollset < 1024 ->
@@ -125,7 +123,7 @@ call(Functions) ->
 
 arguments(_Function, 0) ->
     [];
-%% Four that fit each other do not meet by chance.
+%% Four matching arguments would not occur by chance.
 arguments(sendfile_begin, 4) ->
     oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
 arguments(reactor_leave, 4) ->
@@ -155,7 +153,7 @@ arguments(group_new, 1) ->
     oneof([vector(1, argument()), [settings()]]);
 arguments(relay_start, 6) ->
     [handle_of(), handle_of(), {term, integer(0, 2)}, argument(), {term, binary()}, relay_options()];
-%% Where nobody listens.
+%% Addresses where no server listens.
 arguments(relay_connect, 6) ->
     Server = oneof([{{127, 0, 0, 1}, 0}, {{0, 0, 0, 0, 0, 0, 0, 1}, 0, 0, 0}, {local, <<"/nobody">>}, {local, <<0, "nobody">>}, {local, binary()}]),
     [handle_of(), {term, Server}, {term, integer(0, 2)}, oneof([{self}, argument()]), {term, binary()}, relay_options()];
@@ -177,7 +175,7 @@ relay_options() ->
     {term,
         {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), {timeout(), timeout()}, boolean(), boolean(), oneof([undefined, other])}}.
 
-%% One limit of a listener is something else.
+%% Replaces one limit of a listener by another term.
 limits() ->
     ?LET({Name, Value}, {oneof(maps:keys(?LIMITS)), oneof([any(), a_number(), infinity])},
         {term, (?LIMITS)#{Name => Value}}).
@@ -211,7 +209,7 @@ a_number() ->
         edge()
     ]).
 
-%% Around the limits of machine integers, of handles and of small integers.
+%% Numbers around the limits of machine integers, handles and small integers.
 edge() ->
     ?LET(
         {Bits, Sign, Difference},
@@ -254,14 +252,14 @@ level() -> oneof([0, 1, 6, 41, integer()]).
 room() -> oneof([integer(), integer(0, 300), binary()]).
 
 improper() ->
-    %% One element of a wrong type would hide the wrong end.
+    %% An element of a wrong type would hide the improper tail.
     ?LET(
         {Elements, Tail},
         {non_empty(oneof([list(any()), list(binary())])), oneof([binary(), integer(), atom])},
         Elements ++ Tail
     ).
 
-%% What is documented ------------------------------------------------------------
+%% Documented results ------------------------------------------------------------
 
 is_documented(relay_start, {error, {Handle, Reason}}) -> is_integer(Handle) andalso is_atom(Reason);
 is_documented(relay_connect, {error, {At, Reason}}) -> (At =:= connect orelse is_integer(At)) andalso is_atom(Reason);
@@ -269,7 +267,7 @@ is_documented(relay_connect, {wait, Handle, Operation}) -> is_integer(Handle) an
 is_documented(_Function, {error, Reason}) -> is_atom(Reason);
 is_documented(available, Result) -> Result =:= true;
 is_documented(loaded, Result) -> Result =:= true;
-%% No term that a process hands over makes it panic.
+%% No argument may make it panic.
 is_documented(panics, Result) -> Result =:= {0, <<>>};
 is_documented(renew, Result) -> Result =:= ok orelse Result =:= done;
 is_documented(Function, Result) when Function =:= make; Function =:= set_online -> Result =:= ok;

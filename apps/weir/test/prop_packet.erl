@@ -1,6 +1,5 @@
-%% Packets of any type, valid or not, cut into any pieces: what a socket
-%% delivers is what `erlang:decode_packet/3' makes of the same bytes, and where
-%% that finds no packet the socket says `emsgsize' and closes.
+%% Packets of any type, valid or not, cut into any pieces: a socket delivers what `erlang:decode_packet/3' returns for
+%% the same bytes. If that fails, the socket reports `emsgsize' and closes.
 -module(prop_packet).
 
 -include_lib("proper/include/proper.hrl").
@@ -28,7 +27,7 @@ stream() ->
 type() ->
     oneof([1, 2, 4, asn1, sunrm, cdr, fcgi, tpkt, line, http, http_bin, httph, httph_bin]).
 
-%% The limit of the type's own kind: lines are cut at the buffer.
+%% The limit for this kind of type: lines are cut at the buffer.
 limit(line) -> oneof([none, {buffer, integer(1, 60)}]);
 limit(Type) when Type =:= http; Type =:= http_bin; Type =:= httph; Type =:= httph_bin -> none;
 limit(_) -> oneof([none, {packet_size, integer(1, 60)}]).
@@ -116,7 +115,7 @@ expected(Type, Options, Current, Bytes) ->
         {error, _} -> [emsgsize, closed]
     end.
 
-%% A socket remembers where in a message it is, the function has to be told.
+%% The socket remembers its place in a message; decode_packet/3 gets it as an argument.
 next(Type, _Current, http_eoh) -> Type;
 next(http, _Current, {Line, _, _, _}) when Line =:= http_request; Line =:= http_response -> httph;
 next(http_bin, _Current, {Line, _, _, _}) when Line =:= http_request; Line =:= http_response -> httph_bin;
@@ -144,7 +143,7 @@ received(Options, Active, Pieces) ->
     {ok, Socket} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
     ok = inet:setopts(Socket, [{active, Active}]),
-    %% The socket may be closed before all is sent.
+    %% The socket may close before everything is sent.
     _ = [gen_tcp:send(Peer, Piece) || Piece <- Pieces],
     _ = gen_tcp:shutdown(Peer, write),
     Received = messages(Socket, Active),

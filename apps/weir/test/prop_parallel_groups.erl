@@ -1,4 +1,4 @@
-%% Memberships, from two processes at once: whoever asks a group or a broadcast for the number of members gets it as it is at one
+%% Memberships from two processes at once: the number of members that a group or a broadcast returns is that of one
 %% moment between the beginning and the end of the call.
 -module(prop_parallel_groups).
 -behaviour(proper_statem).
@@ -14,13 +14,12 @@
 -define(SOCKETS, 3).
 -define(GROUPS, 2).
 
-%% The memberships, and the groups and sockets that are gone.
 -record(model, {members = #{} :: #{{group(), socket()} => always | once}, deleted = [] :: [group()], closed = [] :: [socket()]}).
 
 -type group() :: 1..?GROUPS.
 -type socket() :: 1..?SOCKETS.
 
-%% What a program works on ---------------------------------------------------------
+%% The world of a program ---------------------------------------------------------
 
 with(Run) ->
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {active, false}, {ip, {127, 0, 0, 1}}]),
@@ -81,8 +80,8 @@ on_socket(World, Socket, Call) -> weir_parallel:call(World, fun({_, Sockets}) ->
 
 initial_state() -> #model{}.
 
-%% The first group is broadcast to. A message ends a membership for one message when it is written, which is later: such memberships
-%% are in the second group, which has no messages.
+%% Only the first group is broadcast to. A message ends a one-message membership when it is written, which is later;
+%% such memberships are in the second group, which gets no messages.
 command(_Model) ->
     {Group, Socket} = {range(1, ?GROUPS), range(1, ?SOCKETS)},
     frequency([
@@ -107,7 +106,7 @@ next_state(Model, _Result, {call, _, What, [_World | Arguments]}) ->
     {_, Next} = step(What, Arguments, Model),
     Next.
 
-%% What a call returns, and the model after it.
+%% The result of a call, and the next model.
 step(join, [Group, Socket], Model) -> joined(Group, Socket, always, Model);
 step(join_once, [Group, Socket], Model) -> joined(Group, Socket, once, Model);
 step(leave, [Group, Socket], Model = #model{members = Members}) ->

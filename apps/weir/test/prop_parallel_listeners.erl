@@ -1,4 +1,5 @@
-%% The names of listeners, from two processes at once: a name is that of one listener at most, and each call has its effect at one moment.
+%% Names of listeners from two processes at once: a name belongs to at most one listener, and each call takes effect
+%% at one moment.
 -module(prop_parallel_listeners).
 -behaviour(proper_statem).
 -behaviour(weir_parallel).
@@ -13,10 +14,10 @@
 -define(NAMES, [a, b]).
 -define(NAME(Name), {?MODULE, Name}).
 
-%% What is known of each listener that is there: its process, and what it was set to. Its port is known once it was asked for.
+%% The known state of each listener: its process and settings. Its port is known once a call has returned it.
 -record(listener, {pid, status = running :: running | suspended, most :: pos_integer(), port = unknown}).
 
-%% What a program works on ---------------------------------------------------------
+%% The world of a program ---------------------------------------------------------
 
 with(Run) ->
     try

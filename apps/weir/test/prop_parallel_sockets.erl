@@ -1,8 +1,8 @@
-%% Sockets that several processes use at once: who owns them, what they are set to, what is read of them and when they are closed.
+%% Sockets that several processes use at once: owner, options, reading and closing.
 %%
-%% Three processes do what they are asked one thing after the other, so a program says who does it. One socket has data that
-%% waits and goes from owner to owner; another has none and is active now and then. A socket that is handed over is passive for a
-%% moment, as with gen_tcp, so the two are not mixed.
+%% Three processes each run one call after the other; a program says which process runs a call. One socket has pending
+%% data and goes from owner to owner; another has none and is active at times. A socket that is handed over is passive
+%% for a moment, as with gen_tcp, so the two are not mixed.
 -module(prop_parallel_sockets).
 -behaviour(proper_statem).
 -behaviour(weir_parallel).
@@ -18,17 +18,17 @@
 %% More than a program reads.
 -define(DATA, <<"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz">>).
 
-%% The owner of the socket that is given and what is left in it; what the other one is set to; which are closed.
+%% The owner and remaining data of the given socket, the active mode of the other, and the closed sockets.
 -record(model, {owner = 1 :: 1..?ACTORS, data = ?DATA :: binary(), active = false :: boolean() | once | pos_integer(), closed = [] :: [given | set]}).
 
-%% What a program works on ---------------------------------------------------------
+%% The world of a program ---------------------------------------------------------
 
 with(Run) ->
     Actors = list_to_tuple([spawn_link(fun act/0) || _ <- lists:seq(1, ?ACTORS)]),
     {Given, Sender} = pair(),
     {Set, Peer} = pair(),
     ok = gen_tcp:send(Sender, ?DATA),
-    %% All of it is there, and looks as if nothing had been read.
+    %% All data has arrived; unrecv makes it look unread.
     {ok, ?DATA} = gen_tcp:recv(Given, byte_size(?DATA), weir_test_wait:patience()),
     ok = gen_tcp:unrecv(Given, ?DATA),
     ok = gen_tcp:controlling_process(Given, element(1, Actors)),
@@ -83,7 +83,7 @@ set_active(World, Actor, Active) -> ask(World, Actor, fun(_, #{set := Socket}) -
 
 active(World, Actor) -> ask(World, Actor, fun(_, #{set := Socket}) -> inet:getopts(Socket, [active]) end).
 
-%% By one of them: while a process looks whether there is data, another is told ealready, as with gen_tcp.
+%% Only the first process reads: a second reader would get ealready while the first checks for data, as with gen_tcp.
 try_read(World) -> ask(World, 1, fun(_, #{set := Socket}) -> gen_tcp:recv(Socket, 1, 0) end).
 
 close(World, Actor, Which) -> ask(World, Actor, fun(_, Sockets) -> gen_tcp:close(map_get(Which, Sockets)) end).
@@ -115,7 +115,7 @@ next_state(Model, _Result, {call, _, What, [_World | Arguments]}) ->
     {_, Next} = step(What, Arguments, Model),
     Next.
 
-%% What a call returns, and the model after it.
+%% The result of a call, and the next model.
 step(close, [_, Which], Model = #model{closed = Closed}) ->
     {ok, Model#model{closed = [Which | Closed]}};
 step(What, Arguments, Model = #model{closed = Closed}) ->
@@ -130,7 +130,7 @@ socket_of(_What) -> given.
 when_closed(What) when What =:= set_active; What =:= active -> einval;
 when_closed(_What) -> closed.
 
-%% The one who is given what he has has it already, whoever gives.
+%% Giving a socket to its present owner succeeds, whoever calls.
 open(give, [_From, To], Model = #model{owner = To}) -> {ok, Model};
 open(give, [From, To], Model = #model{owner = From}) -> {ok, Model#model{owner = To}};
 open(give, [_From, _To], Model) -> {{error, not_owner}, Model};

@@ -1,24 +1,24 @@
-%% The law of the drop-in: a sequence of operations looks the same on two
-%% backends, in results, messages and their order.
+%% The law of the drop-in: a sequence of operations gives the same results and messages, in the same order, on two
+%% backends.
 -module(prop_parity).
 
 -include_lib("proper/include/proper.hrl").
 
 -export([search/3, repeat/3, agree/3, observe_both/3]).
 
-%% A difference counts if it is there again each time when everything is given more time: where the machine is busy, what
-%% is waited for in vain may come too late.
+%% A difference counts only if it occurs again each time with longer waits: on a busy machine an expected event may
+%% come after a wait has expired.
 -define(PATIENCE, [1, 5, 25, 25]).
 -define(PATIENT, [5, 25, 25]).
 
-%% How many search at a time.
+%% Number of concurrent searches.
 -define(SEARCHERS, 8).
 
-%% How large sequences become that are the same each time: as in a search.
+%% Size of the sequences of repeat/3, as large as those of a search.
 -define(SIZE, 42).
 
-%% Tries so many sequences, several at a time, as they mostly wait. Returns what differs: sequences that have been made as
-%% short as possible, with the difference.
+%% Tries this many sequences, several at a time because they mostly wait. Returns the differences: shrunk sequences
+%% and what differs.
 -spec search([gen_tcp:option()], [gen_tcp:option()], pos_integer()) -> [{parity_sequence:sequence(), term()}].
 search(One, Other, Sequences) ->
     Options = [{numtests, Sequences div ?SEARCHERS}, long_result, quiet],
@@ -29,7 +29,7 @@ search(One, Other, Sequences) ->
     ],
     lists:append([found(Searcher, none, One, Other) || Searcher <- Searchers]).
 
-%% PropEr's shrinking may itself fail; then the shortest that it had come to is told.
+%% PropEr's shrinking may itself fail. Then the shortest sequence so far is reported.
 found(Searcher = {Pid, Monitor}, Shortest, One, Other) ->
     receive
         {differs, Pid, Sequence} -> found(Searcher, Sequence, One, Other);
@@ -39,7 +39,7 @@ found(Searcher = {Pid, Monitor}, Shortest, One, Other) ->
         {'DOWN', Monitor, process, Pid, _Reason} -> [{Shortest, agree(Shortest, One, Other)}]
     end.
 
-%% The property for two backends, each given by the options that choose it.
+%% The property for two backends, each given by its options.
 prop_agree(One, Other, Caller) ->
     ?FORALL(
         Sequence,
@@ -51,7 +51,7 @@ prop_agree(One, Other, Caller) ->
             end
     ).
 
-%% Runs so many sequences that are the same each time, several at a time. Returns those that differ, as they are.
+%% Runs this many sequences, the same each time, several at a time. Returns those that differ, without shrinking.
 -spec repeat([gen_tcp:option()], [gen_tcp:option()], pos_integer()) -> [{parity_sequence:sequence(), term()}].
 repeat(One, Other, Sequences) ->
     Repeaters = [
@@ -74,8 +74,7 @@ repeat(One, Other, First, Last) ->
         (Result = agree(Sequence, One, Other)) =/= true
     ].
 
-%% Whether the sequence is seen the same on both; if not, where first: the step,
-%% and what was seen on each.
+%% Whether the observations on both backends are equal; if not, the first step that differs and both observations.
 -spec agree(parity_sequence:sequence(), [gen_tcp:option()], [gen_tcp:option()]) -> true | {differ, term(), term()}.
 agree(Sequence, One, Other) ->
     agree(Sequence, One, Other, ?PATIENCE).
@@ -86,8 +85,7 @@ agree(Sequence, One, Other, [Patience | More]) ->
         Result -> Result
     end.
 
-%% What is seen of the sequence on each, with patience: for those that are to be seen exactly the same, if not at first then
-%% when everything is given more time.
+%% The observations on both backends. If they differ, they are repeated with longer waits.
 -spec observe_both(parity_sequence:sequence(), [gen_tcp:option()], [gen_tcp:option()]) -> {term(), term()}.
 observe_both(Sequence, One, Other) ->
     observe_both(Sequence, One, Other, ?PATIENT).
@@ -115,8 +113,7 @@ first_difference([One | _], [Other | _], Before) ->
 first_difference(One, Other, _Before) ->
     {differ, One, Other}.
 
-%% Differences that only what is seen can tell, each a row of docs/differences.md.
-%% What comes after them is not compared.
+%% Differences that only the observation shows, each a row of docs/differences.md. Later steps are not compared.
 is_known({_, [One | _], _}, {_, [Other | _], _}, _Before) when (One =:= passed_over) =/= (Other =:= passed_over) ->
     %% "half a packet is read and the packet type changes": how much of it is read.
     true;
@@ -129,7 +126,7 @@ is_known_step({Step, Results, One}, {Step, Results, Other}, Before) ->
     Pairs = [{M, N} || {{Name, M}, {Name, N}} <- lists:zip(One, Other)],
     case lists:any(fun is_early_end/1, Pairs) of
         true ->
-            %% Those who monitor the socket hear of its end as early.
+            %% `DOWN' messages of the socket's monitors also come early.
             lists:all(fun(Pair = {M, N}) -> is_early_end(Pair) orelse without_down(M) =:= without_down(N) end, Pairs);
         false ->
             lists:all(fun({M, N}) -> M =:= N orelse (IsCut andalso is_recut(whole(M), whole(N))) end, Pairs)
@@ -186,7 +183,7 @@ has_packets({{Name, Call}, _, _}) ->
 has_packets(_) ->
     false.
 
-%% What the peer got, whatever it then found; or what it was told of a send.
+%% Whether the peer got the same data, even if it saw a different end; or both are results of a send.
 is_same_data([{Data, _} | _], [{Data, _} | _]) when is_binary(Data) -> true;
 is_same_data([One | _], [Other | _]) -> is_told(One) andalso is_told(Other);
 is_same_data(_, _) -> false.
@@ -207,7 +204,6 @@ is_beginning(One, Other) ->
     {Size, Bytes} = {iolist_size(One), iolist_to_binary(Other)},
     Size =< byte_size(Bytes) andalso binary:part(Bytes, 0, Size) =:= iolist_to_binary(One).
 
-%% Messages with data that follows on data put together.
 whole([{tcp, socket, One}, {tcp, socket, Two} | Messages]) -> whole([{tcp, socket, iolist_to_binary([One, Two])} | Messages]);
 whole([{tcp, socket, Data} | Messages]) -> [{tcp, socket, iolist_to_binary(Data)} | whole(Messages)];
 whole([Message | Messages]) -> [Message | whole(Messages)];

@@ -1,4 +1,4 @@
-%% What is built is parsed, however it comes, and nothing is taken of what follows.
+%% Every built header is parsed from any pieces, and bytes after it are left.
 -module(prop_proxy_header).
 
 -export([prop_proxy_header/0, prop_nonsense/0]).
@@ -8,14 +8,14 @@
 prop_proxy_header() ->
     ?FORALL({Header, Rest, Cut}, {header(), binary(), non_neg_integer()}, weir_test_property:holds(fun() ->
         Built = weir_proxy_header:build(Header),
-        %% Every beginning asks for more.
+        %% Every prefix of a header is incomplete.
         Front = binary:part(Built, 0, Cut rem byte_size(Built)),
         more = weir_proxy_header:parse(Front),
         {ok, Header, Rest} = weir_proxy_header:parse(<<Built/binary, Rest/binary>>),
         true
     end)).
 
-%% Whatever comes, there is an answer; and a header with one byte changed is one, or none.
+%% Any bytes get an answer; a header with one changed byte is a header or an error.
 prop_nonsense() ->
     ?FORALL({Header, At, Byte, Data}, {header(), non_neg_integer(), byte(), binary()}, weir_test_property:holds(fun() ->
         Built = weir_proxy_header:build(Header),

@@ -1,5 +1,5 @@
-%% What a reactor is for each of its connections, whatever happens on the others: a reactor that sends back what comes is
-%% the identity on the stream, by all the ways of sending; with packets, each comes once and in order.
+%% A reactor serves each connection independently of the others: an echo reactor is the identity on each stream with
+%% every way of sending; packets arrive once and in order.
 -module(prop_reactor).
 -behaviour(weir_reactor).
 
@@ -12,11 +12,11 @@
 
 -export([init/2, handle_data/3, handle_close/3, handle_writable/2, handle_info/2, handle_tick/2]).
 
-%% So many times a reader pauses: enough for buffers to fill.
+%% How often a reader pauses: enough for buffers to fill.
 -define(PAUSES, 30).
 
-%% Streams: some connections, each with its way of sending back, its chunks and its pauses, and a fate. Those whose
-%% fate is `good' get back all that they have sent, and nothing else; the others a beginning of it.
+%% Connections, each with its way of sending, its chunks, its pauses and a fate. Those with the fate `good' get back
+%% exactly what they sent, the others a prefix of it.
 prop_echo() ->
     ?FORALL(
         {Connections, Tick},
@@ -38,7 +38,7 @@ sizes({Sent, Got, End}) -> {byte_size(Sent), byte_size(Got), End}.
 is_right({#{fate := good}, {Sent, Got, End}}) -> Got =:= Sent andalso End =:= closed;
 is_right({_, {Sent, Got, _End}}) -> Got =:= binary:part(Sent, 0, min(byte_size(Got), byte_size(Sent))).
 
-%% Packets: each is delivered once, in order, and sent back with its frame.
+%% Each packet is delivered once, in order, and sent back with its frame.
 prop_packets() ->
     ?FORALL(
         {Type, Streams},
@@ -149,7 +149,7 @@ with_reactor(Options, Fun) ->
     ok = proc_lib:stop(Reactor),
     Results.
 
-%% Calls a function while what fails on purpose is not to fill the log.
+%% Calls a function while expected failures are not logged.
 quietly(Fun) ->
     ok = logger:add_primary_filter(?MODULE, {fun ?MODULE:without_ours/2, []}),
     try
@@ -161,13 +161,13 @@ quietly(Fun) ->
 without_ours(#{msg := {report, #{callback := {?MODULE, _}}}}, _) -> stop;
 without_ours(_Event, _) -> ignore.
 
-%% What there is of a reactor that has not sent back what came.
+%% Prints the state of a reactor that has not sent back everything.
 show(Reactor) ->
     Sockets = [{Socket, weir_nif:info(Handle)} || {'$inet', _, Handle} = Socket <- weir:sockets()],
     Process = process_info(Reactor, [status, current_stacktrace, messages, scheduler]),
     io:format("~p~n~p~n~p~n~p~n", [Process, weir_reactor:info(Reactor), Sockets, weir:pollsets()]).
 
-%% The stock end of a connection of the reactor, which is made in one of the ways that take arguments.
+%% The stock end of a connection of the reactor, which gets it in one of the ways that take arguments.
 open(Reactor, Connection = #{through := Through, options := Options, buffers := Buffers}) ->
     Sizes =
         case Buffers of
@@ -188,7 +188,7 @@ open(Reactor, Connection = #{through := Through, options := Options, buffers := 
     ok = gen_tcp:close(Listener),
     Peer.
 
-%% Sends all from one process and receives as much in another.
+%% Sends everything from one process and receives as much in another.
 client(Peer, #{chunks := Chunks, slow := Slow}) ->
     Self = self(),
     Reference = make_ref(),
@@ -203,7 +203,7 @@ client(Peer, #{chunks := Chunks, slow := Slow}) ->
     end),
     ok = gen_tcp:controlling_process(Peer, Receiver),
     _ = spawn_link(fun() ->
-        %% A connection that has closed takes no more.
+        %% Sends on a closed connection fail, which is ignored.
         lists:foreach(
             fun({Chunk, Pause}) ->
                 _ = gen_tcp:send(Peer, Chunk),
@@ -215,13 +215,13 @@ client(Peer, #{chunks := Chunks, slow := Slow}) ->
     Receiver ! go,
     {Reference, Sent}.
 
-%% Who receives gives up by itself.
+%% The receiver has its own time limit.
 result({Reference, Sent}) ->
     receive
         {Reference, Got, End} -> {Sent, Got, End}
     end.
 
-%% When all is there, the peer ends the stream, and nothing may come before the other's end.
+%% After the last byte the peer ends the stream; nothing may arrive before the other end does so too.
 receive_all(Peer, Missing, _Slow, Got) when Missing =< 0 ->
     _ = gen_tcp:shutdown(Peer, write),
     case gen_tcp:recv(Peer, 0, weir_test_wait:patience()) of
@@ -242,7 +242,7 @@ wait(Milliseconds) -> timer:sleep(Milliseconds).
 
 %%% The reactor: sends back what comes.
 
-%% `waiting': what has come and was not sent yet, the last first.
+%% `waiting': received data that was not sent back yet, the last first.
 init(Socket, #{way := Way, fate := Fate}) ->
     {ok, #{socket => Socket, way => Way, fate => Fate, waiting => []}}.
 

@@ -1,13 +1,13 @@
-%% A relay is the identity on both streams, whatever the chunks and the pauses
-%% of either side, in whatever order the two streams end.
+%% A relay is the identity on both streams, for any chunks and pauses on either side and any order in which the
+%% streams end.
 -module(prop_relay).
 
 -include_lib("proper/include/proper.hrl").
 
 -export([prop_relay/0]).
 
-%% So many times a reader pauses: enough for buffers to fill. One that paused each time would take its 1,000 bytes at a time
-%% out of megabytes for half a minute.
+%% How often a reader pauses: enough for buffers to fill. A reader that always paused would take half a minute to read
+%% megabytes in pieces of 1,000 bytes.
 -define(PAUSES, 30).
 
 prop_relay() ->
@@ -39,8 +39,8 @@ relayed({Client, Server, Before, Options}) ->
 sizes({One, Other}) ->
     {byte_size(One), byte_size(Other)}.
 
-%% What is sent in which chunks with which pauses, how it is received, and
-%% whether the end is sent before all is received or after.
+%% The chunks and pauses of the sender, how the data is received, and whether the sender ends before or after it has
+%% received everything.
 side() ->
     ?LET(
         {Chunks, Read, Slow, Ends, Buffers},
@@ -80,12 +80,12 @@ pair(#{buffers := Buffers, read := Read}) ->
     Options = [binary, {active, false}, {nodelay, true} | Sizes],
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {ip, loopback} | Options]),
     {ok, Port} = inet:port(Listener),
-    %% A stock socket throws away what a blocked sender has queued when the end of input comes: none is to block.
+    %% A stock socket drops queued data of a blocked sender at the end of its input, so no sender may block.
     PeerOptions = [{buffer, Read}, {exit_on_close, false}, {high_watermark, 100_000_000} | Options],
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, PeerOptions),
     {ok, Socket} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
-    %% What is queued before must not wait for its reader.
+    %% Data that is queued before the relay starts must not wait for its reader.
     ok = inet:setopts(Socket, [{high_watermark, 10_000_000}]),
     {Socket, Peer}.
 

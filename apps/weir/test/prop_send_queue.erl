@@ -1,5 +1,5 @@
-%% The send queue from end to end: whatever is sent in whatever pieces arrives
-%% as it was, whatever the reader does, and the queue keeps its bound.
+%% The send queue from end to end: data arrives unchanged for any pieces and any behaviour of the reader, and the
+%% queue keeps its limit.
 -module(prop_send_queue).
 
 -include_lib("proper/include/proper.hrl").
@@ -8,7 +8,7 @@
 
 -define(LARGEST, 200000).
 
-%% Data has this period, which is prime, so that a piece in a wrong place shows.
+%% The period of the data. It is prime, so that a misplaced piece shows.
 -define(PERIOD, 251).
 
 prop_send_queue() ->
@@ -22,7 +22,7 @@ prop_send_queue() ->
 arrives({Messages, Data}, Settings, Reads, End) ->
     {Socket, Peer} = pair(Settings),
     Largest = lists:max([0 | [iolist_size(Message) || Message <- Messages]]),
-    %% A send onto an empty queue is taken whole, as by OTP's driver, and one more goes over the watermark.
+    %% An empty queue accepts any send whole, as OTP's driver does, and one more send may exceed the watermark.
     Bound = max(proplists:get_value(high_watermark, Settings), Largest) + Largest,
     Self = self(),
     Reader = spawn_link(fun() ->
@@ -65,7 +65,7 @@ settings() ->
         [{low_watermark, min(Low, High)}, {high_watermark, High}, {sndbuf, SendBuffer}, {recbuf, ReceiveBuffer}]
     ).
 
-%% How much to read, and how often to stand back before.
+%% How much to read, and how long to pause before.
 read() ->
     {frequency([{1, integer(100, 1000)}, {2, integer(1000, 10000)}, {3, integer(10000, 100000)}]), integer(0, 20)}.
 
@@ -121,7 +121,7 @@ within(Socket, Bound) ->
 finish(shutdown, Socket) -> gen_tcp:shutdown(Socket, write);
 finish(close, Socket) -> gen_tcp:close(Socket).
 
-%% Reads to the end, in pieces of at most so many bytes each, over and over.
+%% Reads to the end, in pieces of at most these sizes, repeated.
 read(Peer, Reads) ->
     iolist_to_binary(read(Peer, Reads, Reads)).
 

@@ -1,7 +1,7 @@
-%% A reactor's callbacks that tell a process what they are called with and do what they are told. The state of a
-%% connection is a map: `tell' is the process, the other keys are funs in place of a callback's answer.
+%% A reactor whose callbacks report their calls to a process and do what the test says. The state of a connection is a
+%% map: `tell' is the process, the other keys are funs that replace a callback's result.
 %%
-%% Beside them, what the suites of reactors share.
+%% Also has what the suites of reactors share.
 -module(reactor_probe).
 -behaviour(weir_reactor).
 
@@ -83,14 +83,15 @@ answer(Callback, Arguments, State) ->
 
 %%% For the suites.
 
-%% A pollset once made is kept, with its descriptor: as many as a case needs are made before anything is counted.
+%% A pollset is kept with its descriptor once created, so those that a case needs are created before descriptors are
+%% counted.
 prepare() ->
     {ok, _} = application:ensure_all_started(weir),
     Reactors = [element(2, {ok, _} = weir_reactor:start_link(#{module => ?MODULE})) || _ <- lists:seq(1, 4)],
     lists:foreach(fun(Reactor) -> ok = proc_lib:stop(Reactor) end, Reactors),
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
-%% A reactor that listens, and its port. What it tells comes to the caller.
+%% Starts a reactor that listens, and returns its port. Its reports go to the caller.
 start(Args) ->
     start(Args, []).
 
@@ -115,7 +116,7 @@ listen(Options) ->
 stop(Reactor) ->
     ok = proc_lib:stop(Reactor).
 
-%% The next message of that kind from a callback.
+%% Returns the next report of this callback.
 told(Kind) ->
     receive
         Message when element(1, Message) =:= Kind -> Message
@@ -128,7 +129,7 @@ told(Kind, Socket) ->
     after patience() -> ct:fail({not_told, Kind, process_info(self(), messages)})
     end.
 
-%% What comes before the end, whatever that is.
+%% Returns the bytes before the end of the stream.
 recv_all(Socket) ->
     {Bytes, _Reason} = weir_test_wait:recv_all(Socket),
     Bytes.
@@ -137,7 +138,7 @@ exchange(Peer, Bytes) ->
     ok = gen_tcp:send(Peer, Bytes),
     ?assertEqual(iolist_to_binary(Bytes), weir_test_wait:recv_exactly(Peer, iolist_size(Bytes))).
 
-%% Sends pieces to a socket of Weir, each when the one before has been read, so that no two are read together. Nothing
+%% Sends pieces to a socket of Weir, each after the previous one was read, so that no two are read together. Nothing
 %% else may be read meanwhile.
 send_apart(Peer, Pieces) ->
     lists:foldl(
@@ -151,12 +152,12 @@ send_apart(Peer, Pieces) ->
         Pieces
     ).
 
-%% By all pollsets, those of reactors among them.
+%% Bytes read by all pollsets, including those of reactors.
 read_bytes() ->
     OfReactors = [weir_nif:counters(Pollset) || #{pollset := Pollset} <- weir:reactors()],
     lists:sum([Bytes || #{read_bytes := Bytes} <- weir:pollsets() ++ OfReactors]).
 
-%% What is logged while a function runs, as text.
+%% Returns the text that is logged while a function runs.
 reports(Fun) ->
     Self = self(),
     Id = list_to_atom(lists:flatten(io_lib:format("~p", [make_ref()]))),
@@ -164,7 +165,7 @@ reports(Fun) ->
     try
         Fun()
     after
-        %% A reactor logs what it has to say before it answers, and the log tells us in the reactor's process.
+        %% A reactor logs before it answers this call, and the log handler runs in the reactor's process.
         [catch sys:get_state(Reactor, patience()) || #{reactor := Reactor} <- weir:reactors()],
         ok = logger:remove_handler(Id)
     end,
@@ -202,7 +203,7 @@ kill_reactor(Reactor) ->
     after patience() -> ct:fail({still_alive, Reactor})
     end.
 
-%% A callback that tells its test of data, and one that fails in each way there is.
+%% A callback that reports data, and one that fails in every way.
 tell_only(Socket, Data, State = #{tell := Pid}) ->
     Pid ! {data, Socket, Data},
     {ok, State}.

@@ -1,4 +1,4 @@
-%% What the suites of reactors do around their cases.
+%% Setup and cleanup of the suites of reactors.
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 

@@ -1,4 +1,4 @@
-%% What the suites of relays do around their cases.
+%% Setup and cleanup of the suites of relays.
 
 init_per_group(_Group, Config) ->
     weir_test_peer:init_group(weir, Config).

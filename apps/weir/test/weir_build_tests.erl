@@ -1,4 +1,4 @@
-%% What native/build does in a package, where the libraries are there already.
+%% native/build in a package that contains the libraries.
 -module(weir_build_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -26,7 +26,7 @@ a_missing_library_is_refused(Package) ->
     ok = file:delete(filename:join(Package, library())),
     ?_assertMatch({1, {match, _}}, seen(build(Package, ""), "FAILED open or read")).
 
-%% It would be loaded first.
+%% A library that was built would be loaded first.
 what_was_built_is_removed(Package) ->
     write(Package, "priv/sample_nif.so", "built"),
     [
@@ -35,7 +35,7 @@ what_was_built_is_removed(Package) ->
     ].
 
 building_needs_rust(Package) ->
-    %% Debian's own would be on the PATH of build/2.
+    %% cargo of Debian would be in the PATH of build/2.
     [?_assertMatch({1, {match, _}}, seen(build(Package, "WEIR_BUILD=1"), "cargo is missing: install Rust"))
      || not filelib:is_file("/usr/bin/cargo")].
 
@@ -56,7 +56,7 @@ package() ->
 library() ->
     "priv/native/sample_nif-" ++ string:trim(os:cmd("uname -m")) ++ "-linux-gnu.so".
 
-%% Exit status and output, without cargo on PATH.
+%% Runs it without cargo in PATH, and returns exit status and output.
 build(Package, Environment) ->
     Path = filename:join(Package, "bin") ++ ":/usr/bin:/bin",
     Command = ["env -i PATH=", Path, " ", Environment, " sh ", filename:join(Package, "native/build"), " 2>&1; echo $?"],

@@ -1,4 +1,5 @@
-%% Two thousand connections at once, and nothing left of them. `make soak' does the same with a hundred thousand.
+%% Opens two thousand connections at once and checks that nothing is left of them. `make soak' does it with a hundred
+%% thousand.
 -module(weir_connections_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -17,7 +18,7 @@ init_per_testcase(_Case, Config) ->
 end_per_testcase(_Case, Config) ->
     weir_test_peer:end_case(Config).
 
-%% Too few to tell what their memory is. Twice: what the first round needs for good is there for the second.
+%% Too few connections to check their memory. The second round excludes what the first allocates permanently.
 opened_idle_used_and_closed(_Config) ->
     Fleet = weir_test_fleet:start(?CONNECTIONS),
     [io:format("~p~n", [weir_test_fleet:round(Fleet, 0)]) || _ <- [1, 2]],

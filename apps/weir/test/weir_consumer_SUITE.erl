@@ -1,11 +1,11 @@
-%% Weir as others use it: a project in an empty folder that depends on it, compiles, starts it and serves a connection.
+%% Weir as a dependency: an empty project depends on it, compiles it, starts it and serves a connection.
 -module(weir_consumer_SUITE).
 
 -export([all/0, suite/0]).
 -export([init_per_testcase/2, end_per_testcase/2]).
 -export([git_dependency/1, erl_libs/1]).
 
-%% The first run compiles the crate's dependencies too; what takes longer than this hangs.
+%% The first run compiles the crate's dependencies too; a longer run hangs.
 -define(COMMAND_SECONDS, "1200").
 
 all() ->
@@ -28,7 +28,7 @@ with_folder(Config) ->
 end_per_testcase(_, Config) ->
     ok = file:del_dir_r(folder(Config)).
 
-%% A rebar3 project that fetches Weir from git, where it lies in a subdirectory.
+%% A rebar3 project that fetches Weir from a subdirectory of a git repository.
 git_dependency(Config) ->
     Repository = filename:join(folder(Config), "repository"),
     commit_tree(Repository),
@@ -40,19 +40,19 @@ git_dependency(Config) ->
     Environment = [
         {"REBAR_CACHE_DIR", filename:join(folder(Config), "rebar3")},
         {"REBAR_GLOBAL_CONFIG_DIR", filename:join(folder(Config), "rebar3")},
-        %% Kept between runs, and not the tree's own: cargo would take the two copies of the crate for one another.
+        %% Kept between runs, and separate from the tree's own: cargo would confuse the two copies of the crate.
         {"CARGO_TARGET_DIR", filename:join(tree(), "_build/consumer")},
-        %% As quickly as it can: what is asked is whether it builds and serves.
+        %% Fast compilation: only building and serving are tested.
         {"CARGO_PROFILE_RELEASE_LTO", "off"},
         {"CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"},
         {"CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"},
-        %% All crates are on this machine, as the tree itself has been built on it.
+        %% All crates are on this machine, because the tree itself was built here.
         {"CARGO_NET_OFFLINE", "true"}
     ],
     _ = run("rebar3 compile", Project, Environment),
     served = serve("erl -pa $(rebar3 path --ebin)", Project, Environment).
 
-%% No build tool: a built Weir on ERL_LIBS.
+%% Without a build tool: a built Weir in ERL_LIBS.
 erl_libs(Config) ->
     Project = filename:join(folder(Config), "project"),
     write(Project, "consumer.erl", consumer()),
@@ -108,7 +108,7 @@ write(Project, Name, Text) ->
     ok = filelib:ensure_dir(File),
     ok = file:write_file(File, unicode:characters_to_binary(Text)).
 
-%% The root of the tree that this suite was compiled from, which holds the build directory that the suite runs in.
+%% The root of the tree of this suite, which contains the build directory.
 tree() ->
     tree(code:lib_dir(weir)).
 
@@ -119,8 +119,8 @@ tree(Directory) ->
         false -> tree(filename:dirname(Directory))
     end.
 
-%% A git repository with the tree as it is now, committed or not. The tree may belong to another user than the one who
-%% tests it, which git refuses to read unless told that it is meant.
+%% A git repository with the present files of the tree. safe.directory is needed because the tree may belong to
+%% another user.
 commit_tree(Repository) ->
     ok = filelib:ensure_path(Repository),
     Copy =
@@ -133,7 +133,8 @@ commit_tree(Repository) ->
         " git -c user.name=weir -c user.email=weir@localhost -c commit.gpgsign=false commit --quiet --message=tree",
     _ = run(Commit, Repository, []).
 
-%% The output of a shell command that must succeed. What surrounds this test run must not show in the command's.
+%% Runs a shell command that must succeed, and returns its output. Variables of this test run are removed from its
+%% environment.
 run(Command, Directory, Environment) ->
     Inherited = ["REBAR_BASE_DIR", "REBAR_PROFILE", "REBAR_CONFIG", "ERL_LIBS"] ++
         ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"],

@@ -1,4 +1,4 @@
-%% The table of counters is that of what is counted: nothing is missing and nothing is in it that is not there.
+%% The table of counters matches the counters that exist: none is missing, none is superfluous.
 -module(weir_counters_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -35,7 +35,7 @@ listeners(_Config) ->
     Counters = maps:without([name, pid, status, ip, port, handler, measured], Info),
     complete(listener, Counters).
 
-%% Those that the listener does not accept are the kernel's.
+%% Connections that the listener does not accept stay in the kernel's backlog.
 backlog_of_a_listener(_Config) ->
     {ok, _} = weir:start_listener(?MODULE, #{port => 0, ip => {127, 0, 0, 1}, max_connections => 1}, fun(_, _) -> timer:sleep(infinity) end, []),
     #{backlog := 0, max_backlog := Max} = weir:info(?MODULE),
@@ -45,12 +45,12 @@ backlog_of_a_listener(_Config) ->
     lists:foreach(fun gen_tcp:close/1, Clients),
     ok = weir:stop_listener(?MODULE).
 
-%% A poller that sleeps is woken by its thread when something comes.
+%% A sleeping poller is woken by its thread when data arrives.
 who_wakes_a_poller(Config) ->
     {Socket, Peer} = weir_test_peer:socket_pair(Config, [binary, {active, true}]),
     Sum = fun(Name) -> lists:sum([maps:get(Name, Pollset) || Pollset <- weir:pollsets()]) end,
     Woken = Sum(wakes_by_thread),
-    %% A poller that waits may have been woken by something else already.
+    %% The poller may have been woken by another event already, so this is repeated.
     weir_test_wait:wait_until(fun() ->
         [
             weir_test_wait:wait_until(fun() -> process_info(Poller, status) =:= {status, waiting} end)
@@ -62,14 +62,14 @@ who_wakes_a_poller(Config) ->
     end),
     ?assert(Sum(polling_ns) > 0).
 
-%% The pollset of a reactor that has ended is another's later.
+%% A later reactor reuses the pollset of one that has ended.
 reactors_count_from_their_beginning(_Config) ->
     Pollsets = [
         begin
             {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, args => #{}}),
             {ok, Info = #{pollset := Pollset}} = weir_reactor:info(Reactor),
             ?assertMatch(#{accepts := 0, moved_in := 0, reads := 0, read_bytes := 0, writes := 0, sockets := 0}, Info),
-            %% Adopted, it moves in.
+            %% An adopted socket moves into the pollset.
             {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
             {ok, Port} = inet:port(Listen),
             {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {tcp_module, weir_tcp}]),
@@ -116,7 +116,7 @@ relays(Config) ->
     {ok, <<"ask">>} = gen_tcp:recv(OtherPeer, 3),
     ok = gen_tcp:send(OtherPeer, <<"answer">>),
     {ok, <<"answer">>} = gen_tcp:recv(Peer, 6),
-    %% What has come to a peer is counted a moment later.
+    %% Bytes that have reached a peer are counted a moment later.
     weir_test_wait:wait_until(fun() ->
         {ok, Now} = weir:relay_info(Relay),
         Counted = weir_counters:values(relay, Now),

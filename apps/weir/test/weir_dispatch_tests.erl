@@ -1,4 +1,4 @@
-%% What OTP calls on the module of a socket, read from OTP itself.
+%% The functions that OTP calls on the module of a socket, read from OTP's own code.
 -module(weir_dispatch_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -9,7 +9,7 @@ sockets_of_inet_test() ->
 sockets_of_gen_tcp_test() ->
     all_there(gen_tcp, weir_tcp, 'GenTcpMod', []).
 
-%% `Mod' opens sockets, and serves those that are ports, which ours are not.
+%% The module called `Mod' opens sockets; it also serves ports, which our sockets are not.
 opening_test_() ->
     [
         {atom_to_list(Module), fun() -> all_there(gen_tcp, Module, 'Mod', served_by_weir_tcp()) end}
@@ -27,7 +27,7 @@ all_there(Caller, Module, Variable, Except) ->
             {module, Module} = code:ensure_loaded(Module),
             ?assertEqual([], [Call || {Name, Arity} = Call <- Called, not erlang:function_exported(Module, Name, Arity)]);
         _ ->
-            %% An OTP without debug information.
+            %% This OTP has no debug information.
             ok
     end.
 

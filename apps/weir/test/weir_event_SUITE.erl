@@ -31,7 +31,7 @@ attach(Events) ->
 
 tell(Event, Measurements, Metadata, Pid) -> Pid ! {event, Event, Measurements, Metadata}.
 
-%% The next event of a name that is about what is looked for: others may happen beside it.
+%% Returns the next event with this name and metadata; others may occur meanwhile.
 next(Event, About) ->
     receive
         {event, Event, Measurements, Metadata} ->
@@ -51,7 +51,7 @@ a_poller_that_dies(_Config) ->
     {#{system_time := _}, #{poller := New}} = next([weir, poller, start], #{pollset => Pollset}),
     ?assertNotEqual(Old, New).
 
-%% Several times: a reactor may get the pollset of an earlier one, and tells what it has done itself.
+%% Several times: a reactor may get the pollset of an earlier one, but must report only its own figures.
 a_reactor_from_start_to_end(Config) ->
     attach([[weir, reactor, start], [weir, reactor, stop]]),
     [one_reactor(Config) || _ <- lists:seq(1, 3)].
@@ -72,7 +72,7 @@ one_reactor(Config) ->
     ?assertEqual(shutdown, Reason),
     ?assertMatch(#{connections := 1, accepted := 1, read_bytes := 5, written_bytes := 5}, Measured),
     ?assert(maps:get(duration, Measured) > 0),
-    %% Its pollset is free for the next one when its connection has been closed.
+    %% Waits until its connection is closed, because only then the next reactor can use its pollset.
     ?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, weir_test_wait:patience())).
 
 a_relay_begins(Config) ->
@@ -105,7 +105,7 @@ relays_end(Config) ->
         #{relay => Relay, owner => self(), peer_a => AddressA, peer_b => AddressB, reason => normal}, About
     ).
 
-%% By a timeout, and without its owner.
+%% A timeout ends a detached relay, which has no owner.
 relays_fail(Config) ->
     attach([[weir, relay, stop]]),
     {A, PeerA} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),

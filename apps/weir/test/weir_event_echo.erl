@@ -1,4 +1,4 @@
-%% A reactor that sends back what comes.
+%% A reactor that echoes data.
 -module(weir_event_echo).
 -behaviour(weir_reactor).
 

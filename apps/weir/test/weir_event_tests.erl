@@ -53,7 +53,7 @@ a_handler_that_raises_is_detached() ->
     ?assertMatch([#{id := good}], weir_event:list_handlers([a])),
     ?assertMatch([{[a], _, _}], messages()).
 
-%% Where the application has the library `telemetry'. It is not among our dependencies: a stand-in has its functions.
+%% If the library `telemetry' is present. It is not a dependency of Weir: a stand-in has its functions.
 
 telemetry_test_() ->
     {foreach, fun load_telemetry/0, fun(_) -> unload_telemetry() end, [
@@ -65,7 +65,7 @@ telemetry_test_() ->
     ]}.
 
 its_handlers_get_the_events() ->
-    %% A handler of the application, which knows nothing of us.
+    %% A handler that the application attaches to telemetry itself.
     ok = (telemetry()):attach_many(theirs, [[a, b]], fun ?MODULE:tell/4, self()),
     ok = weir_event:attach(one, [a, b], {?MODULE, tell}, self()),
     ?assert(weir_event:is_attached([nobody, listens])),
@@ -98,7 +98,7 @@ ours_are_back_without_it() ->
     ?assertEqual([{[a], #{}, #{}}], messages()),
     ok = weir_event:detach(one).
 
-%% Its functions only complain then.
+%% Without its application, its functions only log warnings.
 a_library_that_is_not_started_is_not_used() ->
     stop_telemetry(),
     ok = weir_event:attach(one, [a], {?MODULE, tell}, self()),
@@ -132,7 +132,7 @@ stop_telemetry() ->
             receive {'DOWN', Monitor, process, Pid, _} -> ok end
     end.
 
-%% For the compiler, which does not know it.
+%% Hides the module's name from the compiler, which does not know it.
 telemetry() -> telemetry.
 
 load_telemetry() ->

@@ -1,4 +1,4 @@
-%% Where there is no native part, the drop-in hands through to OTP's own sockets.
+%% Without its native library, the drop-in falls back to OTP's own sockets.
 -module(weir_fallback_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -9,7 +9,7 @@
 
 -export([sockets_are_those_of_otp/1]).
 
-%% Run on the node without a native part.
+%% Run on the node without the native library.
 -export([serve_once/0]).
 -export([log/2]).
 
@@ -17,7 +17,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [sockets_are_those_of_otp].
 
-%% A copy of the library without its `priv', on a node of its own.
+%% Runs a copy of the library without its `priv' on another node.
 sockets_are_those_of_otp(Config) ->
     Ebin = filename:join([?config(priv_dir, Config), "weir", "ebin"]),
     ok = filelib:ensure_dir(filename:join(Ebin, "x")),
@@ -48,7 +48,7 @@ serve_once() ->
         end,
     {Kind, Data, weir:pollsets(), warnings()}.
 
-%% How many there are, once there is one.
+%% Counts the warnings, after waiting for the first.
 warnings() ->
     receive
         {log, warning} -> warnings(1)
@@ -62,5 +62,5 @@ warnings(Count) ->
     after 0 -> Count
     end.
 
-%% A handler of the logger that tells of each event.
+%% A logger handler that forwards each event.
 log(#{level := Level}, #{config := Pid}) -> Pid ! {log, Level}.

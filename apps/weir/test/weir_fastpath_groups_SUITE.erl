@@ -1,4 +1,4 @@
-%% Groups when members, broadcasters, reactors and pollers die, several of them at once.
+%% Groups when members, broadcasters, reactors and pollers die, several at once.
 -module(weir_fastpath_groups_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -38,7 +38,7 @@ new_group(Options) ->
     {ok, Group} = weir_group:new(Options),
     Group.
 
-%% A member, its peer, and who owns them; neither has much room.
+%% A member, its peer, and the owners of both. Neither socket has much room.
 member(Config, Group) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {sndbuf, 4096}], [{recbuf, 4096}]),
     ok = weir_group:join(Group, Socket),
@@ -48,7 +48,7 @@ member(Config, Group) ->
 reader(Peer) ->
     given(Peer, fun weir_test_wait:recv_all/1).
 
-%% Messages are numbers, each of so many bytes.
+%% Messages are numbers, padded to this many bytes.
 -define(BYTES, 500).
 
 number(N) ->
@@ -57,11 +57,11 @@ number(N) ->
 numbers(Data) ->
     [N || <<N:64, _:(?BYTES - 8)/binary>> <= Data].
 
-%% Broadcasts numbers until it is told to stop, or the group is deleted; says how many.
+%% Broadcasts numbers until it is told to stop or the group is deleted; returns the count.
 broadcaster(Group) ->
     broadcaster(Group, fun erlang:yield/0).
 
-%% Calls a function after each broadcast.
+%% The same with a function that is called after each broadcast.
 broadcaster(Group, Pause) ->
     async(fun() -> broadcast(Group, Pause, 1) end).
 
@@ -81,7 +81,7 @@ broadcast(Group, Pause, N) ->
         end
     end.
 
-%% What a member got are messages in the order of the broadcasts, each once. The last may be cut by a death.
+%% A member gets messages in the order of the broadcasts, each once. A death may cut the last one.
 is_in_order(Data) ->
     Numbers = numbers(Data),
     ?assertEqual(lists:usort(Numbers), Numbers).
@@ -90,8 +90,8 @@ broadcasts(Group) ->
     {ok, #{broadcasts := Count}} = weir_group:info(Group),
     Count.
 
-%% With every policy there are members that read and members that do not; of both some are killed, some reset and some
-%% left alone. Memory for those who do not read is bounded by the policy.
+%% For every policy there are members that read and members that do not. Some of each are killed, some reset, some
+%% left alone. The policy limits the memory of those that do not read.
 slow_members_of_every_policy_die(Config) ->
     [
         begin
@@ -132,7 +132,7 @@ slow_members_of_every_policy_die(Config) ->
      || Policy <- [drop_oldest, drop_newest, conflate, disconnect, leave]
     ].
 
-%% What waits in the send queues of members.
+%% Bytes in the send queues of members.
 queued(Members) ->
     lists:sum([
         Bytes
@@ -140,7 +140,7 @@ queued(Members) ->
         {ok, [{send_pend, Bytes}]} <- [inet:getstat(Socket, [send_pend])]
     ]).
 
-%% Nobody is there to be told when the broadcasts are through.
+%% The dead broadcasters get no notification when their broadcasts are delivered.
 broadcasters_killed(Config) ->
     Group = new_group(#{}),
     Members = [member(Config, Group) || _ <- lists:seq(1, 5)],
@@ -182,7 +182,7 @@ members_move_and_close(Config) ->
     ?assertEqual(0, weir_group:size(Group)),
     _ = stop(Broadcaster).
 
-%% Members outlive their groups, and what came of each is whole.
+%% Members outlive their groups, and each message that they got is complete.
 groups_deleted_while_broadcasts_fly(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     Reader = reader(Peer),
@@ -193,7 +193,7 @@ groups_deleted_while_broadcasts_fly(Config) ->
             Broadcasters = [broadcaster(Group) || _ <- [1, 2]],
             pause(),
             ok = weir_group:delete(Group),
-            %% They end by themselves.
+            %% They end when they notice the deletion.
             [await(Broadcaster) || Broadcaster <- Broadcasters],
             ?assertEqual({error, closed}, weir_group:info(Group))
         end
@@ -203,7 +203,7 @@ groups_deleted_while_broadcasts_fly(Config) ->
     ok = gen_tcp:close(Socket),
     {Data, closed} = await(Reader, patience()),
     ?assertEqual(4, byte_size(Data) rem ?BYTES),
-    %% Behind it are only messages that a poller was just writing when their group was deleted.
+    %% After it come only messages that a poller was writing when their group was deleted.
     {At, 4} = binary:match(Data, <<"open">>),
     ?assertEqual(0, At rem ?BYTES).
 
@@ -234,13 +234,13 @@ everybody_joins_and_leaves_at_once(Config) ->
     [?assertMatch({_, closed}, await(Reader, patience())) || Reader <- Readers],
     ?assertEqual([0, 0, 0], [weir_group:size(Group) || Group <- Groups]).
 
-%% Its connections are members no more; those of processes are, and get everything.
+%% Connections of the killed reactor are no longer members; those of processes are, and get everything.
 a_reactor_of_members_killed(Config) ->
     process_flag(trap_exit, true),
     Group = new_group(#{max_messages => 10_000, max_bytes => 10_000 * ?BYTES}),
     {_, _, Peer} = Steady = member(Config, Group),
     Reader = reader(Peer),
-    %% A broadcaster that outruns a reader has messages dropped, as the group's policy is.
+    %% The broadcaster waits for the reader, because the group's policy would drop messages.
     Broadcaster = broadcaster(Group, fun() -> wait_until(fun() -> queued([Steady]) < 1000 * ?BYTES end) end),
     [
         begin
@@ -266,13 +266,13 @@ a_reactor_of_members_killed(Config) ->
     is_in_order(Data),
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
-%% What a member has got before it becomes one side of a relay are whole messages, and after them what the other side says.
+%% A member that becomes one side of a relay has got complete messages, and then gets the bytes of the other side.
 members_become_relays(Config) ->
     Group = new_group(#{policy => drop_newest}),
     Broadcaster = broadcaster(Group),
     [
         begin
-            %% One that has heard the end may still say that it has ended itself.
+            %% exit_on_close false: a peer that has seen the end can still shut down its own side.
             Pair = fun() -> socket_pair(Config, [binary, {active, false}], [{exit_on_close, false}]) end,
             [{A, Client}, {B, Server}] = [Pair() || _ <- [a, b]],
             [ok = weir_group:join(Group, Socket) || Socket <- [A, B]],

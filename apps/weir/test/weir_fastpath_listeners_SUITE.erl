@@ -1,6 +1,6 @@
-%% Listeners, relays and groups when what they rest on dies at the worst moment: supervisors, owners, pollers and peers, and
-%% several of them at once. What one death does to each is in the suites of the three. After each case descriptors, sockets,
-%% relays and listeners are what they were before.
+%% Listeners, relays and groups when what they depend on dies at the worst moment: supervisors, owners, pollers and
+%% peers, several at once. The suites of the three test single deaths. After each case the numbers of descriptors,
+%% sockets, relays and listeners are as before.
 -module(weir_fastpath_listeners_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -35,7 +35,7 @@ groups() ->
         ]}
     ].
 
-%% Kills a registered process that has a supervisor, and waits for its successor.
+%% Kills a supervised registered process, and waits for its successor.
 kill_registered(Name) ->
     Old = whereis(Name),
     exit(Old, kill),
@@ -76,7 +76,7 @@ is_refused(Port) ->
             Reason =:= econnrefused
     end.
 
-%% Clients that connect to the port that a function says, again and again, whatever comes of it.
+%% Clients that connect to the port that a function returns, again and again, and ignore failures.
 storm(Port, Count) ->
     [async(fun() -> storm(Port) end) || _ <- lists:seq(1, Count)].
 
@@ -102,14 +102,15 @@ calm(Storm) ->
     [pid(Client) ! stop || Client <- Storm],
     [ok = await(Client, patience()) || Client <- Storm].
 
-%% A virtual machine has one supervisor of each kind, and gives up when they die too often: such cases have one of their own.
+%% A virtual machine has one supervisor of each kind, which gives up after too many deaths: such cases run in their
+%% own VM.
 on_node(Case) ->
     weir_test_node:on_node(?MODULE, Case, "", ["+S", "2"]).
 
 supervisor_of_listeners_killed(_Config) ->
     on_node(kill_supervisor_of_listeners).
 
-%% Its listeners end with it, in order, and nothing is in the way of those who start again.
+%% Its listeners end with it, in order, and can be started again without hindrance.
 kill_supervisor_of_listeners(_Config) ->
     Handlers = [{fun_of_it, fun ?MODULE:echo/2}, {protocol, weir_listener_protocol}, {reactor, weir_listener_reactor}],
     Listeners = [{Name, start(Name, #{}, Handler), Handler} || {Name, Handler} <- Handlers],
@@ -117,7 +118,7 @@ kill_supervisor_of_listeners(_Config) ->
     kill_registered(weir_listener_sup),
     lists:foreach(fun weir_fastpath_test:is_over/1, Clients),
     wait_until(fun() -> weir:listeners() =:= [] end),
-    %% Names go before the sockets of what had them.
+    %% Names are free before the sockets are closed.
     [wait_until(fun() -> is_refused(Port) end) || {_, Port, _} <- Listeners],
     [
         begin
@@ -132,7 +133,7 @@ kill_supervisor_of_listeners(_Config) ->
 names_of_listeners_killed(_Config) ->
     on_node(kill_names_of_listeners).
 
-%% Who is known by a name stays known, and so does what a successor inherits.
+%% Registered names and inherited state survive.
 kill_names_of_listeners(_Config) ->
     Port = start(kept, #{}),
     Gone = start(gone, #{}),
@@ -173,7 +174,7 @@ kill_keeper_of_pollers(_Config) ->
     _ = is_served(connect_raw(Port)),
     ok = weir:stop_listener(streams).
 
-%% The places of those who never came to serve are given back.
+%% Slots of connections that were never served are freed.
 killed_before_their_handshake(Config) ->
     Name = ?config(name, Config),
     Options = #{max_connections => 10, proxy_protocol => true, handshake_timeout => infinity},
@@ -203,7 +204,7 @@ killed_before_their_handshake(Config) ->
 started_and_stopped_in_a_storm(Config) ->
     Name = ?config(name, Config),
     Current = atomics:new(1, []),
-    %% Nothing listens on the first.
+    %% Nothing listens on the first port.
     atomics:put(Current, 1, await(async(fun weir_test_port:claim/0), patience())),
     Storm = storm(fun() -> atomics:get(Current, 1) end, 6),
     [
@@ -246,7 +247,8 @@ killed_while_they_move(Config) ->
     wait_until(fun() -> count(Name) =:= 0 end),
     _ = is_served(connect_raw(Port)).
 
-%% Each connection is relayed to one of another listener. Whoever dies, both ends go, and so do their places.
+%% Each connection is relayed to one of another listener. Whichever process dies, both ends are closed and their slots
+%% are freed.
 relayed_by_handlers_that_are_killed(_Config) ->
     Back = start(back, #{}),
     Relay = fun(Client, _) ->

@@ -1,4 +1,4 @@
-%% Relays when owners, pollers and peers die, several of them at once.
+%% Relays when owners, pollers and peers die, several at once.
 -module(weir_fastpath_relays_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -30,7 +30,7 @@ groups() ->
         ]}
     ].
 
-%% Kills them again and again, with so many milliseconds in between, until it is sent `stop'.
+%% Kills pollers repeatedly with a pause in milliseconds, until it is sent `stop'.
 killer_of_pollers(Pause) ->
     async(fun Kill() ->
         _ = kill_pollers(),
@@ -40,14 +40,13 @@ killer_of_pollers(Pause) ->
         end
     end).
 
-%% Sends until it fails, and says nothing of that.
 flood(Socket) ->
     case gen_tcp:send(Socket, binary:copy(<<"flood">>, 2000)) of
         ok -> flood(Socket);
         {error, _} -> ok
     end.
 
-%% For every way of moving bytes and both directions: the writer's side is full, since nobody reads at the other.
+%% For every way of moving bytes and both directions: the writer's side is full, because the other side does not read.
 full_relays(Config) ->
     [
         begin
@@ -66,13 +65,13 @@ full_relays(Config) ->
         Direction <- [a_to_b, b_to_a]
     ].
 
-%% The writer has more than its kernel takes, and since the last look the relay has moved nothing.
+%% The writer has more than its kernel takes, and the relay has moved nothing since the last check.
 stands_still(From, Relay, Direction) ->
     {ok, [{send_pend, Waiting}]} = inet:getstat(From, [send_pend]),
     {ok, #{Direction := #{bytes := Moved}}} = weir:relay_info(Relay),
     put(Relay, Moved) =:= Moved andalso Moved > 0 andalso Waiting > 0.
 
-%% A reset does not wait behind bytes that nobody reads.
+%% A reset does not wait behind unread bytes.
 a_reader_stops_and_the_other_side_is_reset(Config) ->
     [
         begin
@@ -84,7 +83,7 @@ a_reader_stops_and_the_other_side_is_reset(Config) ->
      || {Relay, From, Writer, To} <- full_relays(Config)
     ].
 
-%% The bytes that its kernel has taken are still delivered, and the end behind them.
+%% Bytes that the writer's kernel has taken are still delivered, then the end.
 a_reader_stops_and_the_other_side_is_killed(Config) ->
     [
         begin
@@ -103,7 +102,7 @@ a_reader_stops_and_is_killed_itself(Config) ->
         begin
             Reader = given(To, fun(_) -> receive never -> ok end end),
             ok = kill(Reader),
-            %% What it has not read makes of its close a reset.
+            %% Unread data turns its close into a reset.
             ?assertMatch({error, _}, has_ended(Relay)),
             ok = await(Writer)
         end
@@ -143,9 +142,9 @@ sockets_die_while_they_become_a_relay(Config) ->
     ],
     wait_until(fun() -> weir:relays() =:= [] end).
 
-%% A poller that serves a stream is in a dirty call, and what such a call sends after the kill is lost. Here a relay ends, and
-%% a socket of the same pollset gets data, while pollers die. Each message is waited for, so no later one makes good a wake-up
-%% that is lost.
+%% A poller that serves a stream is in a dirty call, and messages that such a call sends after the kill are lost. A
+%% relay ends, and a socket of the same pollset gets data, while pollers die. Each message is awaited, so that no
+%% later one can hide a lost wake-up.
 pollers_of_streams_are_killed(Config) ->
     Killer = killer_of_pollers(2),
     [
@@ -177,11 +176,11 @@ pollers_of_streams_are_killed(Config) ->
     pid(Killer) ! stop,
     ok = await(Killer).
 
-%% Everything that may happen to relays happens to some of them at the same time.
+%% Every event that can happen to relays happens to some of them at the same time.
 relays_in_havoc(Config) ->
     ok = new_engine(),
     Relays = [owned_relay(Config) || _ <- lists:seq(1, 40)],
-    %% A stock socket that has bytes to send stays when its owner is killed, until they are taken: there, maybe, by nobody.
+    %% A stock socket with unsent bytes stays open after its owner is killed, until they are read, here perhaps never.
     [ok = inet:setopts(Socket, [{linger, {true, 0}}]) || {_, _, Client, Server} <- Relays, Socket <- [Client, Server]],
     Busy = [given(Socket, fun flood_or_read/1) || {_, _, Client, Server} <- Relays, Socket <- [Client, Server]],
     Killer = killer_of_pollers(20),
@@ -203,7 +202,7 @@ relays_in_havoc(Config) ->
     wait_until(fun() -> weir:relays() =:= [] end),
     pid(Killer) ! stop,
     ok = await(Killer),
-    %% Each owner that lives has been told once.
+    %% Each living owner has got exactly one message.
     [?assertMatch([{weir_relay, Relay, _, _}], told(Owner)) || {Owner, Relay, _, _} <- Relays, is_process_alive(pid(Owner))].
 
 told(Owner) ->

@@ -1,4 +1,4 @@
-%% What the suites of deaths (weir_fastpath_*) share.
+%% Shared by the suites of deaths (weir_fastpath_*).
 -module(weir_fastpath_test).
 
 -export([init_group/1]).
@@ -29,21 +29,21 @@ init_case(Case, Config) ->
     ok = weir_test_peer:silence_pollers(),
     [{name, Case} | weir_relay_test:init_case(Config)].
 
-%% Descriptors, sockets, relays and listeners are what they were.
+%% The numbers of descriptors, sockets, relays and listeners are as before.
 end_case(Config) ->
     [ok = weir:stop_listener(Name) || Name <- weir:listeners()],
     _ = weir_test_peer:unsilence_pollers(),
     weir_relay_test:end_case(Config).
 
-%% Short enough to come in between, and never the same.
+%% Short and random, to interrupt at different moments.
 pause() ->
     timer:sleep(rand:uniform(5)).
 
 one_of(Choices) ->
     lists:nth(rand:uniform(length(Choices)), Choices).
 
-%% The engine's supervisor gives up after five deaths in ten seconds. A case that kills what it supervises starts a new one
-%% first, so that deaths of the cases before it do not count. There may be no socket of Weir.
+%% The engine's supervisor gives up after five deaths in ten seconds. A case that kills its children starts a new
+%% supervisor first, so that earlier deaths do not count. No socket of Weir may exist then.
 new_engine() ->
     _ = supervisor:terminate_child(kernel_safe_sup, weir_engine),
     weir_engine:start().
@@ -51,12 +51,12 @@ new_engine() ->
 kill_pollers() ->
     [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)].
 
-%% Gives a socket of the caller's to a process that runs a function with it.
+%% Gives a socket of the caller to a process that runs a function with it.
 given(Socket, Fun) ->
     Async = async(fun() -> receive go -> Fun(Socket) end end),
     case gen_tcp:controlling_process(Socket, pid(Async)) of
         ok -> ok;
-        %% The socket was closed by others, which is for the function to see.
+        %% The socket is already closed, which the function will notice.
         {error, _} -> ok
     end,
     pid(Async) ! go,
@@ -68,7 +68,7 @@ is_over(Socket) ->
 
 %% Relays ----------------------------------------------------------------------
 
-%% Two stock peers with a relay of the caller's between them, that have little room.
+%% Two stock peers with a relay between them that belongs to the caller. Buffers are small.
 relay(Config, Options) ->
     Pair = fun() -> socket_pair(Config, [binary, {active, false}, {sndbuf, 8192}], [{recbuf, 8192}, {sndbuf, 8192}]) end,
     {A, Client} = Pair(),

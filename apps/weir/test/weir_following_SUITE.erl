@@ -1,4 +1,4 @@
-%% A socket is on the pollset of the scheduler that its owner runs on.
+%% A socket moves to the pollset of the scheduler that its owner runs on.
 -module(weir_following_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -13,9 +13,9 @@
 -include("poller_suite.hrl").
 
 -define(OPTIONS, [binary, {active, false}, {nodelay, true}]).
-%% More than any number of signs in a row after which a socket follows.
+%% More requests than a socket needs to follow its owner.
 -define(MANY, 50).
-%% Owners that change their schedulers all the time, and the numbers that each is sent.
+%% Number of owners that keep changing their schedulers, and of numbers that each is sent.
 -define(OWNERS, 8).
 -define(NUMBERS, 4000).
 
@@ -61,7 +61,7 @@ join_where_the_owner_asks(Config) ->
             Owner = owner(Socket, 3),
             ok = run(Owner, fun() -> inet:setopts(Socket, [{active, Mode}]) end),
             ?assertEqual({3, Mode}, {pollset(Socket), Mode}),
-            %% A socket that nobody has waited for was nowhere.
+            %% A socket that was never waited for had no pollset, so this is not a move.
             ?assertEqual({Before, Mode}, {moves(), Mode})
         end
      || Mode <- [once, true, 10]
@@ -146,7 +146,7 @@ follow_an_owner_that_sends(Config) ->
      || Mode <- [true, 10_000]
     ].
 
-%% A request of the peer, and the owner's answer to it.
+%% A request of the peer, and the owner's answer.
 ask_and_answer(Socket, Peer, Mode) ->
     ok = gen_tcp:send(Peer, <<"request">>),
     receive {tcp, Socket, <<"request">>} -> ok end,
@@ -236,7 +236,7 @@ stay_with_a_queue(Config) ->
     end),
     ?assertEqual({ok, Data}, gen_tcp:recv(Peer, byte_size(Data), patience())).
 
-%% Another poller would have to wake up for each message, while the one that there is has nothing to do.
+%% Another poller would have to wake up for each message, while the present one is idle.
 stays_while_pollers_rest(Config) -> on_machine(?MODULE, stay_while_pollers_rest, Config).
 
 stay_while_pollers_rest(Config) ->
@@ -288,7 +288,7 @@ send_numbers(Peer) ->
     ok = await(Sender),
     gen_tcp:close(Peer).
 
-%% Each number is answered, which shows where the owner runs.
+%% Each number is answered with the scheduler that the owner runs on.
 hop(Socket, Mode, Queue) ->
     _ = process_flag(message_queue_data, Queue),
     ok = inet:setopts(Socket, [{active, Mode}]),
@@ -313,7 +313,7 @@ next_number(Socket, Mode) ->
 
 %%% Owners.
 
-%% The pollset's poller has no rest until the case ends.
+%% Keeps the pollset's poller busy until the case ends.
 keep_busy(Pollset, Config) ->
     [
         begin
@@ -346,7 +346,7 @@ ask_for_ever(Peer) ->
         _ -> ok
     end.
 
-%% A process on a scheduler, which has the socket of the caller and does what it is told.
+%% A process on a scheduler that gets the caller's socket and runs functions.
 owner(Socket, Scheduler) ->
     Owner = erlang:spawn_opt(fun() -> go_to(Scheduler), obey() end, [link]),
     ok = run(Owner, fun() -> ok end),
@@ -364,7 +364,7 @@ run(Owner, Do) ->
         {Owner, Result} -> Result
     end.
 
-%% The process stays there.
+%% Binds the process to a scheduler.
 go_to(Scheduler) ->
     _ = erlang:process_flag(scheduler, Scheduler),
     erlang:yield(),

@@ -1,5 +1,5 @@
-%% Groups: who gets what, in which order, what becomes of slow members, and what
-%% is left behind. After each case descriptors and sockets are what they were.
+%% Groups: who gets which messages, in which order, what happens to slow members, and what is left behind. After each
+%% case the numbers of descriptors and sockets are as before.
 -module(weir_group_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -141,7 +141,7 @@ a_thousand_groups(Config) ->
     [ok = weir_group:join(Group, Socket) || Group <- Groups],
     [?assertMatch({1, _}, through(Group, "x")) || Group <- Groups],
     [ok = weir_group:delete(Group) || Group <- Groups],
-    %% Deleted ones are forgotten by the member.
+    %% The member forgets deleted groups.
     Others = [new() || _ <- lists:seq(1, 1000)],
     [ok = weir_group:join(Group, Socket) || Group <- Others],
     ?assertEqual(1000, byte_size(rest(Socket, Peer))),
@@ -161,20 +161,20 @@ everybody_gets_everything_in_order(Config) ->
 nothing_from_before_joining(Config) ->
     Group = new(),
     {One, OnePeer} = member(Config, Group),
-    %% Not through yet, perhaps, when the other joins.
+    %% These may not be delivered yet when the other joins.
     [{ok, 1} = weir_group:broadcast(Group, "before ") || _ <- lists:seq(1, 50)],
     {Other, OtherPeer} = member(Config, Group),
     through(Group, "after"),
     ?assertEqual(<<"after">>, rest(Other, OtherPeer)),
     ?assertEqual(50 * 7 + 5, byte_size(rest(One, OnePeer))).
 
-%% Whoever keeps the messages and broadcasts them joins a member without a hole and without a repetition.
+%% A broadcaster that keeps its messages can add a member without a gap or a repetition.
 history_first(Config) ->
     Group = new(#{max_messages => 100_000, max_bytes => 100_000_000, backlog => 100_000}),
     Members = [
         begin
             {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {nodelay, true}]),
-            %% What was broadcast so far, and may still be on its way to others.
+            %% Messages so far, which may still be on their way to others.
             History = [<<Number:32>> || Number <- lists:seq(1, 20 * (Joined - 1))],
             ok = weir_group:join(Group, Socket, #{first => History}),
             [{ok, Joined} = weir_group:broadcast(Group, <<Number:32>>) || Number <- lists:seq(20 * (Joined - 1) + 1, 20 * Joined)],
@@ -185,7 +185,7 @@ history_first(Config) ->
     through(Group, <<401:32>>),
     [?assertEqual(lists:seq(1, 401), [Number || <<Number:32>> <= rest(Socket, Peer)]) || {Socket, Peer} <- Members].
 
-%% The caller does not wait, and is told when there is no room.
+%% The call does not block, and fails if there is no room.
 history_for_one_that_does_not_read(Config) ->
     Group = new(#{policy => drop_newest, max_messages => 2, max_bytes => 16#400000}),
     {Socket, Peer} = slow(Config, Group),
@@ -199,14 +199,14 @@ history_for_one_that_does_not_read(Config) ->
         end
      || _ <- lists:seq(1, 5)
     ],
-    %% One has begun to go out, and two wait.
+    %% One is being sent, and two are queued.
     ?assertEqual([ok, ok, ok, {error, full}, {error, full}], Joined),
     ?assertMatch({ok, #{queued := 3, dropped := 0}}, weir_group:info(Group)),
     ?assertEqual({error, emsgsize}, weir_group:join(Group, Socket, #{first => [Part, "x"]})),
     ?assertEqual(0, weir_group:size(Group)),
     ?assertEqual(3 * 16#100000, byte_size(rest(Socket, Peer))).
 
-%% Who joins again too early is told: it would have a gap.
+%% Joining again too early fails, because the member would have a gap.
 a_first_message_for_which_there_is_no_room(Config) ->
     [
         begin
@@ -234,7 +234,7 @@ a_first_message_that_makes_room(Config) ->
     ?assertEqual(2, info(Group, dropped)),
     ?assertEqual([Last - 1, Last, Last + 1], lists:nthtail(Last - 4, numbers(rest(Socket, Peer), 1000))).
 
-%% Broadcasts until one has such outcomes: its number.
+%% Broadcasts until a broadcast has such outcomes, and returns its number.
 fill(Group, Enough, Number) ->
     {1, Outcomes} = through(Group, numbered(Number, 1000)),
     case Enough(Outcomes) of
@@ -242,7 +242,7 @@ fill(Group, Enough, Number) ->
         false -> fill(Group, Enough, Number + 1)
     end.
 
-%% A socket that was a member, for which as many messages wait as may: how many it gets.
+%% A former member with a full queue, and the number of messages that it will get.
 left_with_a_full_queue(Config, Policy) ->
     Group = new(#{policy => Policy, max_messages => 3}),
     {Socket, Peer} = slow(Config, Group),
@@ -369,7 +369,7 @@ told_when_there_is_nobody(Config) ->
     [{ok, 1} = weir_group:broadcast(Group, "x", #{notify => Reference}) || Reference <- References],
     ok = gen_tcp:close(Socket),
     [?assertMatch({weir_group, Group, Reference, _}, next_message()) || Reference <- References],
-    %% And when it is deleted.
+    %% The same when the group is deleted.
     {_, _} = member(Config, Group),
     Last = make_ref(),
     {ok, 1} = weir_group:broadcast(Group, "x", #{notify => Last}),
@@ -386,7 +386,7 @@ several_broadcasters(Config) ->
     [await(Broadcaster) || Broadcaster <- Broadcasters],
     through(Group, <<9, 0:32>>),
     [First | Others] = [rest(Socket, Peer) || {Socket, Peer} <- Members],
-    %% The same order for all, and each broadcaster's own in it.
+    %% The same order for all, which keeps that of each broadcaster.
     [?assertEqual(First, Other) || Other <- Others],
     Got = [{Who, Number} || <<Who, Number:32>> <= First],
     [?assertEqual(lists:seq(1, 500), [Number || {From, Number} <- Got, From =:= Who]) || Who <- lists:seq(1, 4)].

@@ -1,5 +1,6 @@
-%% Members whose peers have reset, at the moment in which a group writes to them: when they join, when they move, when a reactor adopts
-%% them. The write ends the connection in the middle of the call. Afterwards the call has returned, others go on, and nothing is left.
+%% Members whose peers have reset when a group writes to them: when they join, when they move, when a reactor adopts
+%% them. The write ends the connection in the middle of the call. The call must return, others go on, and nothing is
+%% left.
 -module(weir_group_ends_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -39,7 +40,7 @@ adopted_from_a_busy_group(Config) -> on(Config, adopt_from_a_busy_group).
 balanced_under_resets_and_broadcasts(Config) -> on(Config, balance_under_resets).
 outcomes_of_members_that_move(Config) -> on(Config, count_members_that_move).
 
-%% What kills pollers and reactors is not for the VM that runs the tests.
+%% Cases that kill pollers and reactors do not run in the VM of the tests.
 on(Config, Case) ->
     Schedulers = case proplists:get_value(name, proplists:get_value(tc_group_properties, Config)) of on_eight_schedulers -> "8:8"; here -> "2:2" end,
     weir_test_node:on_node(?MODULE, Case, "", ["+S", Schedulers]).
@@ -67,8 +68,8 @@ join_after_reset(Config, Group, IsActive) ->
 
 %% Moving ----------------------------------------------------------------------
 
-%% No poller polls while the fun runs: what is broadcast is still on its way when it returns. Unless it takes longer than the thread of
-%% a pollset lets its poller stand still: then the thread has written it, and the socket may be closed already.
+%% Suspends all pollers while the fun runs, so that its broadcasts are not delivered before it returns. If that takes
+%% too long, the pollset's thread writes them, and the socket may be closed already.
 while_nobody_polls(Fun) ->
     Pollers = [Poller || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
     [true = erlang:suspend_process(Poller) || Poller <- Pollers],
@@ -110,7 +111,8 @@ move_if_open(Socket, Handle, Pollsets) ->
         {error, closed} -> ok
     end.
 
-%% The write for the first group ends the socket: it must not become a member of the others on its new pollset.
+%% The write for the first group ends the socket, which must not become a member of the other groups on its new
+%% pollset.
 move_in_several_groups(Config) ->
     Groups = [new(#{}) || _ <- lists:seq(1, 4)],
     [move_in_groups(Config, Groups) || _ <- lists:seq(1, 30)],
@@ -151,7 +153,7 @@ adopt_after_reset(Config, Reactor, IsActive) ->
         ok = reset(Peer),
         {ok, 1} = weir_group:broadcast(Group, "hello"),
         Result = adopt(Reactor, Socket),
-        %% It has tried.
+        %% The call returns after the reactor has tried to adopt.
         {ok, _} = weir_reactor:info(Reactor),
         Result
     end),
@@ -243,7 +245,7 @@ connect_and_reset(Port, Count) ->
         end
      || _ <- lists:seq(1, 8)
     ],
-    %% They are members when the first message is there.
+    %% They are members once the first message has arrived.
     _ = [gen_tcp:recv(Socket, 4, 50) || Socket <- Sockets],
     [reset(Socket) || Socket <- Sockets],
     connect_and_reset(Port, Count - 1).

@@ -1,4 +1,4 @@
-%% Members of groups for one message: what they get, when they have left, and who is told.
+%% Memberships for one message: what members get, when they have left, and who is notified.
 -module(weir_group_once_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -86,7 +86,7 @@ one_message_and_no_more(Config) ->
     ?assertEqual(<<"one two ">>, recv_exactly(AlwaysPeer, 8)),
     ?assertNot(is_served(Once)).
 
-%% Also what the last slice of them has come to is told, when nobody is left.
+%% The notification includes the members of the last slice, even if no member is left.
 all_of_them_are_counted(Config) ->
     Group = new(),
     Members = [member(Config) || _ <- lists:seq(1, 100)],
@@ -116,7 +116,7 @@ one_message_of_several_groups(Config) ->
 
 slow(Config) -> socket_pair(Config, [binary, {active, false}, {sndbuf, 4096}], [{recbuf, 4096}]).
 
-%% As much as the kernel does not take any more.
+%% More than the kernel takes.
 fill(Socket) ->
     ok = gen_tcp:send(Socket, binary:copy(<<0>>, 4_000_000)).
 
@@ -144,12 +144,12 @@ a_message_that_is_dropped_is_not(Config) ->
     ?assertEqual(1, weir_group:size(Group)),
     _ = recv_exactly(Peer, 4_000_000),
     ?assertEqual(<<"one">>, recv_exactly(Peer, 3)),
-    %% It may be told of the room a moment later.
+    %% The member may be notified of the room a moment later.
     wait_until(fun() -> {1, Outcomes} = through(Group, "three"), map_get(dropped, Outcomes) =:= 0 end),
     ok = served(Socket),
     ?assertEqual(<<"three">>, recv_exactly(Peer, 5)).
 
-%% Either it has had the message, or it gets none any more: never both, never neither.
+%% Once withdraw/1 has returned, the member has either been served or never gets the message.
 withdrawn_or_served(Config) ->
     Group = new(#{backlog => 10000}),
     {Socket, Peer} = member(Config),
@@ -189,14 +189,15 @@ groups_that_are_gone(Config) ->
     ?assertEqual({error, closed}, weir_group:withdraw(Socket)),
     ?assertEqual(<<"there">>, recv_exactly(Peer, 5)).
 
-%% Who joins again as soon as it is served gets some of the messages, each whole and in order, and one for each time.
+%% A member that joins again as soon as it is served gets some of the messages, complete and in order, one for each
+%% time.
 joined_again_while_broadcasts_fly(Config) ->
     Group = new(#{backlog => 10000, max_messages => 10000}),
     Members = [member(Config) || _ <- lists:seq(1, 10)],
     [once(Group, Socket) || {Socket, _} <- Members],
     Caster = async(fun() -> [{ok, _} = weir_group:broadcast(Group, <<Number:32>>) || Number <- lists:seq(1, 4999)] end),
     AllJoined = fun(Count) ->
-        %% Nobody broadcasts any more, and all have joined again: no message is on its way.
+        %% No broadcast is left, and all have joined again: no message is in flight.
         {ok, #{broadcasts := Broadcasts, pending := Pending, members := Joined}} = weir_group:info(Group),
         {Broadcasts, Pending, Joined} =:= {Count, 0, length(Members)}
     end,
@@ -235,7 +236,7 @@ client(Port) ->
     {ok, Client} = weir_test_peer:keep(gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}])),
     Client.
 
-%% The peer answers as quickly as it can.
+%% The peer answers as quickly as it can. The reactor must be notified before it gets that answer.
 told_before_the_answer(_Config) ->
     Self = self(),
     Group = new(),
@@ -270,7 +271,7 @@ a_reactor_answers_or_the_group_does(_Config) ->
                     ok -> {send, "o", State#{waits := false}};
                     {error, served} -> {ok, State}
                 end;
-            %% The group was quicker, and its reactor knows.
+            %% The group was faster, and the reactor already knows.
             (answer, State) ->
                 {ok, State};
             ({weir_group, served, _}, State) ->
@@ -292,12 +293,12 @@ a_reactor_answers_or_the_group_does(_Config) ->
      || Round <- lists:seq(1, Rounds)
     ],
     await(Caster),
-    %% There is one answer to each.
+    %% Each request gets one answer.
     ?assertEqual({error, timeout}, gen_tcp:recv(Client, 0, 40)),
     ?assertEqual([], lists:usort(Got) -- [<<"g">>, <<"o">>]),
     stop(Reactor).
 
-%% More than a batch has room for.
+%% More members than a batch of notifications holds.
 told_in_batches(_Config) ->
     Group = new(),
     {Reactor, Port} = start(#{init => fun(Socket, State) -> ok = once(Group, Socket), {ok, State} end}),
@@ -312,8 +313,8 @@ told_in_batches(_Config) ->
     ?assertEqual(500, length(lists:usort(Served))),
     stop(Reactor).
 
-%% The message of a group comes in a call of the reactor whose events do not have it yet, and the connection leaves then. So
-%% many messages are handled between two calls.
+%% The group delivers in a call of the reactor whose events do not contain the notification yet, and the connection
+%% leaves in that call, which handles 64 messages.
 handed_over_before_it_is_told(_Config) ->
     Self = self(),
     Group = new(),
@@ -334,7 +335,7 @@ handed_over_before_it_is_told(_Config) ->
         end
     }),
     Client = client(Port),
-    %% The kernel has nothing new to say about it then.
+    %% After this exchange the kernel has no further event for the connection.
     ok = gen_tcp:send(Client, <<"hello">>),
     ?assertEqual(<<"hello">>, recv_exactly(Client, 5)),
     ok = gen_tcp:send(Client, <<"go">>),

@@ -1,4 +1,4 @@
-%% Members of groups that read slowly, move, or end, and what groups refuse.
+%% Members of groups that read slowly, move, or end, and calls that groups refuse.
 -module(weir_group_slow_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -53,7 +53,7 @@ drop_oldest(Config) ->
     ?assertEqual(300, Sent + Queued),
     ?assertEqual(300 - Dropped, length(Got)),
     ?assertEqual(lists:usort(Got), Got),
-    %% The first, which went out, and the last, which waited.
+    %% The first, which was sent, and the last, which were queued.
     ?assertEqual(1, hd(Got)),
     ?assertEqual(lists:seq(296, 300), lists:nthtail(length(Got) - 5, Got)).
 
@@ -63,7 +63,7 @@ drop_newest(Config) ->
     ?assert(Dropped > 0),
     assert_first_ones(Sent + Queued, Got).
 
-%% The first ones, and perhaps some of those that came when the kernel had taken more.
+%% The first ones, and perhaps some that came after the kernel had taken more.
 assert_first_ones(Count, Got) ->
     ?assertEqual(Count, length(Got)),
     ?assertEqual(lists:usort(Got), Got),
@@ -73,7 +73,7 @@ conflate(Config) ->
     {#{dropped := Dropped}, Got} = flood(Config, conflate),
     ?assertEqual(300 - Dropped, length(Got)),
     ?assertEqual(300, lists:last(Got)),
-    %% The first ones went out, then only the newest waited. The kernel may have taken some of those later.
+    %% The first ones were sent, then only the newest was queued. The kernel may have taken some of those later.
     ?assertEqual(1, hd(Got)),
     ?assertEqual(lists:usort(Got), Got).
 
@@ -87,7 +87,7 @@ disconnect(Config) ->
     ?assertEqual(1, info(Group, disconnected)),
     ?assertEqual(1, weir_group:size(Group)).
 
-%% What waits goes out, the owner knows what comes next, and nothing is missing or there twice when it has joined again.
+%% Queued messages are sent, the owner knows the next one, and after joining again nothing is missing or repeated.
 left_and_joined_again(Config) ->
     Group = new(#{policy => leave, max_messages => 5}),
     {Socket, Peer} = slow(Config, Group),
@@ -122,7 +122,7 @@ marks_that_are_wrong(_Config) ->
 bounded_by_bytes(Config) ->
     Group = new(#{policy => drop_newest, max_messages => 1000, max_bytes => 10_000}),
     {Socket, Peer} = slow(Config, Group),
-    %% The kernel may take more of them later, and others are queued then: there are never more bytes at a time.
+    %% The kernel may take more of them later, and others are queued then: never more bytes at a time.
     [
         begin
             through(Group, numbered(Number, 1000)),
@@ -144,7 +144,7 @@ the_others_get_everything(Config) ->
     Before = erlang:memory(binary),
     Peers = [Peer || {_, Peer} <- Fast],
     [through_to(Peers, Group, numbered(Number, 1000)) || Number <- lists:seq(1, 200)],
-    %% Twenty times a few kilobytes, which they share, and not twenty times two hundred.
+    %% Twenty times a few shared kilobytes, not twenty times two hundred.
     wait_until(fun() ->
         true = erlang:garbage_collect(),
         More = erlang:memory(binary) - Before,
@@ -171,14 +171,14 @@ two_groups_on_one_pollset(Config) ->
 what_has_begun_goes_whole(Config) ->
     Group = new(#{policy => conflate}),
     {Socket, Peer} = slow(Config, Group),
-    %% Larger than the buffers: the first one goes out in part.
+    %% Larger than the buffers: the first one is sent in part.
     [through(Group, numbered(Number, 100_000)) || Number <- lists:seq(1, 20)],
     ?assertEqual([1, 20], numbers(rest(Socket, Peer), 100_000)).
 
 more_broadcasts_than_the_backlog(Config) ->
     Group = new(#{backlog => 3, policy => drop_newest}),
     [member(Config, Group) || _ <- lists:seq(1, 10)],
-    %% Nobody polls meanwhile: the poller is suspended.
+    %% The poller is suspended, so no broadcast is delivered.
     Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
     [true = erlang:suspend_process(Poller) || Poller <- Pollers],
     Results = [weir_group:broadcast(Group, "x") || _ <- lists:seq(1, 5)],
@@ -217,7 +217,7 @@ move_while_broadcasts_fly(Config) ->
     [?assertEqual(lists:seq(1, Count), numbers(rest(Socket, Peer), 100)) || {Socket, Peer} <- Members],
     ?assertEqual(0, weir_group:size(Group)).
 
-%% A call writes a megabyte at most; the pollset goes on with the rest.
+%% A call writes at most a megabyte; the new pollset writes the rest.
 moved_with_much_on_its_way(_Config) ->
     weir_test_node:on_node(?MODULE, move_with_much_on_its_way, "", ["+S", "2:2"]).
 
@@ -295,7 +295,7 @@ options_that_are_wrong(_Config) ->
 
 %% Misfortune ------------------------------------------------------------------
 
-%% Broadcasts as fast as they go while something happens, and everything is as before afterwards.
+%% Broadcasts as fast as possible while something happens. Afterwards everything is as before.
 fly(Group, Happening) ->
     Broadcaster = async(fun() -> fly(Group) end),
     Happening(),
@@ -367,14 +367,13 @@ pollers_killed_while_broadcasts_fly(Config) ->
     end,
     ?assertEqual(10, weir_group:size(Group)).
 
-%% Kills them, and waits until messages go out again.
 kill_pollers(Group, Members) ->
     [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
     Before = info(Group, sent),
     [recv_exactly(Peer, 6) || {_, Peer} <- Members],
     wait_until(fun() -> info(Group, sent) > Before end).
 
-%% As many memberships as there would be members of a large group.
+%% As many memberships as a large group has members.
 ten_thousand_memberships(Config) ->
     Groups = [new() || _ <- lists:seq(1, 50)],
     Members = [socket_pair(Config, [binary, {active, false}]) || _ <- lists:seq(1, 200)],

@@ -1,4 +1,4 @@
-%% What the suites of groups share.
+%% Shared by the suites of groups.
 -module(weir_group_test).
 
 -export([new/0]).
@@ -39,13 +39,13 @@ member(Config, Group, Options) ->
     ok = weir_group:join(Group, Socket),
     {Socket, Peer}.
 
-%% One whose peer has little room and does not read.
+%% A member whose peer has small buffers and does not read.
 slow(Config, Group) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {sndbuf, 4096}], [{recbuf, 4096}]),
     ok = weir_group:join(Group, Socket),
     {Socket, Peer}.
 
-%% Broadcasts and waits until that is through.
+%% Broadcasts and waits for the notification.
 through(Group, Message) ->
     Reference = make_ref(),
     {ok, Members} = weir_group:broadcast(Group, Message, #{notify => Reference}),
@@ -54,7 +54,7 @@ through(Group, Message) ->
     after patience() -> ct:fail({not_through, weir_group:info(Group)})
     end.
 
-%% The same, and has each of these peers receive the message: so nothing waits for them.
+%% The same, and makes each of these peers receive the message, so that none has a backlog.
 through_to(Peers, Group, Message) ->
     Through = through(Group, Message),
     [?assertEqual(Message, recv_exactly(Peer, byte_size(Message))) || Peer <- Peers],
@@ -70,7 +70,7 @@ numbers(Bytes, Size) ->
 broadcast_numbered(Group, Count, Size) ->
     [through(Group, numbered(Number, Size)) || Number <- lists:seq(1, Count)].
 
-%% All that comes to a peer when its member is closed.
+%% Returns everything that a peer gets before its member is closed.
 rest(Socket, Peer) ->
     Reader = async(fun() -> receive go -> ok end, element(1, recv_all(Peer)) end),
     ok = gen_tcp:controlling_process(Peer, pid(Reader)),
@@ -84,7 +84,7 @@ info(Group, What) ->
 
 %% Slow members ----------------------------------------------------------------
 
-%% More than fits into a slow member, what it gets in the end, and what was counted.
+%% Sends more than fits into a slow member. Returns what it gets in the end, and the counts.
 flood(Config, Policy) ->
     Group = new(#{policy => Policy, max_messages => 5}),
     {Socket, Peer} = slow(Config, Group),

@@ -1,4 +1,4 @@
-%% What has been sent when the VM ends, and whether it ends: `halt`, `init:stop`, schedulers offline.
+%% What is sent when the VM ends, and whether it ends: `halt`, `init:stop`, schedulers offline.
 %%
 %% Each case starts a VM that ends by itself.
 -module(weir_halt_SUITE).
@@ -14,7 +14,8 @@
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(BYTES, 6_000_000).
 -define(SUCCESSORS, 4).
-%% Milliseconds that a peer leaves a VM to begin its end before it reads. A shorter pause can only hide a fault.
+%% Milliseconds that a peer waits before it reads, so that the VM can begin to end. A shorter pause can only hide a
+%% fault.
 -define(PAUSE, 100).
 
 suite() ->
@@ -41,7 +42,7 @@ halt_sends_what_was_confirmed(_Config) ->
 stop_sends_what_was_confirmed(_Config) ->
     ?assertEqual(?BYTES, sent_by_a_client(stop)).
 
-%% What a client's peer gets that pauses before it reads.
+%% Returns the number of bytes that a client's peer gets, if it pauses before it reads.
 sent_by_a_client(End) ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
     {ok, Port} = inet:port(Listener),
@@ -83,7 +84,7 @@ serve_and_end(Port) ->
     {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, []),
     ok = gen_tcp:send(Socket, <<(weir:get_port(last)):16>>).
 
-%% The sockets that follow in their slots are looked at like all others.
+%% The sockets that reuse the slots of ended members are flushed like all others.
 a_stop_after_members_that_ended_while_they_moved(_Config) ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
     {ok, Port} = inet:port(Listener),
@@ -93,8 +94,8 @@ a_stop_after_members_that_ended_while_they_moved(_Config) ->
     ?assertEqual(lists:duplicate(?SUCCESSORS, ?BYTES), Received),
     ?assertEqual(<<>>, ended(Vm, patience())).
 
-%% What one peer has read it returns when its socket is closed. That is perhaps when the VM is gone, which waits for the others
-%% to read only for a while: so nobody waits for the one before.
+%% Reads all sockets at the same time: each read returns when its socket is closed, perhaps only when the VM is gone,
+%% and the VM waits for the other readers only for a limited time.
 recv_all_at_once(Sockets) ->
     Readers = [async(fun() -> recv_all(Socket) end) || Socket <- Sockets],
     [await(Reader) || Reader <- Readers].
@@ -127,7 +128,7 @@ end_members_and_stop(Port) ->
     ],
     init:stop().
 
-%% The peer does not read. What is queued is given up, after some seconds.
+%% The peer does not read. Queued data is given up after some seconds.
 a_halt_does_not_wait_for_ever(_Config) ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
     {ok, Port} = inet:port(Listener),
@@ -136,7 +137,7 @@ a_halt_does_not_wait_for_ever(_Config) ->
     ?assertEqual(<<>>, ended(Vm, patience())),
     gen_tcp:close(Socket).
 
-%% Processes that are bound to a scheduler which is offline do not die by themselves.
+%% Processes that are bound to an offline scheduler do not run, so they cannot end.
 stops_with_schedulers_offline(_Config) ->
     ?assertEqual(<<>>, ended(start_vm(?MODULE, ["+S", "4:4"], lower_and_stop, []), patience())).
 

@@ -19,7 +19,7 @@ strings_are_escaped_test() ->
     Escaped = <<"\"\\\"\\\\\\n\\u0001", "µ"/utf8, "\"\n">>,
     ?assertEqual(Escaped, iolist_to_binary(weir_json:encode(<<"\"\\\n\001µ"/utf8>>))).
 
-%% RFC 8259 has no other strings.
+%% RFC 8259 allows only UTF-8 strings.
 bytes_that_are_not_utf8_are_replaced_test() ->
     ?assertEqual(<<"\"a", 16#FFFD/utf8, "b", 16#FFFD/utf8, "\"">>, iolist_to_binary(weir_json:compact(<<"a", 255, "b", 16#C3>>))).
 
@@ -73,7 +73,7 @@ long_numbers_are_refused_test_() ->
     Digits = fun(Count) -> binary:copy(<<"9">>, Count) end,
     [
         ?_assertMatch({ok, Integer} when is_integer(Integer), weir_json:decode(Digits(1000))),
-        %% Its conversion would take minutes.
+        %% Converting this integer would take minutes.
         ?_assertEqual({error, {not_json, 5}}, weir_json:decode(<<"{\"a\":", (Digits(4000000))/binary, "}">>)),
         ?_assertEqual({error, {not_json, 1}}, weir_json:decode(<<"[", (Digits(400))/binary, ".5]">>)),
         ?_assertEqual({error, {not_json, 0}}, weir_json:decode(<<"0.", (Digits(1000))/binary>>)),

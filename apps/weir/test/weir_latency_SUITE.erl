@@ -1,6 +1,6 @@
-%% How long replies take: measured by the listener, beside what the server was told to wait and what the client saw. A request is
-%% read after it is sent, and its reply is written before that is received: so each time is at least the server's delay and at most the
-%% client's, whatever the machine does meanwhile.
+%% Reply times measured by the listener, compared with the server's delay and the client's measurement. A request is
+%% read after it is sent, and its reply is written before it is received. So each time is at least the server's delay
+%% and at most the client's, however busy the machine is.
 -module(weir_latency_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -47,7 +47,7 @@ connect(Port) ->
     _ = put(clients, [Socket | get(clients)]),
     Socket.
 
-%% Waits for as many milliseconds as a request says, and sends it back.
+%% Waits for the milliseconds in the request, and echoes it.
 serve(Socket, Args) ->
     Transport = transport(Socket),
     case Transport:recv(Socket, 0, weir_test_wait:patience()) of
@@ -69,7 +69,7 @@ ask(Transport, Socket, Delay) ->
     {ok, <<Delay:16>>} = Transport:recv(Socket, 2, weir_test_wait:patience()),
     ok.
 
-%% The client's time until a reply is counted, which no time of that reply exceeds.
+%% Returns the client's time until a reply is counted, an upper bound of the measured time.
 measured(Transport, Socket, Delay) ->
     #{replies := Before} = weir:latency(?MODULE),
     Begin = erlang:monotonic_time(nanosecond),
@@ -77,12 +77,12 @@ measured(Transport, Socket, Delay) ->
     _ = latency_of(Before + 1),
     erlang:monotonic_time(nanosecond) - Begin.
 
-%% A reply is counted after it was written: its client may have read it before.
+%% A reply is counted after it was written, so its client may have read it before.
 latency_of(Replies) ->
     weir_test_wait:wait_until(fun() -> maps:get(replies, weir:latency(?MODULE)) >= Replies end),
     weir:latency(?MODULE).
 
-%% The listener has measured so many replies, each between a delay and the client's time, and the same in all.
+%% The listener has measured this many replies, each between the delay and the client's time, and so is their sum.
 is_between(Delays, Seen) ->
     #{measured := true, replies := Replies, reply_ns := Sum, times := Times} = latency_of(length(Seen)),
     ?assertEqual(length(Seen), Replies),
@@ -118,7 +118,7 @@ known_delays_of_processes(_Config) ->
 known_delays_of_reactors(_Config) ->
     known_delays(gen_tcp, connect(start(#{measure => true}, ?MODULE, none))).
 
-%% As a reactor.
+%% The callbacks of a reactor.
 init(_Socket, none) -> {ok, none}.
 
 handle_data(_Socket, <<Delay:16>> = Request, State) ->
@@ -133,7 +133,7 @@ known_delays_of_relays(_Config) ->
     known_delays(gen_tcp, Socket),
     ?assertMatch([_], weir:relays()).
 
-%% Whatever their listeners measure.
+%% Whether or not their listeners measure.
 relays_measure_together(_Config) ->
     {ok, _} = weir:start_listener(server, #{ip => ?LOOPBACK}, fun ?MODULE:serve/2, none),
     Latency = weir_relay:new_latency(),
@@ -159,9 +159,9 @@ relay(Client, {Port, Options}) ->
     {ok, Relay} = weir:relay(Client, Server, Options),
     receive {weir_relay, Relay, _, _} -> ok end.
 
-%% A handshake is requests and replies as well: what it took is there before.
+%% A handshake also consists of requests and replies, so its times are there before.
 known_delays_under_tls(_Config) ->
-    %% OTP 27 takes no signature of SHA-1, which is the default here.
+    %% OTP 27 refuses signatures with SHA-1, the default here.
     Signed = [{digest, sha256}, {key, {namedCurve, secp256r1}}],
     Chain = #{root => Signed, intermediates => [], peer => Signed},
     #{server_config := Server} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
@@ -189,7 +189,7 @@ send_file(Socket, File) ->
             ok
     end.
 
-%% A reply in two parts counts once, up to its first bytes; a request in two from its last ones on.
+%% A reply in two parts counts once, at its first bytes; a request in two parts counts from its last bytes.
 the_last_bytes_of_a_request_count(_Config) ->
     Socket = connect(start(#{measure => true}, fun ?MODULE:in_parts/2, self())),
     ok = gen_tcp:send(Socket, <<0>>),
@@ -212,8 +212,8 @@ in_parts(Socket, Test) ->
     ok = gen_tcp:send(Socket, <<"b">>),
     gen_tcp:recv(Socket, 1, weir_test_wait:patience()).
 
-%% Of connections that there are. Each asks until all are told to end, so replies go on the whole time; those in flight at the switch are
-%% counted or not, and no other.
+%% On existing connections. Each client asks until it is stopped, so replies continue the whole time. Only those in
+%% flight at a switch may be counted or not.
 on_and_off_under_load(_Config) ->
     Port = start(#{}, ?MODULE, none),
     Asked = counters:new(1, []),
@@ -241,7 +241,7 @@ ask_on(Socket, Asked) ->
     ok = counters:add(Asked, 1, 1),
     ask_on(Socket, Asked).
 
-%% Waits for some hundred replies more, and returns how many there were.
+%% Waits for some hundred more replies, and returns their number.
 more(Asked) ->
     Before = counters:get(Asked, 1),
     weir_test_wait:wait_until(fun() -> counters:get(Asked, 1) > Before + 500 end),
@@ -254,7 +254,7 @@ what_was_measured_stays(_Config) ->
     ok = weir:set_options(?MODULE, #{measure => false}),
     ok = ask(Socket, 1),
     ?assertEqual(Latency#{measured := false}, weir:latency(?MODULE)),
-    %% Its process is started anew, and goes on with what there was.
+    %% The restarted listener continues with the previous figures.
     #{pid := Pid} = weir:info(?MODULE),
     exit(Pid, kill),
     weir_test_wait:wait_until(fun() -> case weir:info(?MODULE) of #{pid := Other} -> Other =/= Pid; _ -> false end end),

@@ -2,7 +2,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% What `system_architecture' is on Debian, Red Hat, Alpine, and a Mac.
+%% `system_architecture' on Debian, Red Hat, Alpine, and a Mac.
 names_test_() ->
     [
         ?_assertEqual({ok, "weir_nif-x86_64-linux-gnu.so"}, weir_library:file_name(weir_nif, "x86_64-pc-linux-gnu")),
@@ -12,7 +12,7 @@ names_test_() ->
         ?_assertEqual(error, weir_library:file_name(weir_nif, "aarch64-apple-darwin23.5.0"))
     ].
 
-%% A library that was built on the spot goes before that of the package; without either the text says what to do.
+%% A library built here takes precedence over the packaged one; without either, the error says what to do.
 order_test() ->
     with_application(fun(Priv) ->
         {error, {no_library, Text}} = weir_library:file(weir_library_sample, ?MODULE),
@@ -26,7 +26,7 @@ order_test() ->
         ?assertEqual({ok, Built}, weir_library:file(weir_library_sample, ?MODULE))
     end).
 
-%% Nothing is loaded from inside of an archive.
+%% No library can be loaded from inside an archive.
 archive_test() ->
     with_application(fun(Priv) ->
         Archive = filename:dirname(filename:dirname(Priv)),

@@ -1,4 +1,5 @@
-%% Listeners: what they accept, whom they turn away, how they end, and what is left when processes of theirs are killed.
+%% Listeners: which connections they accept and refuse, how they end, and what is left when their processes are
+%% killed.
 -module(weir_listener_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -20,7 +21,7 @@ all() ->
     [{group, function}, {group, protocol}, {group, reactor}].
 
 groups() ->
-    %% What holds for every kind of handler.
+    %% Cases for every kind of handler.
     Common = [
         connections_are_served,
         connections_are_counted_and_listed,
@@ -55,7 +56,7 @@ init_per_group(Handler, Config) ->
 end_per_group(_Group, _Config) ->
     ok.
 
-%% The reset may be there before connect has looked.
+%% The reset may arrive before connect has returned.
 is_turned_away(Port) -> is_turned_away(Port, ?LOOPBACK).
 
 is_turned_away(Port, From) ->
@@ -113,7 +114,7 @@ connections_beyond_the_limit_are_reset(Config) ->
     wait_until(fun() -> maps:get(overload, weir:info(?config(name, Config))) =:= 5 end),
     ok = gen_tcp:close(First),
     wait_until(fun() -> count(Config) =:= 1 end),
-    %% Its place is free a moment later.
+    %% Its slot is free a moment later.
     weir_listener_test:still_serves(Port).
 
 the_limit_is_raised(Config) ->
@@ -128,9 +129,9 @@ the_rate_is_kept(Config) ->
     Port = start(Config, #{max_rate => 20}),
     Began = erlang:monotonic_time(millisecond),
     [is_served(Socket) || Socket <- [connect(Port) || _ <- lists:seq(1, 24)]],
-    %% Twenty at once, and the other four in their time.
+    %% Twenty at once, the other four at the rate.
     ?assert(erlang:monotonic_time(millisecond) - Began >= 190),
-    %% They may come so slowly that none has to wait.
+    %% They may connect so slowly that none has to wait.
     wait_until(fun() ->
         _ = [connect(Port) || _ <- lists:seq(1, 40)],
         maps:get(rate_pauses, weir:info(?config(name, Config))) > 0
@@ -151,7 +152,7 @@ an_address_has_so_many_connections(Config) ->
     wait_until(fun() -> maps:with([crowded, connections], weir:info(?config(name, Config))) =:= #{crowded => 1, connections => 3} end),
     ok = gen_tcp:close(First),
     wait_until(fun() -> count(Config) =:= 2 end),
-    %% Its place is free a moment later.
+    %% Its slot is free a moment later.
     weir_listener_test:still_serves(Port).
 
 a_suspended_listener_resumes_on_its_port(Config) ->
@@ -180,12 +181,12 @@ a_drained_listener_waits_for_connections(Config) ->
     ok = gen_tcp:close(Second),
     ?assertEqual(ok, weir_test_peer:await(Drain)).
 
-%% Also where that takes longer than handshakes do.
+%% Even if that takes longer than handshakes do.
 a_drained_listener_accepts_its_backlog(Config) ->
     Port = start(Config, #{max_rate => 20}),
     its_backlog_is_served([connect(Port) || _ <- lists:seq(1, 24)], Config).
 
-%% Of unix sockets the kernel does not tell how many wait.
+%% The kernel does not report the length of a Unix socket's backlog.
 a_drained_unix_listener_accepts_its_backlog(Config) ->
     Path = path(Config),
     undefined = start(Config, #{ip => {local, Path}, max_rate => 20}),
@@ -228,7 +229,7 @@ a_unix_socket_is_served(Config) ->
     undefined = start(Config, Options),
     [is_served(connect_local(Path)) || _ <- lists:seq(1, 10)],
     ?assertMatch({error, eaddrinuse}, weir:start_listener(other, Options, handler(function), args)),
-    %% The file stays, and is taken over.
+    %% The file stays and is reused.
     ok = weir:suspend_listener(Name),
     ok = weir:resume_listener(Name),
     is_served(connect_local(Path)),
@@ -248,13 +249,13 @@ an_inherited_descriptor_is_served(Config) ->
     Port = start(Config, #{fd => Fd}),
     [is_served(connect(Port)) || _ <- lists:seq(1, 10)],
     ok = weir:stop_listener(?config(name, Config)),
-    %% It is open: connections wait in its backlog.
+    %% The descriptor is still open: connections wait in its backlog.
     {ok, Port} = inet:port(Opened),
     _ = connect(Port),
     {ok, Accepted} = gen_tcp:accept(Opened, patience()),
     ok = gen_tcp:close(Accepted).
 
-%% All of its listening sockets share one open file, which stays open when they are closed.
+%% All listening sockets share one open file description, which stays open when they are closed.
 an_inherited_descriptor_is_resumed(Config) ->
     {ok, Opened} = weir_test_peer:keep(gen_tcp:listen(0, [{ip, ?LOOPBACK}, {backlog, 100}])),
     {ok, Fd} = inet:getfd(Opened),
@@ -320,7 +321,7 @@ tls_is_spoken(Config) ->
     ?assertEqual({ok, <<"hello">>}, ssl:recv(Client, 5, patience())),
     Plain = connect(Port),
     ok = gen_tcp:send(Plain, [Header, <<"this is no handshake">>]),
-    %% An alert, and the end.
+    %% An alert, then the end.
     _ = weir_test_wait:recv_all(Plain),
     ok = ssl:close(Client),
     wait_until(fun() -> count(Config) =:= 0 end).

@@ -1,4 +1,4 @@
-%% Listeners of their own: names, options, supervisors, relays and schedulers.
+%% Cases with a single kind of handler: names, options, supervisors, relays and schedulers.
 -module(weir_listener_alone_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -38,7 +38,7 @@ all() ->
         events_are_told
     ].
 
-%% What a drain begins with.
+%% The first step of a drain.
 new_connections_are_dropped_and_those_before_accepted(_Config) ->
     [
         begin
@@ -86,7 +86,7 @@ a_port_is_taken_once(Config) ->
     {ok, _} = weir:start_listener(other, Options, handler(function), args),
     is_served(connect(Port)).
 
-%% The kernel spreads connections over both.
+%% The kernel distributes connections between both.
 a_shared_port(Config) ->
     Port = start(Config, #{}),
     Says = fun(Socket, Word) -> gen_tcp:send(Socket, Word) end,
@@ -98,7 +98,7 @@ a_shared_port(Config) ->
     ok = weir:suspend_listener(other),
     ok = weir:resume_listener(other),
     wait_until(fun() -> Heard() =:= {ok, <<"other">>} end),
-    %% What one leaves is the other's.
+    %% When one stops, the other gets all connections.
     ok = weir:stop_listener(?config(name, Config)),
     [?assertEqual({ok, <<"other">>}, gen_tcp:recv(connect(Port), 5, patience())) || _ <- lists:seq(1, 10)],
     ok = weir:stop_listener(other).
@@ -117,7 +117,7 @@ a_shared_unix_socket(Config) ->
     is_served(Before),
     ok = weir:stop_listener(other),
     ok = file:delete(Path),
-    %% What is no socket stays there.
+    %% A file that is not a socket is not removed.
     ok = file:write_file(Path, "mine"),
     [
         ?assertEqual({error, eaddrinuse}, weir:start_listener(other, #{ip => {local, Path}, shared => IsShared}, Says, <<"other">>))
@@ -126,7 +126,7 @@ a_shared_unix_socket(Config) ->
     ?assertEqual({ok, <<"mine">>}, file:read_file(Path)),
     ok = file:delete(Path).
 
-%% One that gets it later can be connected to by anybody until then.
+%% If the mode were set after listening, any user could connect until then.
 a_unix_socket_has_its_mode_before_it_listens(Config) ->
     Path = filename:join("/tmp", "weir_listener_mode_" ++ os:getpid()),
     Calls = [{file, change_mode, 2}, {weir_nif, listen, 2}],
@@ -165,7 +165,7 @@ wrong_options_are_refused(_Config) ->
         {error, {bad_option, socket_opts, _, _}},
         weir:start_listener(a, #{socket_opts => [{nonsense, 1}]}, handler(function), x)
     ),
-    %% The culprit is named, and nothing else.
+    %% The error names only the wrong option.
     ?assertMatch(
         {error, {bad_option, socket_opts, {nodelay, 1}, [_ | _]}},
         weir:start_listener(a, #{socket_opts => [{backlog, 5}, {nodelay, 1}, {keepalive, true}]}, handler(function), x)
@@ -186,7 +186,7 @@ a_listener_is_embedded(Config) ->
     exit(Supervisor, shutdown),
     wait_until(fun() -> weir:listeners() =:= [] end).
 
-%% On a node of its own: Weir is stopped and started under it.
+%% On another node, because Weir is stopped and started.
 an_embedded_listener_outlives_weir(_Config) ->
     weir_test_node:on_node(?MODULE, with_weir_stopped, "", ["+S", "2"]).
 
@@ -231,7 +231,7 @@ an_address_may_be_text(Config) ->
     ?assertMatch(#{ip := ?LOOPBACK}, weir:info(?config(name, Config))),
     is_served(connect(weir:get_port(?config(name, Config)))).
 
-%% The error is all that there is: a log that nobody asked for is none.
+%% The error is only returned, not logged.
 a_taken_port_is_no_crash(Config) ->
     Port = start(Config, #{}),
     Self = self(),
@@ -244,7 +244,7 @@ a_taken_port_is_no_crash(Config) ->
     end,
     ?assertEqual([], [Event || {logged, Event} <- weir_test_wait:messages()]).
 
-%% A relay takes the sockets of its connections, and not their places.
+%% A relay takes the sockets of its connections, but they keep their slots.
 relays_keep_their_places(Config) ->
     Name = ?config(name, Config),
     Port = start_relay(Name, #{max_connections => 2, per_address => 2}, #{}),
@@ -260,7 +260,7 @@ relays_keep_their_places(Config) ->
     wait_until(fun() -> count(Config) =:= 0 end),
     [is_served(connect(Port)) || _ <- [1, 2]].
 
-%% So does one that outlives its owner.
+%% Also a detached relay, which outlives its owner.
 stop_ends_relays(Config) ->
     [
         begin
@@ -275,7 +275,7 @@ stop_ends_relays(Config) ->
      || Options <- [#{}, #{detached => true}]
     ].
 
-%% What ranch:remove_connection/1 tells the parent of a connection.
+%% The message that ranch:remove_connection/1 sends to the parent of a connection.
 a_connection_may_count_no_more(Config) ->
     Name = ?config(name, Config),
     {ok, Listener} = weir:start_listener(Name, #{ip => ?LOOPBACK, max_connections => 1}, weir_listener_protocol, args),
@@ -288,7 +288,7 @@ a_connection_may_count_no_more(Config) ->
     ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Second, 5, patience())),
     is_served(First),
     ?assertMatch(#{connections := 2}, weir:info(Name)),
-    %% It gave its place back once.
+    %% Its slot was freed once.
     ok = gen_tcp:close(First),
     wait_until(fun() -> count(Config) =:= 1 end),
     Third = connect(weir:get_port(Name)),
@@ -296,7 +296,7 @@ a_connection_may_count_no_more(Config) ->
     ok = gen_tcp:close(Second),
     ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Third, 5, patience())).
 
-%% A listener whose connections are joined with an echo server's.
+%% A listener that relays its connections to an echo server.
 start_relay(Name, Options, RelayOptions) ->
     Echo = {Name, echo},
     {ok, _} = weir:start_listener(Echo, #{ip => ?LOOPBACK}, handler(function), args),

@@ -1,4 +1,4 @@
-%% Options of listeners that run are changed: nothing is dropped, and connections to come have the new ones.
+%% Options of running listeners are changed: no connection is dropped, and new ones have the new options.
 -module(weir_listener_changes_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -47,7 +47,7 @@ end_per_testcase(_Case, Config) ->
     _ = weir_test_peer:unsilence_pollers(),
     weir_test_peer:end_case(Config).
 
-%% Sends what it was started with, then what comes.
+%% Sends its argument, then echoes.
 say(Socket = {'$inet', _, _}, What) ->
     ok = gen_tcp:send(Socket, What),
     weir_listener_test:echo(Socket, args);
@@ -91,7 +91,8 @@ the_handler_changes(_Config) ->
     ?assertEqual({error, closed}, gen_tcp:recv(Three, 0, patience())),
     [still_echoes(Socket) || Socket <- [One, Two]].
 
-%% Other clients come all the time, so processes that were started before the change are about to take a connection.
+%% Other clients connect all the time, so processes that were started before the change are about to take a
+%% connection.
 a_connection_after_a_change_begins_with_it(_Config) ->
     [
         begin
@@ -172,7 +173,7 @@ certificates_change(_Config) ->
      || {Socket, Certificate} <- [{Before, First}, {After, Second}]
     ].
 
-%% Options of gen_tcp's, and of the kernel; those that are not named stay.
+%% Options of gen_tcp and of the kernel; options that are not named stay.
 socket_options_change(_Config) ->
     Names = [nodelay, keepalive, packet, send_timeout, exit_on_close],
     Self = self(),
@@ -191,7 +192,7 @@ socket_options_change(_Config) ->
     ?assertEqual([[false, true, 4, 2000, false]], lists:usort([Has() || _ <- lists:seq(1, 10)])),
     change(#{socket_opts => [{keepalive, false}]}),
     ?assertEqual([[false, false, 4, 2000, false]], lists:usort([Has() || _ <- lists:seq(1, 10)])),
-    %% They are those of the next sockets as well.
+    %% The next listening sockets have them as well.
     ok = weir:suspend_listener(?MODULE),
     ok = weir:resume_listener(?MODULE),
     ?assertEqual([false, false, 4, 2000, false], Has()).
@@ -223,7 +224,7 @@ limits_change(_Config) ->
     ?assertEqual({error, timeout}, gen_tcp:recv(Waiting, 0, 50)),
     change(#{max_connections => 3, per_address => 3}),
     hears(Waiting, <<"hi">>),
-    %% The first came when nobody counted addresses.
+    %% The first connection came before addresses were counted.
     hears(connect_raw(Port), <<"hi">>),
     change(#{max_connections => infinity, deny => ["127.0.0.1"]}),
     Refused = fun() ->
@@ -256,7 +257,7 @@ what_is_fixed_does_not_change(_Config) ->
         ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir:set_options(?MODULE, #{Name => Value}))
      || {Name, Value} <- [{port, Port + 1}, {ip, any}]
     ],
-    %% To say what holds already is no change.
+    %% Setting the present value is no change.
     change(#{port => 0, ip => "127.0.0.1"}),
     hears(connect_raw(Port), <<"hi">>).
 
@@ -276,7 +277,7 @@ a_suspended_listener_changes(_Config) ->
     ok = weir:resume_listener(?MODULE),
     hears(connect_raw(Port), <<"two">>).
 
-%% Connections come and go and talk all the time; every one is served, by the options of its time.
+%% Connections come and go and exchange data all the time; each is served with the options of its time.
 nothing_is_dropped_under_load(_Config) ->
     Port = start(<<"0">>),
     Stop = atomics:new(1, []),

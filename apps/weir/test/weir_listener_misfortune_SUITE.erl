@@ -1,4 +1,4 @@
-%% Listeners whose workers, listeners and connections are killed or reset; after each case everything is as before.
+%% Listeners whose workers, listeners and connections are killed or reset. After each case everything is as before.
 -module(weir_listener_misfortune_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -30,16 +30,16 @@ groups() ->
     [{Handler, [], Cases} || Handler <- [function, protocol, reactor]].
 
 init_per_group(Handler, Config) ->
-    %% A case starts twenty listeners one after the other, which may be faster than reactors are buried.
+    %% A case starts twenty listeners one after the other, perhaps faster than pollsets of ended reactors become free.
     ok = weir_test_peer:acquire_pollsets(min(512, 24 * erlang:system_info(schedulers))),
     [{handler, Handler} | Config].
 
 end_per_group(_Group, _Config) ->
     ok.
 
-%% Clients come all the time; processes are killed; those who were not served try again.
+%% Clients connect all the time while processes are killed; those that were not served try again.
 
-%% Who stops a listener is killed as soon as that has ended.
+%% The process that stops a listener is killed as soon as the listener has ended.
 a_killed_stop_leaves_the_name_free(Config) ->
     Name = ?config(name, Config),
     [
@@ -91,7 +91,7 @@ a_killed_listener_goes_on(Config) ->
     ?assertEqual(Port, weir:get_port(Name)),
     still_serves(Port),
     calm(Storm),
-    %% The connections of funs are those of before, and are still counted.
+    %% Connections of funs survive and are still counted.
     ?config(handler, Config) =:= function andalso is_served(Socket),
     Left = case ?config(handler, Config) of function -> 1; _ -> 0 end,
     wait_until(fun() -> count(Config) =:= Left end).
@@ -131,7 +131,8 @@ a_storm_of_resets_leaves_nothing(Config) ->
     ],
     [weir_test_peer:await(Client) || Client <- Clients],
     wait_until(fun() -> count(Config) =:= 0 end),
-    %% What has been reset counts against per_address while it goes through the backlog, so this client may still be one too many.
+    %% A connection that was reset counts against per_address until it has left the backlog, so this client may be
+    %% refused at first.
     wait_until(fun() -> gives_back(Port, <<"hello">>) end).
 
 gives_back(Port, Bytes) ->
@@ -166,7 +167,8 @@ calm(Storm) ->
     [Pid ! {stop, self()} || Pid <- Storm],
     [receive {stopped, Pid} -> ok after patience() -> ct:fail(storm_does_not_end) end || Pid <- Storm].
 
-%% Connections come in while the listener is stopped: each is served and ended by then, or nobody serves it.
+%% Clients connect while the listener is stopped. Each connection is served and ended before stop returns, or never
+%% served.
 nothing_is_served_after_a_stop(Config) ->
     Name = ?config(name, Config),
     Table = ets:new(?MODULE, [public]),
@@ -194,7 +196,8 @@ served_after_a_stop(Name, Handler, Stopped, Table) ->
     ok = atomics:put(Stopped, 1, 1),
     Alive = [Entry || Entry = {Pid, _} <- ets:tab2list(Table), is_process_alive(Pid)],
     Sockets = lists:append([weir_test_peer:await(Client) || Client <- Clients]),
-    %% The kernel says nothing to those whose handshake was not over on its side when the socket was closed, before they say something.
+    %% If the handshake was not complete on the kernel's side when the listening socket was closed, the client learns
+    %% that only when it sends.
     _ = [gen_tcp:send(Socket, <<"?">>) || Socket <- Sockets],
     [_ = gen_tcp:recv(Socket, 0, patience()) || Socket <- Sockets],
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],

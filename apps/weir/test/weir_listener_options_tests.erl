@@ -24,7 +24,7 @@ addresses_as_text_test() ->
     ?assertMatch({ok, #{ip := {127, 0, 0, 1}}}, new(#{ip => "127.0.0.1"})),
     ?assertMatch({ok, #{ip := {0, 0, 0, 0, 0, 0, 0, 1}}}, new(#{ip => "::1"})).
 
-%% ranch's protocols get what gen_tcp would have given them, unless somebody says otherwise.
+%% Protocols for ranch get gen_tcp's buffer size unless the options say otherwise.
 buffers_test() ->
     Buffers = fun(Options, Handler) ->
         {ok, #{socket_opts := Opts}} = weir_listener_options:new(Options, Handler, args),
@@ -34,7 +34,7 @@ buffers_test() ->
     ?assertEqual([1460], Buffers(#{}, ?MODULE)),
     ?assertEqual([1460, 5000], Buffers(#{socket_opts => [{buffer, 5000}]}, ?MODULE)).
 
-%% What is not said stays, and socket options one by one.
+%% Options that are not named stay; socket options are merged one by one.
 changes_test() ->
     {ok, Old} = new(#{max_rate => 5, socket_opts => [binary, {raw, 6, 12, <<1:32>>}, {nodelay, false}, {keepalive, true}]}),
     Changes = #{socket_opts => [{raw, 6, 12, <<2:32>>}, list, {nodelay, true}], args => other},
@@ -83,7 +83,7 @@ an_unknown_option_names_those_there_are_test() ->
     {error, {bad_option, colour, red, "unknown option; valid: " ++ Names}} = new(#{colour => red}),
     ?assert(lists:all(fun(Name) -> lists:member(Name, string:lexemes(Names, ", ")) end, ["port", "ip", "tls", "reactor"])).
 
-%% Whatever somebody puts there: what is wrong is the error, never an exception of ours.
+%% Any wrong value is an error, never an exception.
 any_value_is_taken_or_refused_test_() -> {timeout, 300, fun any_value_is_taken_or_refused/0}.
 
 any_value_is_taken_or_refused() ->
@@ -114,7 +114,7 @@ anything() ->
     ],
     Values ++ [[Value] || Value <- Values] ++ [[Value | tail] || Value <- Values].
 
-%% What a reactor cannot do is refused, and what is for reactors is for nobody else.
+%% Options that a reactor does not support are refused, and options of reactors are refused for other handlers.
 reactors_test_() ->
     New = fun(Options) -> weir_listener_options:new(Options, weir_listener_reactor, args) end,
     [

@@ -1,4 +1,4 @@
-%% A protocol in ranch's manner: sends back what comes.
+%% A protocol in ranch's style that echoes.
 -module(weir_listener_protocol).
 
 -export([start_link/3, init/2]).

@@ -1,4 +1,4 @@
-%% A reactor that sends back what comes, after the address in the PROXY header if there is one.
+%% An echo reactor that first sends the address in the PROXY header, if there is one.
 -module(weir_listener_reactor).
 -behaviour(weir_reactor).
 

@@ -1,4 +1,4 @@
-%% Where connections run, what balances them, and what becomes of them without schedulers or descriptors.
+%% On which schedulers connections run, how they are balanced, and what happens without schedulers or descriptors.
 -module(weir_listener_schedulers_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -51,7 +51,7 @@ bound_processes_are_bound(Config) ->
     _ = connect(weir:get_port(?config(name, Config))),
     receive {bound, Bound, Scheduler} -> ?assertEqual(Scheduler, Bound) end.
 
-%% On a node of its own, with few descriptors.
+%% On another node with few descriptors.
 descriptors_run_out(_Config) ->
     weir_test_node:on_node(?MODULE, with_few_descriptors, "ulimit -n 120;", ["+S", "2"]).
 
@@ -61,8 +61,8 @@ with_few_descriptors(Config) ->
     ok = weir_event:attach_many(few, [[weir, listener, exhausted], [weir, listener, recover]], Tell, []),
     {ok, _} = weir:start_listener(few, #{ip => ?LOOPBACK}, handler(function), args),
     Port = weir:get_port(few),
-    %% The clients' descriptors are of the same node. When both ends have run out together one more is left for a client,
-    %% and none for its connection.
+    %% The clients use descriptors of the same node. When all are used, one more is freed for a client, and none is
+    %% left for its connection.
     [Spare | Spares] = [open_file() || _ <- lists:seq(1, 5)],
     First = connect_all(Port, []),
     ok = file:close(Spare),
@@ -81,7 +81,7 @@ with_few_descriptors(Config) ->
     ok = weir:stop_listener(few),
     Config.
 
-%% The node itself may have had a descriptor for a moment, when it loaded a module: then everybody is served again.
+%% Loading a module may have freed a descriptor for a moment, so that all were served. Then another client connects.
 with_one_that_waits(Port, Sockets, Spares) ->
     case maps:get(connections, weir:info(few)) < length(Sockets) of
         true ->
@@ -101,8 +101,8 @@ connect_all(Port, Sockets) ->
         {error, _} -> Sockets
     end.
 
-%% The streams check every byte of both directions. Each connection moves itself with its process, and all are moved from
-%% outside meanwhile.
+%% The streams check every byte in both directions. Each connection migrates itself with its process, and all are also
+%% moved from outside.
 connections_migrate_while_data_flows(Config) ->
     Pollsets = weir_pollsets:all(),
     Wander = fun Loop(Socket, Args) ->
@@ -128,7 +128,7 @@ connections_migrate_while_data_flows(Config) ->
     ],
     weir_test_streams:stop_streams(Streams).
 
-%% All connections begin on one pollset, and are spread by what they do.
+%% All connections begin on one pollset, and are distributed by their load.
 loads_are_balanced(Config) ->
     Name = ?config(name, Config),
     Port = start(Config, #{balance => #{interval => 20, threshold => 20}}),
@@ -157,11 +157,12 @@ schedulers_go_offline(Config) ->
         ok = weir_test_schedulers:set_online(Online)
     end.
 
-%% Those of the user's own supervisors are stopped side by side.
+%% Listeners of separate supervisors stop at the same time.
 listeners_stop_at_once_without_their_schedulers(_Config) ->
     weir_test_node:on_node(?MODULE, stop_without_schedulers, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
-%% The first has all schedulers online, and has ended when the second still waits for a process of a scheduler that was offline.
+%% The first listener sets all schedulers online. It ends while the second still waits for a process of a scheduler
+%% that was offline.
 stop_without_schedulers(_Config) ->
     Names = [one, other],
     Supervisors = [embedded([Name], #{shutdown => infinity, affinity => bound}, fun stubborn/2) || Name <- Names],
@@ -184,7 +185,7 @@ stop_without_schedulers(_Config) ->
     ?assertEqual(2, erlang:system_info(schedulers_online)),
     4 = come_online(4).
 
-%% Connects until a connection is bound to a scheduler with a higher number than that: the processes of all.
+%% Connects until a connection is bound to a scheduler above this number, and returns the processes of all.
 bound_beyond(Scheduler, Name) ->
     _ = connect(weir:get_port(Name)),
     case receive_serving() of
@@ -199,7 +200,7 @@ is_waiting_for_all_schedulers(Listener) ->
 a_killed_stop_leaves_the_schedulers_as_they_were(_Config) ->
     weir_test_node:on_node(?MODULE, killed_without_schedulers, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
-%% One connection does not end when it is asked to, so its listener waits with all schedulers, and is killed.
+%% A connection ignores the request to end, so its listener waits with all schedulers online, and is then killed.
 killed_without_schedulers(_Config) ->
     Supervisor = embedded([stubborn], #{shutdown => infinity}, fun stubborn/2),
     _ = connect(weir:get_port(stubborn)),
@@ -242,7 +243,7 @@ receive_serving() ->
     after patience() -> ct:fail(not_served)
     end.
 
-%% A listener of a supervisor that is not linked to the test.
+%% A listener under a supervisor that is not linked to the test.
 embedded(Names, Options, Handler) ->
     Specs = [weir:child_spec(Name, Options#{ip => ?LOOPBACK}, Handler, self()) || Name <- Names],
     {ok, Supervisor} = weir_listener_supervisor:start_link(Specs),
@@ -269,11 +270,11 @@ come_online(Online) ->
     ok = weir_test_schedulers:set_online(Online),
     erlang:system_info(schedulers_online).
 
-%% They stay where they begin.
+%% Reactors stay on their first schedulers.
 reactors_begin_on_all_schedulers_that_are_online(_Config) ->
     weir_test_node:on_node(?MODULE, reactors_begin, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
-%% The kernel chooses among the listening sockets by a number that it makes of the addresses.
+%% The kernel chooses a listening socket by a hash of the addresses.
 few_connections_are_spread_over_reactors(_Config) ->
     weir_test_node:on_node(?MODULE, spread, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
@@ -287,7 +288,7 @@ spread(_Config) ->
     end,
     Clients = lists:map(Connect, lists:seq(1, 16)),
     ?assertEqual([4, 4, 4, 4], of_each_reactor(spread)),
-    %% One that dies takes its connections along, and its successor gets the next ones.
+    %% A reactor that dies closes its connections, and its successor gets the next ones.
     Leaving = hd([Reactor || {_, Reactor} <- weir:connections(spread)]),
     true = exit(Leaving, kill),
     wait_until(fun() -> length(of_each_reactor(spread)) =:= 3 andalso length(weir:reactors()) =:= 4 end),
@@ -296,7 +297,7 @@ spread(_Config) ->
     ok = weir:stop_listener(spread),
     lists:foreach(fun gen_tcp:close/1, Clients ++ More).
 
-%% Others give it connections meanwhile, and the listening sockets are closed before it goes on.
+%% Other reactors give it connections while it is suspended, and the listening sockets are closed before it resumes.
 a_reactor_that_stands_still_has_its_connections_later(_Config) ->
     weir_test_node:on_node(?MODULE, stand_still, "unset ERL_FLAGS;", ["+S", "4:4"]).
 
@@ -314,14 +315,18 @@ stand_still(_Config) ->
     ?assertMatch([_, _ | _], Given),
     ok = weir:suspend_listener(still),
     true = erlang:resume_process(Reactor),
+<<<<<<< HEAD
     %% The kernel resets what was left in the backlogs.
     [?assert(has_an_answer(Client)) || Client <- Clients, {ok, ClientPort} <- [inet:port(Client)], lists:member(ClientPort, Given)],
+=======
+    %% The kernel resets the connections left in its backlog.
+    ?assertEqual(Accepted - 1, length(lists:filter(fun has_an_answer/1, Clients))),
+>>>>>>> 734cb5d064d71fb1f763214f0459da889f1d1035
     ok = weir:stop_listener(still).
 
 has_an_answer(Client) ->
     gen_tcp:send(Client, <<"hello">>) =:= ok andalso gen_tcp:recv(Client, 5, patience()) =:= {ok, <<"hello">>}.
 
-%% Which reactor has the only connection.
 first_connection(Port) ->
     is_served(connect(Port)),
     [Connection] = weir:connections(still),

@@ -1,4 +1,4 @@
-%% A supervisor of a user's own.
+%% A supervisor of a user.
 -module(weir_listener_supervisor).
 -behaviour(supervisor).
 

@@ -1,4 +1,4 @@
-%% What the suites of listeners share: handlers that send back what comes, and their clients.
+%% Shared by the suites of listeners: echo handlers and their clients.
 -module(weir_listener_test).
 
 -export([init_case/2]).
@@ -33,7 +33,7 @@ end_case(Config) ->
     _ = weir_test_peer:unsilence_pollers(),
     weir_test_peer:end_case(Config).
 
-%% The handlers: each sends back what comes.
+%% Echo handlers.
 
 handler(function) -> fun ?MODULE:echo/2;
 handler(Kind) when Kind =:= protocol; Kind =:= reactor -> list_to_atom("weir_listener_" ++ atom_to_list(Kind)).

@@ -1,4 +1,5 @@
-%% TLS of listeners: what cannot work is refused at the start, and a handshake that fails is counted and told.
+%% TLS of listeners: options that cannot work are refused at the start, and failed handshakes are counted and
+%% reported.
 -module(weir_listener_tls_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -73,7 +74,7 @@ hold(_Socket, _Args) ->
 
 start(Tls) -> start(Tls, fun ?MODULE:hold/2).
 
-%% A handshake has all the time it needs.
+%% Handshakes have no time limit.
 start(Tls, Handler) ->
     weir:start_listener(?MODULE, #{ip => ?LOOPBACK, tls => Tls, handshake_timeout => infinity}, Handler, args).
 
@@ -106,11 +107,11 @@ what_cannot_work_is_refused(Config) ->
     ],
     ?assertEqual([], weir:listeners()).
 
-%% Keys of each kind, among them two of the same kind.
+%% Keys of each kind, two of some kinds.
 a_key_of_another_certificate_is_refused(_Config) ->
     Kinds = [
         {namedCurve, secp256r1}, {namedCurve, secp256r1}, {namedCurve, secp384r1}, {namedCurve, ed25519},
-        %% Short, as they are made for each run and nobody uses them.
+        %% Short, because they are created for each run and protect nothing.
         {rsa, 1024, 17}, {rsa, 1024, 17}
     ],
     Pairs = lists:enumerate([made(Kind) || Kind <- Kinds]),
@@ -152,10 +153,10 @@ what_can_work_is_started(Config) ->
             [{alpn_preferred_protocols, [<<"h2">>]}, {log_level, none} | ?config(inline, Config)]
         ]
     ],
-    %% The certificate may be chosen at the handshake.
+    %% The certificate may be chosen during the handshake.
     {ok, _} = start([{sni_fun, fun(_Name) -> Files end}]).
 
-%% On a node of its own, without ssl.
+%% On another node, without ssl.
 ssl_has_to_be_started(_Config) ->
     weir_test_node:on_node(?MODULE, without_ssl, "", ["+S", "2"]).
 
@@ -164,7 +165,7 @@ without_ssl(Config) ->
     {error, {not_started, ssl}} = start([]),
     Config.
 
-%% What the log and the events say of a failure.
+%% Forwards the log messages and events of failures.
 observe() ->
     Self = self(),
     Told = fun(Event, Measurements, Metadata, _) -> Self ! {told, Event, Measurements, Metadata} end,
@@ -203,7 +204,7 @@ is_told(Kind, Peer) ->
     after patience() -> ct:fail(not_told)
     end.
 
-%% It is counted beside what is told.
+%% It is also counted.
 has_failed(Count) ->
     wait_until(fun() -> maps:get(failed_handshakes, weir:info(?MODULE)) =:= Count end).
 
@@ -257,7 +258,7 @@ a_storm_of_failures_is_a_few_lines(Config) ->
     ?assert(length(Lines) =< 10 * Periods),
     ?assert(length(Lines) >= 1).
 
-%% A protocol that looks at the hello first.
+%% A protocol that inspects the ClientHello first.
 a_paused_handshake_is_told_when_it_ends(Config) ->
     {ok, _} = start([{handshake, hello}, {log_level, none} | ?config(inline, Config)], ?MODULE),
     observe(),
@@ -281,7 +282,7 @@ look_first(Name, Transport) ->
             Transport:close(Socket)
     end.
 
-%% ranch's own listeners may have the transports too.
+%% The transports also work with ranch's own listeners.
 transports_listen(Config) ->
     #{certificate := Certificate, key := Key} = ?config(files, Config),
     Options = #{socket_opts => [{ip, ?LOOPBACK}, {nodelay, false}]},

@@ -1,6 +1,5 @@
-%% What goes wrong on purpose: processes killed, sockets closed and descriptors
-%% used up at the worst moment. After each case the descriptors, the sockets
-%% and the pollsets' counts of them are what they were before.
+%% Faults on purpose: processes killed, sockets closed and descriptors used up at the worst moment. After each case
+%% the numbers of descriptors and sockets and the pollsets' counts are as before.
 -module(weir_misfortune_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -45,7 +44,7 @@ groups() ->
         ]}
     ].
 
-%% A process that does nothing but hold what it is given.
+%% A process that only holds what it is given.
 idle() ->
     async(fun() -> ok end).
 
@@ -61,8 +60,8 @@ killed_in_accept(Config) ->
     ok = gen_tcp:send(Socket, <<"served">>),
     ?assertEqual(<<"served">>, recv_exactly(Peer, 6)).
 
-%% Acceptors are killed before, while and after a connection is given to them.
-%% Each connection is closed or served: none is forgotten.
+%% Acceptors are killed before, while and after a connection is given to them. Each connection is closed or served:
+%% none is lost.
 killed_while_connections_come(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}, {backlog, 1024}]),
     Peers = [
@@ -110,7 +109,7 @@ owner_of_the_listener_killed(Config) ->
     ok = kill(Owner),
     [?assertEqual({error, closed}, await(Acceptor)) || Acceptor <- Acceptors].
 
-%% Those who died are taken off the list of those who wait.
+%% Dead acceptors are removed from the list of waiting ones.
 ten_thousand_killed_in_accept(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
     Longest = lists:max([
@@ -141,7 +140,7 @@ killed_in_recv(Config) ->
     ok = kill(Owner),
     ?assertEqual({<<>>, closed}, recv_all(Peer)).
 
-%% The receiver that died takes nothing from the owner.
+%% A dead receiver takes no data from the owner.
 killed_in_recv_of_another_owner(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     Receive = fun() ->
@@ -166,7 +165,7 @@ killed_in_send(Config) ->
     end),
     in_wait(Owner),
     ok = kill(Owner),
-    %% It was in the queue, so it is sent.
+    %% It was queued, so it is sent.
     assert_arrives(<<Data/binary, "and more">>, Peer).
 
 killed_in_connect(Config) ->
@@ -214,7 +213,7 @@ swallow_messages(Socket, Active) ->
         {tcp_passive, Socket} -> swallow(Socket, Active)
     end.
 
-%% Whoever has it when both are dead: it closes.
+%% Both processes die, and whichever owns the socket then, it closes.
 killed_while_it_hands_over(Config) ->
     lists:foreach(
         fun(Round) ->
@@ -237,7 +236,7 @@ killed_while_it_hands_over(Config) ->
         lists:seq(1, 100)
     ).
 
-%% Closing waits for the queue, and the socket goes on without who waited.
+%% Closing waits for the queue, and the socket sends it even if the closing process dies.
 killed_in_close(Config) ->
     {Socket, Peer} = stingy_pair(Config),
     Data = plenty(),

@@ -61,7 +61,7 @@ open_and_reset(Port, N) ->
     _ = [gen_tcp:send(Peer, <<"request">>) || N rem 2 =:= 0],
     reset(Peer).
 
-%% Twenty sockets whose peers take nothing, five senders to each.
+%% Twenty sockets whose peers do not read, five senders each.
 reader_that_never_reads(Config) ->
     {_Listener, Port} = start_echo(Config, [once]),
     Streams = start_streams(Port, 2),
@@ -76,7 +76,7 @@ reader_that_never_reads(Config) ->
     ?assert(lists:min(Timeouts) > 0),
     ?assert(lists:max(Pending) =< High + Size),
     ?assert(lists:max(Pending) > 0),
-    %% Were the queues not bounded, they would hold twenty megabytes.
+    %% Without a limit the queues would hold twenty megabytes.
     wait_until(fun() ->
         true = erlang:garbage_collect(),
         More = erlang:memory(binary) - Before,
@@ -85,7 +85,7 @@ reader_that_never_reads(Config) ->
     assert_streams_go_on(Streams),
     stop_streams(Streams).
 
-%% How many sends timed out, and the most bytes that were seen to wait.
+%% Returns how many sends timed out, and the most bytes that were pending.
 send_in_vain(Socket, Size) ->
     Results = [
         begin
@@ -103,7 +103,7 @@ is_timeout(ok) -> false;
 is_timeout({error, timeout}) -> true;
 is_timeout({error, {timeout, _Data}}) -> true.
 
-%% A machine of its own has 200 descriptors.
+%% Runs on another machine with 200 descriptors.
 no_descriptors_left(_Config) ->
     on_node(?MODULE, exhaust_descriptors, "ulimit -n 200;", ["+S", "2:2"]).
 
@@ -114,7 +114,7 @@ exhaust_descriptors(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
     _Early = [connect_raw(Port) || _ <- lists:seq(1, 3)],
     assert_streams_go_on(Streams),
-    %% Connections wait when the first accept is called.
+    %% Connections wait before the first accept is called.
     First = hoard(),
     Count = counters:new(2, []),
     _Acceptor = async(fun() -> accept_patiently(Listener, Count) end),
@@ -122,17 +122,17 @@ exhaust_descriptors(Config) ->
     assert_streams_go_on(Streams),
     ?assertEqual({0, 1}, {accepted(Count), counters:get(Warnings, 1)}),
     RefusedFirst = release(First, Count),
-    %% One try may have been on its way: the next one succeeds.
+    %% One attempt may have been under way: the next one succeeds.
     wait_until(fun() -> accepted(Count) =:= 3 end),
     ?assert(refused(Count) - RefusedFirst =< 1),
-    %% The acceptor waits when the next connection comes.
+    %% The acceptor waits before the next connection arrives.
     [Last | Second] = hoard(),
     ok = file:close(Last),
     _Late = connect_raw(Port),
     RefusedBefore = refused(Count),
     wait_until(fun() -> refused(Count) >= RefusedBefore + 2 end),
     assert_streams_go_on(Streams),
-    %% Within a minute of the first this is not told again.
+    %% It is not logged again within a minute.
     ?assertEqual({3, 1}, {accepted(Count), counters:get(Warnings, 1)}),
     RefusedSecond = release(Second, Count),
     wait_until(fun() -> accepted(Count) =:= 4 end),
@@ -141,7 +141,7 @@ exhaust_descriptors(Config) ->
     stop_streams(Streams),
     logger:remove_handler(?MODULE).
 
-%% All descriptors that there are.
+%% Uses up all descriptors.
 hoard() ->
     case file:open("/dev/null", [read, raw]) of
         {ok, File} -> [File | hoard()];
@@ -170,11 +170,11 @@ accepted(Count) -> counters:get(Count, 1).
 
 refused(Count) -> counters:get(Count, 2).
 
-%% Counts what is logged at this level by Weir from now on.
+%% Counts Weir's log messages of this level from now on.
 count_warnings() ->
     Warnings = counters:new(1, []),
     ok = logger:add_handler(?MODULE, ?MODULE, #{level => warning, config => #{warnings => Warnings}}),
-    %% What logging needs is loaded while there are descriptors.
+    %% Loads the logger's modules while there are descriptors.
     logger:warning("a warning of ~p", [?MODULE]),
     Warnings.
 
@@ -187,8 +187,8 @@ log(_Event, _Handler) ->
 
 %% Handles --------------------------------------------------------------------------
 
-%% Every function says of a closed socket what it says of one of OTP's, and the
-%% socket that lives in its slot now is not touched.
+%% Every function returns for a closed socket what it returns for OTP's, and does not touch the socket that reuses its
+%% slot.
 used_after_close(Config) ->
     {Old, _} = socket_pair(Config, [binary, {active, false}]),
     ok = gen_tcp:close(Old),
@@ -234,7 +234,7 @@ used_after_close(Config) ->
     ?assertEqual(<<"pong">>, recv_exactly(Peer, 4)),
     assert_no_message().
 
-%% A socket that lives where a closed one did.
+%% A socket in the slot of a closed one.
 in_slot_of(_Old, _Config, 0) ->
     ct:fail(slot_is_not_used_again);
 in_slot_of(Old, Config, Attempts) ->
@@ -246,7 +246,7 @@ in_slot_of(Old, Config, Attempts) ->
 
 slot({'$inet', weir_tcp, Handle}) -> Handle band 16#ffffff.
 
-%% Names of one node name nothing on another, where other things have been opened in the same order.
+%% Handles of one node are unknown on another, where the same things were opened in the same order.
 used_on_another_node(Config) ->
     Node = weir_test_node:start_node("", []),
     {Sockets, Groups, Relays} = peer:call(Node, ?MODULE, things, []),

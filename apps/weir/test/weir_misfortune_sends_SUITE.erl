@@ -1,4 +1,4 @@
-%% Owners that are killed while something is on its way out, and closes by others.
+%% Owners that are killed while data is being sent, and sockets that other processes close.
 -module(weir_misfortune_sends_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -17,8 +17,7 @@
 -include("engine_suite.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
-%% More than the kernel takes, so that most of it is in the send queue. No two
-%% parts of it are alike.
+%% More than the kernel takes, so that most of it is in the send queue. No two parts are alike.
 -define(PLENTY, 2000000).
 
 suite() ->
@@ -56,13 +55,12 @@ what_was_queued_arrives(Config) ->
 
 lingering_socket_is_closed(Config) ->
     {Socket, Peer, Data} = left_behind(Config),
-    %% It is closed to all, and takes nothing from what is still to be sent.
+    %% It is closed for all processes, but its queue is still sent.
     ok = gen_tcp:close(Socket),
     assert_arrives(Data, Peer),
     wait_until(fun() -> not is_open(Socket) end).
 
-%% The end of the peer's stream is nobody's news any more, and takes nothing
-%% from what is still to be sent.
+%% The end of the peer's stream is reported to no process, and the queue is still sent.
 lingering_socket_is_received_from(Config) ->
     {Socket, Peer, Data} = left_behind(Config),
     ok = gen_tcp:shutdown(Peer, write),
@@ -71,14 +69,14 @@ lingering_socket_is_received_from(Config) ->
     assert_arrives(Data, Peer),
     wait_until(fun() -> not is_open(Socket) end).
 
-%% After 30 s in which the peer has taken nothing. They do not pass: the reaper is told that they have.
+%% After 30 s in which the peer has read nothing. The test does not wait: it changes the reaper's timestamps.
 lingering_unix_socket_is_given_up(Config) ->
     {Socket = {_, _, Handle}, Peer} = lingering_unix_pair(Config),
     wait_until(fun() -> is_map_key(Handle, sys:get_state(weir_reaper)) end),
     Left = weir_nif:left_behind(Handle),
     look_after(1, Left),
     true = is_open(Socket),
-    %% What the peer takes begins the time anew.
+    %% Any read of the peer restarts the time.
     _ = recv_exactly(Peer, ?PLENTY div 2),
     wait_until(fun() -> weir_nif:left_behind(Handle) < Left end),
     look_after(30, Left),
@@ -86,7 +84,7 @@ lingering_unix_socket_is_given_up(Config) ->
     ok = restart_reaper(),
     give_up(Socket).
 
-%% The kernel has room for some more when the peer has taken a part, and may get that only now. Then it begins anew.
+%% When the peer has read a part, the kernel may take more from the queue only now. Then the time restarts.
 give_up(Socket = {_, _, Handle}) ->
     Left = weir_nif:left_behind(Handle),
     look_after(1, Left),
@@ -112,13 +110,13 @@ lingering_unix_pair(Config) ->
     wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
     {Socket, Peer}.
 
-%% Has the reaper look, and find that so many seconds more have passed since it saw that so many bytes were left.
+%% Makes the reaper believe that it saw this many bytes left this many seconds earlier, and rescan.
 look_after(Seconds, Left) ->
     sys:replace_state(weir_reaper, fun(Lingering) ->
         maps:map(fun(_, {_, Since}) -> {Left, Since - Seconds * 1000} end, Lingering)
     end),
     weir_reaper ! look,
-    %% It has looked when it answers.
+    %% It has scanned when it answers.
     _ = sys:get_state(weir_reaper),
     ok.
 
@@ -127,7 +125,7 @@ restart_reaper() ->
     exit(Old, kill),
     wait_until(fun() -> is_pid(whereis(weir_reaper)) andalso whereis(weir_reaper) =/= Old end).
 
-%% (A port of OTP's leaves them waiting.)
+%% OTP's port leaves these processes waiting.
 others_wait_to_receive(Config) ->
     {Socket, Peer} = stingy_pair(Config),
     Data = plenty(),
@@ -150,15 +148,16 @@ others_wait_to_send(Config) ->
     {Received, closed} = recv_all(Peer),
     ?assert(binary:part(Received, 0, ?PLENTY) =:= Data),
     Results = [await(Sender) || Sender <- Senders],
-    %% What was said to be sent was.
+    %% Every send that returned ok was sent.
     Sent = [ok || ok <- Results],
     ?assert(byte_size(Received) >= ?PLENTY + 4 * length(Sent)),
     ?assertEqual([], [Result || Result <- Results, Result =/= ok, Result =/= {error, closed}]).
 
-%% The owner has a large table, so its exit takes long: the call that sends the file ends in the middle of it, when the
-%% VM sends nothing for the process any more.
+%% The owner has a large table, so its exit takes long. The call that sends the file ends during the exit, when the VM
+%% no longer sends messages for the process.
 others_wait_to_send_behind_a_file(Config) ->
-    %% The kernel does not tell of this file system what is in memory: such files go on a dirty scheduler.
+    %% The kernel does not report which pages of this file system are in memory, so its files are sent on a dirty
+    %% scheduler.
     Name = "/dev/shm/weir_misfortune-" ++ os:getpid() ++ "-" ++ integer_to_list(erlang:unique_integer([positive])),
     ok = file:write_file(Name, binary:copy(<<0>>, 3000000)),
     try
@@ -230,7 +229,7 @@ closed_while_senders_finish(Config) ->
     in_wait(Sender),
     Closer = async(fun() -> gen_tcp:close(Socket) end),
     in_close(Closer),
-    %% It was taken before the close.
+    %% It was queued before the close.
     assert_arrives(<<Data/binary, "more">>, Peer),
     ?assertEqual(ok, await(Sender)),
     ?assertEqual(ok, await(Closer)).

@@ -1,4 +1,4 @@
-%% What the suites of misfortune share.
+%% Shared by the suites of misfortune.
 -module(weir_misfortune_test).
 
 -export([owned/2]).
@@ -20,11 +20,10 @@
 -import(weir_test_peer, [socket_pair/3, async/1, await/1, kill/1, pid/1]).
 -import(weir_test_wait, [wait_until/1, recv_all/1]).
 
-%% More than the kernel takes, so that most of it is in the send queue. No two
-%% parts of it are alike.
+%% More than the kernel takes, so that most of it is in the send queue. No two parts are alike.
 -define(PLENTY, 2000000).
 
-%% Hands a socket of the caller's to a process and has that run a function.
+%% Gives a socket of the caller to a process that runs a function.
 owned(Socket, Fun) ->
     Owner = async(fun() ->
         receive
@@ -52,8 +51,8 @@ in_close(Async) ->
 plenty() ->
     <<<<N:32>> || N <- lists:seq(1, ?PLENTY div 4)>>.
 
-%% The peer gets all of it, and then the end. (Megabytes are not compared by a
-%% macro that prints them.)
+%% The peer gets all data, and then the end. An assertion macro would print megabytes, so they are compared without
+%% one.
 assert_arrives(Data, Peer) ->
     {Received, End} = recv_all(Peer),
     ?assertEqual({byte_size(Data), closed}, {byte_size(Received), End}),
@@ -83,7 +82,7 @@ stingy_pair(Config) ->
 stingy_pair(Config, Options) ->
     socket_pair(Config, [binary, {active, false}, {sndbuf, 8192} | Options], [{recbuf, 8192}]).
 
-%% A socket whose owner has died and left data in its queue, its peer, and the data.
+%% A socket whose owner has died with data in its queue, its peer, and the data.
 left_behind(Config) ->
     {Socket, Peer} = stingy_pair(Config),
     Data = plenty(),

@@ -1,6 +1,6 @@
-%% What the modules of each of Weir's applications call: no application that theirs does not name, since relx and systools warn of
-%% each such call in a release; and each other in one direction only, since those in a circle cannot be understood, tested or
-%% changed one by one.
+%% Calls of the modules in each of Weir's applications. They call only applications that theirs names, because relx
+%% and systools warn of others in a release. They call each other in one direction only, because modules in a cycle
+%% cannot be understood, tested or changed one by one.
 -module(weir_modules_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -9,7 +9,7 @@
     weir, weir_http, weir_pubsub, weir_proxy, weir_scope, weir_load, weir_toml, weir_cli, weir_examples, weir_bench, weir_conformance
 ]).
 
-%% They may be missing, and who calls them looks first: modules of OTP 27, and ranch.
+%% Modules of OTP 27 and ranch may be missing; their callers check first.
 -define(PERHAPS, [json, trace, ranch_server]).
 
 they_call_only_applications_that_are_named_test_() ->
@@ -47,7 +47,7 @@ called(Module) ->
     {ok, {Module, [{imports, Functions}]}} = beam_lib:chunks(code:which(Module), [imports]),
     lists:usort([Called || {Called, _, _} <- Functions]).
 
-%% rebar3 counts tests among the modules while it runs them.
+%% rebar3 adds tests to the modules while it runs them.
 modules(Application) ->
     _ = application:load(Application),
     {ok, Modules} = application:get_key(Application, modules),

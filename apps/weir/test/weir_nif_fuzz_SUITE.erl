@@ -1,5 +1,4 @@
-%% The native boundary called with rubbish, on a virtual machine of its own: if
-%% that dies, it is seen here.
+%% Fuzzes the native boundary on another virtual machine, so that a crash is noticed here.
 -module(weir_nif_fuzz_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -28,15 +27,15 @@ fuzz_sockets(Config) ->
     serves(Config).
 
 fuzz_pollsets(Config) ->
-    %% What is nobody's is reaped, no more.
+    %% reap/2 accepts only sockets without an owner.
     ?assertError(badarg, weir_nif:reap(1, 0)),
     fuzz(prop_nif:prop_pollsets(), 100),
-    %% Whoever polls now has no valid token.
+    %% The present pollers have lost their tokens, so they are replaced.
     exit(whereis(weir_pollsets), kill),
     wait_until(fun() -> weir:sockets() =:= [] end),
     serves(Config).
 
-%% What was wrong is told at once: while it is made smaller it may be right, and the time is soon over.
+%% Reports the failure at once: it may not recur while shrinking, which would use up the time.
 fuzz(Property, Cases) ->
     case proper:quickcheck(Property, [{numtests, Cases}, quiet, long_result, noshrink]) of
         true -> ok;

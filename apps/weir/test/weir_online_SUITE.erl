@@ -1,5 +1,5 @@
-%% What is spread over schedulers is spread over those that are online, and follows when their number changes. All on a machine of
-%% eight schedulers, of which two are online when a case begins, as in a container with a quota.
+%% Work is distributed over the schedulers that are online, and follows changes of their number. All cases run on a
+%% machine with eight schedulers, two of them online at first, as in a container with a quota.
 -module(weir_online_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -69,7 +69,7 @@ acceptors_of_a_shared_listener_follow(Config) -> on_machine(?MODULE, follow_shar
 
 follow_shared(_Config) -> follow(start(function, #{shared => true, port => weir_test_peer:free_port()})).
 
-%% Sockets are dealt out to the pollsets of schedulers that are online, and connections are where these are.
+%% Listening sockets are assigned to pollsets of online schedulers, and their connections stay there.
 follow(Port) ->
     ?assertEqual({2, 2}, {length(listening()), workers(?MODULE)}),
     ?assertEqual([1, 2], used()),
@@ -89,7 +89,7 @@ follow(Port) ->
     stop_streams(Most),
     ok = weir:stop_listener(?MODULE).
 
-%% Streams, and as many more as it takes until there are connections on all of these pollsets and no others.
+%% Starts more streams until there are connections on all of these pollsets and no others.
 streams_on(Pollsets, Port, Streams) ->
     assert_streams_go_on(Streams),
     Connections = [Pollset || {?SOCKET(Handle), _} <- weir:connections(?MODULE), {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]],
@@ -101,7 +101,7 @@ streams_on(Pollsets, Port, Streams) ->
             streams_on(Pollsets, Port, start_streams(Port, 1) ++ Streams)
     end.
 
-%% All of its sockets have one backlog.
+%% All its listening sockets share one backlog.
 acceptors_of_a_unix_socket_follow(Config) -> on_machine(?MODULE, follow_local, Config).
 
 follow_local(_Config) ->
@@ -145,8 +145,8 @@ choose_least_loaded(_Config) ->
 
 bound_connections_wait_and_go_on(Config) -> on_machine(?MODULE, wait_while_bound, Config).
 
-%% As documented: no byte is lost, and no socket moves away from its process. It may answer early: all schedulers are online for a moment
-%% while workers of the listener end.
+%% As documented, no byte is lost, and no socket leaves its process. The connection may answer early, because all
+%% schedulers are online for a moment while workers of the listener end.
 wait_while_bound(_Config) ->
     ok = online(4),
     Port = start(function, #{affinity => bound}),
@@ -190,18 +190,18 @@ change_while_suspended(_Config) ->
      || Kind <- [function, reactor]
     ].
 
-%% On a machine of its own, with few descriptors.
+%% On another machine with few descriptors.
 a_listener_without_descriptors_follows_later(_Config) ->
     weir_test_node:on_node(?MODULE, follow_later, "ulimit -n 200;", ["+S", "8:2"]).
 
 follow_later(_Config) ->
     Port = start(function, #{}),
-    %% What it needs while there is none.
+    %% Loads the modules that it needs while there are no descriptors.
     ok = code:ensure_modules_loaded([weir_online_test, weir_test_schedulers]),
     is_served(connect(Port)),
     Files = open_files(code:which(?MODULE), []),
     ok = online(8),
-    %% It has been told, and has tried.
+    %% It was notified, and has tried.
     ?assertEqual(2, length(listening())),
     _ = [file:close(File) || File <- Files],
     ?waitEqual({8, 8}, {length(listening()), workers(?MODULE)}),
@@ -218,7 +218,7 @@ open_files(Name, Files) ->
 
 sockets_leave_schedulers_that_go_offline(Config) -> on_machine(?MODULE, leave_schedulers, Config).
 
-%% All but those that somebody has placed. What comes meanwhile is in order.
+%% All except sockets that were placed explicitly. Data that arrives meanwhile stays in order.
 leave_schedulers(Config) ->
     ok = online(8),
     Pairs = [socket_pair([{role, accepted} | Config], [binary, {active, true}]) || _ <- lists:seq(1, 16)],
@@ -257,7 +257,7 @@ receive_bytes(Socket, Size, Got) ->
 
 sockets_are_opened_where_schedulers_are_online(Config) -> on_machine(?MODULE, open_on_all, Config).
 
-%% Somebody may have read the number of a scheduler that went offline then.
+%% A caller may have read the number of a scheduler that has gone offline since.
 open_on_all(_Config) ->
     Handles = [element(2, {ok, _} = weir_nif:open(weir_tcp, inet, Pollset)) || Pollset <- lists:seq(1, 8)],
     ?assertEqual([1, 2], used()),
@@ -266,7 +266,7 @@ open_on_all(_Config) ->
     ?assertEqual(lists:seq(1, 8), used()),
     [ok = weir_nif:close(Handle, now) || Handle <- Handles ++ Others].
 
-%% Somebody waits for processes that are bound to schedulers that are offline.
+%% weir_schedulers sets all schedulers online for a moment, for processes that are bound to offline ones.
 schedulers_that_come_for_a_moment_are_not_used(Config) -> on_machine(?MODULE, bring_all_online, Config).
 
 bring_all_online(_Config) ->
@@ -280,7 +280,7 @@ bring_all_online(_Config) ->
     ?assertEqual([1, 2], weir_pollsets:online()),
     ok = weir:stop_listener(?MODULE).
 
-%% Whenever it is set: before all schedulers are online for a moment, then, or while the number before is set back.
+%% At any moment: before all schedulers are set online, while they are, or while the earlier number is restored.
 a_number_that_is_set_meanwhile_stays(Config) -> on_machine(?MODULE, set_meanwhile, Config).
 
 set_meanwhile(_Config) ->
@@ -298,7 +298,7 @@ set_meanwhile(_Config) ->
     ?assertEqual(5, weir_schedulers:online()),
     ?waitEqual({undefined, 5}, {whereis(weir_schedulers), erlang:system_info(schedulers_online)}).
 
-%% At a high priority, so others need a pause to run.
+%% Runs at high priority, so other processes need this pause to run.
 bring_online_until_stopped() ->
     receive
         stop -> ok
@@ -307,9 +307,10 @@ bring_online_until_stopped() ->
         bring_online_until_stopped()
     end.
 
-%%% What stood on schedulers that went offline.
+%%% Processes on schedulers that went offline.
 
-%% `application:stop/1' asks all processes who their group leader is, and a purge of code asks them what they run.
+%% `application:stop/1' asks all processes for their group leader, and a code purge asks them what they run. Both
+%% would hang on processes of offline schedulers.
 nothing_stands_still_on_schedulers_that_went(Config) -> on_machine(?MODULE, have_schedulers_go, Config).
 
 have_schedulers_go(_Config) ->
@@ -325,7 +326,7 @@ have_schedulers_go_under(Kind) ->
         fun(Online, [Socket | Open]) ->
             ok = online(Online),
             ok = all_answer(),
-            %% Its acceptor may be one that was left behind.
+            %% Its acceptor may have been on a scheduler that went offline.
             ok = gen_tcp:close(Socket),
             ?waitEqual(length(Open), length(weir:connections(?MODULE))),
             [is_served(Peer) || Peer <- Open],
@@ -339,7 +340,7 @@ have_schedulers_go_under(Kind) ->
     ),
     ok = weir:stop_listener(?MODULE).
 
-%% Also a request that goes behind a message or a signal that came before.
+%% Garbage collection is queued behind earlier messages and signals.
 all_answer() ->
     Asking = async(fun() -> [{process_info(Process, group_leader), erlang:garbage_collect(Process)} || Process <- processes()] end),
     _ = await(Asking),

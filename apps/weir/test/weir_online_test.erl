@@ -1,4 +1,4 @@
-%% A machine of eight schedulers of which two are online, as in a container with a quota, and what listeners have there.
+%% A machine with eight schedulers, two of them online, as in a container with a quota, and listeners there.
 -module(weir_online_test).
 
 -export([start_machine/0]).
@@ -26,12 +26,12 @@
 
 start_machine() -> weir_test_machine:start("", ["+S", "8:2"]).
 
-%% As a case finds it, also after one that has failed.
+%% The initial state of a case, also after one that failed.
 two_online(_Config) ->
     _ = [weir:stop_listener(Name) || Name <- weir:listeners()],
     online(2).
 
-%% Returns when the pollsets know it.
+%% Returns when the pollsets have followed.
 online(Count) ->
     ok = weir_test_schedulers:set_online(Count),
     ?waitEqual(lists:seq(1, Count), weir_pollsets:online()),
@@ -40,7 +40,7 @@ online(Count) ->
 %% The pollsets of schedulers that have sockets.
 used() -> [Number || #{pollset := Number, sockets := Count} <- weir:pollsets(), Count > 0].
 
-%% The listening sockets of the machine.
+%% The listening sockets of this machine.
 listening() -> [Socket || Socket = ?SOCKET(Handle) <- weir:sockets(), {ok, #{state := listening}} <- [weir_nif:info(Handle)]].
 
 pollsets_of(Sockets) -> [Pollset || ?SOCKET(Handle) <- Sockets, {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]].
@@ -49,13 +49,13 @@ workers(Name) -> length(weir_listener_names:call(Name, which_children)).
 
 schedulers_of_reactors() -> lists:sort([Scheduler || #{scheduler := Scheduler} <- weir:reactors()]).
 
-%% Connections of a listener until there is one on each of so many pollsets.
+%% Opens connections until there is one on each of this many pollsets.
 one_on_each(Count, _Listener, Found) when map_size(Found) =:= Count -> Found;
 one_on_each(Count, Listener, Found) ->
     Peer = is_served(connect(weir:get_port(Listener))),
     one_on_each(Count, Listener, Found#{where(Peer, Listener) => Peer}).
 
-%% The pollset of the connection that a peer has.
+%% The pollset of a peer's connection.
 where(Peer, Listener) ->
     {ok, Name} = inet:sockname(Peer),
     [Pollset] = [
@@ -65,7 +65,7 @@ where(Peer, Listener) ->
     ],
     Pollset.
 
-%% Each client connects, is served and closes, over and over.
+%% Clients connect, are served and close, over and over.
 change_under(Port) ->
     Clients = [async(fun() -> connect_until_stopped(Port) end) || _ <- lists:seq(1, 8)],
     Streams = start_streams(Port, 8),

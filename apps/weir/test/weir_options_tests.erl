@@ -28,7 +28,7 @@ addresses_test() ->
             {[{ifaddr, {local, "path"}}], {local, "path"}},
             {[{ip, any}, {ip, undefined}], undefined},
             {[{ifaddr, #{family => inet, addr => loopback}}], Loopback},
-            %% The parts of an address that is given as a whole can be changed behind it, not before it.
+            %% Parts of an address that is given as a whole can be changed by later options, not by earlier ones.
             {[{ip, any}, {port, 7}, {ifaddr, Loopback}], Loopback},
             {[{ifaddr, Loopback}, {port, 7}, {ip, {127, 0, 0, 2}}], Loopback#{port := 7, addr := {127, 0, 0, 2}}},
             {
@@ -53,7 +53,7 @@ descriptor_test() ->
         ]
     ].
 
-%% The driver of OTP sets them in reverse.
+%% OTP's driver sets them in reverse.
 settings_are_reversed_test() ->
     {ok, #{settings := Settings}} = weir_options:listen([binary, {nodelay, true}, {active, 5}]),
     ?assertEqual([{active, 5}, {nodelay, true}, {mode, binary}], Settings).
@@ -62,7 +62,7 @@ last_of_equal_names_counts_test() ->
     {ok, #{settings := Settings}} = weir_options:connect([{active, 5}, list, {active, 6}, binary]),
     ?assertEqual([{mode, binary}, {active, 6}], Settings).
 
-%% So the first of equal names is the last that is set.
+%% Thus of equal names the first one is set last.
 set_in_reverse_test() ->
     ?assertEqual(
         {ok, [{active, 6}, {mode, binary}, {active, 5}]},
@@ -111,7 +111,7 @@ bad(Option) ->
     ?assertEqual({error, badarg}, weir_options:listen([binary, Option])),
     ?assertEqual({error, badarg}, weir_options:connect([binary, Option])).
 
-%% What is decided at the beginning cannot be set later.
+%% Options that can only be given when the socket is opened.
 only_at_the_beginning_test() ->
     [
         ?assertEqual({error, einval}, weir_options:settings([Option]))
@@ -120,7 +120,7 @@ only_at_the_beginning_test() ->
     [?assertEqual({error, badarg}, weir_options:connect([Option])) || Option <- [{backlog, 5}, {ipv6_v6only, true}]],
     ?assertMatch({ok, #{settings := [{ipv6_v6only, true}]}}, weir_options:listen([{ipv6_v6only, true}])).
 
-%% And the other way round.
+%% Options that can only be set later.
 only_later_test() ->
     [
         begin
@@ -152,7 +152,8 @@ no_list_test() ->
     ?assertEqual({error, badarg}, weir_options:listen(binary)),
     ?assertEqual({error, badarg}, weir_options:connect({active, true})).
 
-%% An operator's defaults come first, so that what the program says wins; the active mode is the program's alone.
+%% An operator's defaults come first, so the program's options take precedence; the active mode comes only from the
+%% program.
 operators_defaults_test_() ->
     {setup, fun() -> application:set_env(kernel, inet_default_connect_options, [{nodelay, true}, {active, false}]) end,
         fun(_) -> application:unset_env(kernel, inet_default_connect_options) end, [

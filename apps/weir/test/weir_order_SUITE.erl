@@ -1,5 +1,5 @@
-%% The messages of a socket come in the order of its bytes, and its end last, to an owner whose queue has a buffer for each
-%% sender: those of one sender are in order, and those of two are not.
+%% Messages of a socket arrive in the order of its bytes, and its end last, at an owner whose message queue has a
+%% buffer for each sender. Such a queue keeps only the order of each sender.
 -module(weir_order_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -13,7 +13,8 @@
 -include_lib("weir_testing/include/weir_test.hrl").
 -include("poller_suite.hrl").
 
-%% Two senders may have the same buffer, or have theirs emptied in the right order. So many do not all have that luck.
+%% Two senders may share a buffer, or their buffers may be emptied in the right order by chance. That does not happen
+%% for this many.
 -define(PROCESSES, 12).
 -define(OPTIONS, [binary, {active, false}, {packet, 4}, {nodelay, true}]).
 
@@ -46,7 +47,7 @@ init_per_group(four_schedulers, Config) ->
 end_per_group(four_schedulers, Config) ->
     weir_test_machine:stop(proplists:get_value(machine, Config)).
 
-%% The poller delivers a message, and the owner the next one, when it asks for it.
+%% The poller delivers a message, and the owner itself the next one, by setopts.
 asked_for_again_and_again(Config) ->
     on_machine(?MODULE, ask_again_and_again, Config).
 
@@ -199,7 +200,7 @@ look_for_passive_after_the_call(Config) ->
      || Queue <- [on_heap, off_heap], _ <- [process_flag(message_queue_data, Queue)]
     ].
 
-%% The messages that have come to the old owner go first.
+%% Messages in the old owner's mailbox are moved first.
 given_away_with_messages(Config) ->
     on_machine(?MODULE, give_away_with_messages, Config).
 
@@ -215,7 +216,7 @@ give_away_with_messages(Config) ->
                 ok = inet:setopts(Socket, [{active, true}]),
                 ok = wait_for_messages(1),
                 Self ! {self(), start_owner([Socket], fun() -> ok end)},
-                %% Its end would have the owner look at its queue.
+                %% Its exit would make the owner read its queue.
                 receive
                     done -> ok
                 end
@@ -235,7 +236,7 @@ give_away_with_messages(Config) ->
      || Number <- lists:seq(1, ?PROCESSES)
     ].
 
-%% The message comes while the socket is given away: it is the only one.
+%% The message arrives while the socket is given away: it is the only one.
 once_is_one_message_for_both_owners(Config) ->
     on_machine(?MODULE, give_away_while_a_message_comes, Config).
 
@@ -254,7 +255,7 @@ give_away_while_a_message_comes(Config) ->
                 {Next, Count, Active} -> ?assertEqual({1, false}, {Count, Active})
             after patience() -> ct:fail(not_given_back)
             end,
-            %% The second one of the pair.
+            %% The second message of the pair.
             ?assertMatch({ok, _}, gen_tcp:recv(Socket, 0, patience()))
         end
      || _ <- lists:seq(1, 1000)
@@ -315,8 +316,8 @@ change_the_sender_without_a_server(Config) ->
     ?waitEqual(2, received(Socket)),
     assert_seen([{Socket, [1, 2]}], Owner).
 
-%% The pollers take turns. Processes that are started one after the other have buffers one behind the other, so some are
-%% started between those that send.
+%% Uses the pollers in turn. Processes that are started one after the other have consecutive buffers, so others are
+%% started in between.
 pair_on(Number, Config) ->
     [spawn(fun() -> ok end) || _ <- lists:seq(1, 7)],
     {Socket, Peer} = socket_pair(Config, ?OPTIONS),
@@ -331,8 +332,8 @@ received(Socket) ->
         Error -> Error
     end.
 
-%% A process with a buffer for each sender, which owns the sockets, does what the function does, and takes no message
-%% before it is told to: its queue stays as the senders leave it.
+%% A process with a buffer for each sender that owns the sockets, runs the function, and receives no message before it
+%% is told to, so that its queue stays as the senders leave it.
 start_owner(Sockets, Act) ->
     _ = erts_debug:set_internal_state(available_internal_state, true),
     Step = atomics:new(1, []),
@@ -352,7 +353,7 @@ start_owner(Sockets, Act) ->
     ok = atomics:put(Step, 1, 2),
     {Owner, Step}.
 
-%% It has asked for messages before any comes, and the sockets are known to have none: it is the poller that sends the first one.
+%% An owner that is active before messages arrive, on sockets known to be empty: the poller sends the first message.
 start_active_owner(Sockets) ->
     [{error, timeout} = gen_tcp:recv(Socket, 0, 0) || Socket <- Sockets],
     Asked = atomics:new(1, []),
@@ -383,7 +384,7 @@ take(Socket, Count) ->
         end,
     [Message | take(Socket, Count - 1)].
 
-%% Waits without a look at the mailbox.
+%% Waits without reading the mailbox.
 spin(Condition) -> spin(Condition, erlang:monotonic_time(millisecond) + patience()).
 
 spin(Condition, Deadline) ->

@@ -1,8 +1,9 @@
-%% Programs of a state machine of PropEr, run by one process and by two at once. What calls return side by side must be what they would
-%% return one after the other, in some order: they are linearizable.
+%% Runs programs of a PropEr state machine in one process and in two at once. Results of concurrent calls must be
+%% possible for some sequential order: the calls are linearizable.
 %%
-%% Beside the callbacks of proper_statem a model has `with/1', which makes what a program works on, runs it, and clears away. The first
-%% argument of each command is the variable ?WORLD; call/2 has it do something with what `with/1' has made.
+%% Besides the callbacks of proper_statem a model has `with/1', which creates the world of a program, runs it, and
+%% cleans up. The first argument of each command is the variable ?WORLD; call/2 calls a function with what `with/1'
+%% has created.
 -module(weir_parallel).
 
 -include_lib("proper/include/proper.hrl").
@@ -12,25 +13,25 @@
 -export([call/2]).
 -export([outcome/1]).
 
-%% Each program of two processes is run so many times: the schedulers decide what comes first.
+%% How often each program of two processes is run: the schedulers decide the order.
 -define(TIMES, 3).
-%% Milliseconds that one process waits for the other before its first call. One that has not come by then has no calls, or does not run.
+%% Milliseconds that a process waits for the other before its first call. The other may have no calls.
 -define(WAIT_MS, 2).
-%% Calls begin at multiples of so many microseconds.
+%% Calls begin at multiples of this many microseconds.
 -define(BEAT_US, 20).
 
-%% How many of its processes have come to their first call, and what the model has made.
+%% The number of processes that have reached their first call, and what the model has created.
 -opaque world() :: {Come :: atomics:atomics_ref(), Made :: term()}.
 -export_type([world/0]).
 
 -callback with(fun((World :: term()) -> Result)) -> Result.
 
-%% So many programs for two processes, and half as many for one.
+%% Runs this many programs of two processes, and half as many of one.
 check(Model, Programs) ->
     ok = weir_test_property:shrink(sequential(Model), Programs div 2),
     ok = weir_test_property:shrink(parallel(Model), Programs).
 
-%% By one process: the model is right about calls that come one after the other.
+%% In one process: checks the model itself.
 sequential(Model) ->
     ?FORALL(
         Program,
@@ -43,7 +44,7 @@ sequential(Model) ->
         end)
     ).
 
-%% First by one process, then by two at once.
+%% First in one process, then in two at once.
 parallel(Model) ->
     ?FORALL(
         Program,
@@ -65,15 +66,15 @@ world(Made) ->
     _ = put(?MODULE, ready),
     [{world, {atomics:new(1, []), Made}}].
 
-%% Does something with what the model has made. Calls that last a microsecond would hardly ever meet: so the two processes have a
-%% scheduler each, wait for each other, and begin their calls at the same moments.
+%% Calls a function with what the model has created. Calls of a microsecond would rarely overlap, so each process gets
+%% its own scheduler, they wait for each other, and their calls begin at the same moments.
 -spec call(world(), fun((Made :: term()) -> term())) -> term().
 call({Come, Made}, Call) ->
     _ = get(?MODULE) =:= ready orelse begin_together(Come),
     ok = await_beat(erlang:monotonic_time(microsecond) div ?BEAT_US),
     outcome(fun() -> Call(Made) end).
 
-%% What a call returns or raises. PropEr cannot tell of an exception.
+%% The result or exception of a call. PropEr cannot report an exception.
 outcome(Call) ->
     try
         Call()

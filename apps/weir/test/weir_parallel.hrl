@@ -1,2 +1,2 @@
-%% What a program works on, see weir_parallel.
+%% The world of a program: see weir_parallel.
 -define(WORLD, {var, world}).

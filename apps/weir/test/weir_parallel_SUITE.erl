@@ -1,6 +1,6 @@
-%% Random calls of several processes at once are linearizable: see weir_parallel. Each model is tried with programs of one process
-%% as well. A failure tells the shortest program that was found, and what its calls returned, with class, reason and stack of what
-%% they raised. Short here; `weir_parallel_soak_SUITE' goes on for as long as one likes.
+%% Random calls of several processes at once are linearizable: see weir_parallel. Each model is also tested with
+%% programs of one process. A failure reports the shortest failing program, the results of its calls, and class,
+%% reason and stack of exceptions. This suite is short; `weir_parallel_soak_SUITE' runs for any time.
 -module(weir_parallel_SUITE).
 
 -compile([export_all, nowarn_export_all]).

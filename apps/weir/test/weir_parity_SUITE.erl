@@ -1,4 +1,4 @@
-%% Sequences of operations on stock sockets and on Weir: results, messages and their order agree.
+%% Sequences of operations give the same results and messages, in the same order, on stock sockets and on Weir.
 -module(weir_parity_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -18,21 +18,21 @@ end_per_suite(Config) ->
     weir_test_peer:end_group(weir, Config).
 
 init_per_testcase(_Case, Config) ->
-    %% Else stock is compared with stock.
+    %% Without the native library, stock would be compared with stock.
     true = weir_nif:available(),
     weir_test_peer:init_case(Config).
 
 end_per_testcase(_Case, Config) ->
     weir_test_peer:end_case(Config).
 
-%% Without this law the next would say nothing.
+%% Otherwise the comparison with Weir would mean nothing.
 stock_agrees_with_itself(_Config) ->
     [] = prop_parity:repeat([], [], 160).
 
 weir_agrees_with_stock(_Config) ->
     [] = prop_parity:repeat([], ?WEIR, 400).
 
-%% What was different once is seen exactly the same.
+%% Sequences that once differed give exactly the same observations.
 known_sequences(_Config) ->
     [] = [
         {Name, Stock, Weir}
@@ -41,7 +41,7 @@ known_sequences(_Config) ->
         Stock =/= Weir
     ].
 
-%% What differs on purpose (docs/differences.md), and nothing else about it.
+%% Only the intended differences (docs/differences.md), and nothing else in these sequences.
 known_differences(_Config) ->
     [] = [{Name, Result} || {Name, Sequence} <- differences(), (Result = prop_parity:agree(Sequence, [], ?WEIR)) =/= true].
 

@@ -1,5 +1,5 @@
-%% Pollers killed, stopped, frozen with their scheduler and robbed of their
-%% sockets, under load: every byte arrives, once and in its place.
+%% Pollers that are killed, stopped, frozen with their scheduler or deprived of their sockets, under load: every byte
+%% arrives once and in order.
 -module(weir_poller_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -30,7 +30,7 @@ all() ->
         {group, four_schedulers}
     ].
 
-%% On a machine of their own, which they share.
+%% These cases share another machine.
 groups() ->
     [
         {four_schedulers, [], [
@@ -99,7 +99,7 @@ server_killed(Config) ->
     assert_streams_go_on(Streams),
     stop_streams(Streams).
 
-%% Whether it sleeps or is awake: the thread of the pollset accepts, and serves what is passive.
+%% Without the poller, asleep or awake, the pollset's thread accepts and serves passive sockets.
 poller_that_does_not_run(Config) ->
     {_Listener, Port} = start_echo(Config, [passive]),
     Streams = start_streams(Port, 20),
@@ -132,7 +132,7 @@ relays_without_a_poller(Config) ->
     ?assertMatch({weir_relay, Relay, closed, #{}}, next_message()),
     [true = erlang:resume_process(Poller) || Poller <- Pollers].
 
-%% However much is put on the list of a poller that sleeps.
+%% However many sockets are put on the list of a sleeping poller.
 one_message_wakes(Config) ->
     Pairs = [socket_pair(Config, [binary, {active, true}]) || _ <- lists:seq(1, 50)],
     Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
@@ -152,7 +152,7 @@ one_message_wakes(Config) ->
      || {Socket, Peer} <- Pairs
     ].
 
-%% A poller that has no time does not make a recv with a short one run out of it.
+%% A busy poller must not make a recv with a short timeout fail.
 data_is_there_when_the_time_is_over(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 1)),
@@ -173,7 +173,7 @@ data_is_there_when_the_time_is_over(Config) ->
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 1)),
     [true = erlang:resume_process(Poller) || Poller <- Pollers].
 
-%% What the kernel knows of a connection: its state, and how many bytes wait to be read. A send may return before they do.
+%% The kernel's state of a connection and its number of unread bytes. A send may return before the bytes are there.
 in_kernel(Socket) ->
     {ok, {_, Port}} = inet:sockname(Socket),
     {ok, {_, PeerPort}} = inet:peername(Socket),
@@ -182,7 +182,7 @@ in_kernel(Socket) ->
     {match, [State, Unread]} = re:run(Table, Line, [{capture, all_but_first, list}]),
     {maps:get(State, #{"01" => established, "08" => close_wait}, State), list_to_integer(Unread, 16)}.
 
-%% `receive' takes no more than seven weeks, and other functions of gen_tcp do.
+%% `receive' allows at most seven weeks, but other functions of gen_tcp allow more.
 a_time_beyond_the_timers(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     Receiver = async(fun() -> gen_tcp:recv(Socket, 0, 1 bsl 40) end),
@@ -191,7 +191,7 @@ a_time_beyond_the_timers(Config) ->
     ok = gen_tcp:send(Peer, <<"there">>),
     ?assertEqual({ok, <<"there">>}, await(Receiver)).
 
-%% The queue of the owner keeps the messages of each sender in order, and a poller and a thread are two senders.
+%% The owner's queue only keeps the order of each sender, and the poller and the thread are two senders.
 messages_in_order(Config) ->
     on_machine(?MODULE, send_by_turns, Config).
 
@@ -216,7 +216,7 @@ send_by_turns(Config) ->
     lists:foreach(
         fun(_) ->
             [true = erlang:suspend_process(Poller) || Poller <- Pollers],
-            %% Long enough for the thread to have its turn; nothing tells when it has.
+            %% Long enough for the thread to take over, which cannot be observed.
             timer:sleep(20),
             [true = erlang:resume_process(Poller) || Poller <- Pollers],
             Before = counters:get(Count, 1),
@@ -244,7 +244,7 @@ send_numbers(Peer, Number) ->
 
 count_in_order(Socket, Count) ->
     Number = counters:get(Count, 1),
-    %% Now and then it lets them gather.
+    %% Sometimes lets messages accumulate.
     Number rem 100 =:= 0 andalso timer:sleep(3),
     receive
         {tcp, Socket, <<Next:32>>} ->
@@ -355,7 +355,7 @@ activate_from_another_scheduler(Config) ->
         [{Owner, Pollset, Active} || Owner <- [1, 3], Pollset <- [2, 4], Active <- [once, 1, 7, true]]
     ).
 
-%% Each message is answered, and has to be asked for where the mode says so.
+%% Each message is answered, and the next one requested if the mode requires that.
 count_messages(Socket, Active, Count) ->
     ok = inet:setopts(Socket, [{active, Active}]),
     count_messages(Socket, Active, Count, 0).

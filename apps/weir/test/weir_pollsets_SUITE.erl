@@ -1,4 +1,4 @@
-%% What is seen of the pollsets: their counters, their pollers, their sockets.
+%% What can be observed of pollsets: their counters, pollers and sockets.
 -module(weir_pollsets_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -34,18 +34,18 @@ all() ->
         unbound_pollers_serve
     ].
 
-%% A counter, of all pollsets together.
+%% A counter, summed over all pollsets.
 total(Name) ->
     lists:sum([maps:get(Name, Pollset) || Pollset <- weir:pollsets()]).
 
-%% What a function adds to counters.
+%% Returns how much a function adds to counters.
 added(Names, Fun) ->
     Before = [total(Name) || Name <- Names],
     Fun(),
     all_asleep(),
     [{Name, total(Name) - Old} || {Name, Old} <- lists:zip(Names, Before)].
 
-%% Then all that has come is counted.
+%% Waits until all pollers sleep, because then all events are counted.
 all_asleep() ->
     wait_until(fun() ->
         lists:all(
@@ -56,7 +56,7 @@ all_asleep() ->
         )
     end).
 
-%% Before OTP 29 a bare family in front of the module has gen_tcp take OTP's, and nothing else says so.
+%% Before OTP 29 a bare family before the module makes gen_tcp use OTP's module, which only is_weir/1 shows.
 is_weir_tells_sockets_apart(_Config) ->
     {ok, Ours} = keep(gen_tcp:listen(0, [{tcp_module, weir_tcp}, inet])),
     {ok, OfIPv6} = keep(gen_tcp:listen(0, [{tcp_module, weir_tcp6}])),
@@ -124,7 +124,7 @@ short_writes_are_counted(Config) ->
             Written = total(written_bytes),
             ok = gen_tcp:send(Socket, binary:copy(<<"x">>, Size)),
             _ = recv_exactly(Peer, Size),
-            %% The last write is counted when it has returned.
+            %% The last write is counted after it has returned.
             wait_until(fun() -> total(written_bytes) - Written >= Size end)
         end),
     ?assert(Short >= 1),
@@ -186,10 +186,10 @@ sleeps_are_counted(Config) ->
     ?assert(Sleeps >= 1),
     ?assert(Asleep > 0).
 
-%% Silence is no work, however many sockets there are.
+%% Idle sockets cause no work, however many there are.
 idle_pollers_sleep(Config) ->
     Pairs = [socket_pair(Config, [binary, {active, Active}]) || Active <- [true, once, false, 5]],
-    %% Something from before may still wake one where the machine is busy.
+    %% On a busy machine an earlier event may still wake a poller.
     wait_until(fun() ->
         all_asleep(),
         [{polls, 0}, {sleeps, 0}] =:= added([polls, sleeps], fun() -> timer:sleep(100) end)
@@ -242,7 +242,7 @@ row({'$inet', weir_tcp, Handle} = Socket, Rest) ->
 table_without_sockets(_Config) ->
     ?assertEqual(1, length(printed(fun weir:i/0))).
 
-%% The lines that a function prints.
+%% Returns the lines that a function prints.
 printed(Fun) ->
     ok = ct:capture_start(),
     ok = Fun(),
@@ -258,15 +258,15 @@ started_by_its_first_user(Config) ->
     ?assertEqual({tcp, Socket, <<"started">>}, next_message()),
     ?assertEqual(ok, weir_pollsets:ensure_started()).
 
-%% The thread of a pollset waits for more of a stream before it wakes the poller, if the kernel has room for it meanwhile. It
-%% doubles what is asked for, and the limit is 384 KiB.
+%% The thread of a pollset waits for more data of a stream before it wakes the poller, if the kernel has room for it.
+%% The kernel doubles the requested size, and the limit is 384 KiB.
 only_streams_into_wide_buffers_are_gathered(Config) ->
     Before = total(gathers),
     pour(Config, 64 * 1024, fun(Received) -> Received >= 16 * 1024 * 1024 end),
     ?assertEqual(Before, total(gathers)),
     pour(Config, 208 * 1024, fun(_Received) -> total(gathers) > Before end).
 
-%% A stream into a socket with such a receive buffer, until it has been enough.
+%% Sends a stream into a socket with this receive buffer until the condition is true.
 pour(Config, ReceiveBuffer, IsEnough) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {recbuf, ReceiveBuffer}]),
     Sender = async(fun() -> send_on(Peer, binary:copy(<<1>>, 1024 * 1024)) end),
@@ -298,20 +298,20 @@ forget(Socket) ->
     after 0 -> ok
     end.
 
-%% What is done where a VM does not bind processes to schedulers.
+%% The behaviour on a VM that does not bind processes to schedulers.
 unbound_pollers_serve(Config) ->
     ok = weir_fastpath_test:new_engine(),
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
-    %% One that has not claimed its pollset yet would do so after ours.
+    %% A poller that has not claimed its pollset yet would do so after ours.
     all_asleep(),
-    %% A bound poller that finds out would be replaced, and its successor take over from ours.
+    %% A bound poller that notices would be replaced, and its successor would take over from ours.
     Suspended = whereis(weir_pollsets),
     ok = sys:suspend(Suspended),
     Pollers =
         try
             served_by_unbound(Socket, Peer)
         after
-            %% Their tokens are stale when the bound ones are back.
+            %% Their tokens become invalid when the bound pollers are back.
             exit(Suspended, kill)
         end,
     wait_until(fun() -> not lists:member(whereis(weir_pollsets), [undefined, Suspended]) end),

@@ -1,4 +1,4 @@
-%% Laws, tried with random cases.
+%% Properties, tested with random cases.
 -module(weir_property_SUITE).
 
 -import(weir_test_property, [check/2]).

@@ -35,7 +35,7 @@ a_line_that_does_not_end_test() ->
     ?assertEqual(more, weir_proxy_header:parse(<<"PROXY TCP4 ">>)),
     ?assertEqual({error, bad_header}, weir_proxy_header:parse(<<"PROXY ", 0:(101 * 8)>>)).
 
-%% Nothing that follows can make a header of it.
+%% No further bytes can make it a header.
 a_line_that_ends_with_a_line_feed_alone_test_() ->
     [
         ?_assertEqual({error, bad_header}, weir_proxy_header:parse(iolist_to_binary(["PROXY ", Line, $\n, Rest])))

@@ -1,5 +1,5 @@
-%% Headers that others test themselves with: HAProxy, nginx, go-proxyproto and the crate ppp. Where they disagree, the specification
-%% decides, and the reason stands beside the header.
+%% Headers from the tests of HAProxy, nginx, go-proxyproto and the crate ppp. Where they disagree, the specification
+%% decides, and the reason is quoted at the header.
 -module(weir_proxy_header_vectors_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -10,7 +10,7 @@
 taken_test_() ->
     [{Name, ?_assertMatch({ok, #{}, _}, same(Bytes, Ends, Rest))} || {Name, Bytes, Ends, Rest} <- taken()].
 
-%% Whole, and it is `more' of every part.
+%% The whole header is parsed, and every prefix returns `more'.
 same(Bytes, Ends, Rest) ->
     Header = binary:part(Bytes, 0, byte_size(Bytes) - byte_size(Rest)),
     [?assertEqual(more, weir_proxy_header:parse(binary:part(Header, 0, Size))) || Size <- lists:seq(0, byte_size(Header) - 1)],
@@ -43,7 +43,7 @@ taken() ->
         {"ppp", "TCP6 ffff:ffff:ffff:ffff::ffff:ffff:ffff " ?LONGEST " 65535 65535", {setelement(5, Six, 0), 65535, Six, 65535}},
         {"ppp", "TCP6 :: " ?LONGEST " 65535 65535", {{0, 0, 0, 0, 0, 0, 0, 0}, 65535, Six, 65535}},
         {"ppp", "TCP6 ffff:: " ?LONGEST " 65535 65535", {{16#ffff, 0, 0, 0, 0, 0, 0, 0}, 65535, Six, 65535}},
-        %% As long as one may be: 107 bytes.
+        %% The longest header: 107 bytes.
         {"ppp", "UNKNOWN " ?LONGEST " " ?LONGEST " 65535 65535", unknown}
     ],
     Addresses = <<127, 0, 0, 1, 127, 0, 0, 2, 80:16, 443:16>>,
@@ -76,7 +76,7 @@ taken() ->
         %% Refused by go-proxyproto. "The receiver must accept this value [unspecified] and ignore the address."
         {"specification", <<16#21, 16#00, 0:16>>, unknown}
     ],
-    %% What looks like another value behind the end belongs to the connection.
+    %% Bytes after the end that look like another value belong to the connection.
     [{Name ++ ": " ++ Line, iolist_to_binary(["PROXY ", Line, "\r\n", Rest]), Ends, Rest} || {Name, Line, Ends} <- Lines, Rest <- [<<>>, <<"GET /">>]] ++
         [{Name, <<?SIGNATURE, Bytes/binary, Rest/binary>>, Ends, Rest} || {Name, Bytes, Ends} <- Binaries, Rest <- [<<>>, Authority]].
 
@@ -130,7 +130,7 @@ refused() ->
         {"ppp", [<<?SIGNATURE, 16#21, 16#11, 15:16>>, Addresses, <<1, 0, 1>>]},
         {"HAProxy", [<<?SIGNATURE, 16#21, 16#11, 20:16>>, Addresses, <<2, 10:16, "1234512345">>]},
         {"HAProxy", [<<?SIGNATURE, 16#21, 16#11, 20:16>>, Addresses, <<2, 4:16, "1234", 0>>]},
-        %% nginx takes a family that nobody knows. "Receivers must drop connections presenting unexpected values here."
+        %% nginx accepts an unknown family. "Receivers must drop connections presenting unexpected values here."
         {"specification", [<<?SIGNATURE, 16#21, 16#41, 4:16>>, <<1, 2, 3, 4>>]},
         %% An address has no zone.
         {"specification", "PROXY TCP6 fe80::1%eth0 ::1 1 2\r\n"},

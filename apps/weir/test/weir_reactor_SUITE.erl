@@ -1,4 +1,4 @@
-%% What a reactor does for its connections, each case seen by stock gen_tcp sockets at the other end.
+%% What a reactor does for its connections, from the side of stock gen_tcp sockets.
 -module(weir_reactor_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -76,7 +76,8 @@ many_connections(_Config) ->
     lists:foreach(Send, lists:seq(1, 5)),
     stop(Reactor).
 
-%% Its request is there when it is accepted, so nobody has to wait for it. One that stays is registered behind its first reply.
+%% Its request has arrived before it is accepted, so the connection need not be polled. One that stays is registered
+%% after its first reply.
 a_connection_for_one_request_is_in_no_epoll(_Config) ->
     Self = self(),
     {Reactor, Port} = start(#{data => fun(Socket, Data, State) ->
@@ -102,7 +103,7 @@ a_connection_for_one_request_is_in_no_epoll(_Config) ->
     ?assertEqual({is_registered, true}, told(is_registered)),
     stop(Reactor).
 
-%% Linux lists the entries of an epoll, with the number that each was given.
+%% Linux lists the entries of an epoll with their data.
 is_registered({'$inet', _, Handle}) ->
     Entry = lists:flatten(io_lib:format("data: ~16.16b ", [Handle])),
     {ok, Descriptors} = file:list_dir("/proc/self/fdinfo"),
@@ -113,7 +114,7 @@ is_registered({'$inet', _, Handle}) ->
         end
     end, Descriptors).
 
-%% Connections that say nothing cost no room for what they might say; those that have been silent for a second, none any more.
+%% Silent connections need no memory for events; after a second of silence their memory is freed.
 room_for_events_is_given_back(_Config) ->
     {Reactor, Port} = start(#{}),
     Peers = [connect_raw(Port) || _ <- lists:seq(1, 1100)],
@@ -127,7 +128,7 @@ room_for_events_is_given_back(_Config) ->
     end,
     wait_until(fun() -> length(weir:sockets()) > 1100 end),
     Silent = Room(),
-    %% Room of the first may be given back before the last has spoken.
+    %% Memory of the first may be freed before the last has sent.
     Speaking = fun() -> All(), Room() > Silent end,
     wait_until(Speaking),
     wait_until(fun() -> Room() =:= Silent end),
@@ -194,7 +195,7 @@ every_form_of_iodata_is_sent(_Config) ->
     lists:foreach(fun(N) ->
         ok = gen_tcp:send(Peer, <<N>>),
         Expected = iolist_to_binary(lists:nth(N, Forms)),
-        %% What is nothing is followed by something.
+        %% After an empty form something else is sent.
         ok = gen_tcp:send(Peer, <<1>>),
         Both = <<Expected/binary, "binary">>,
         ?assertEqual({N, Both}, {N, recv_exactly(Peer, byte_size(Both))})
@@ -231,7 +232,7 @@ passive_connections_are_not_read(_Config) ->
     ok = inet:setopts(Socket, [{active, false}]),
     ok = gen_tcp:send(Peer, "later"),
     {error, einval} = gen_tcp:recv(Socket, 0),
-    %% What comes later on another connection is delivered.
+    %% Later data on another connection is delivered.
     ok = gen_tcp:send(connect_raw(Port), "other"),
     {init, Other} = told(init),
     ?assertEqual({data, Other, <<"other">>}, told(data)),
@@ -253,12 +254,12 @@ a_slow_reader_is_not_read(_Config) ->
     {init, Socket} = told(init),
     N = 400,
     [ok = gen_tcp:send(Peer, <<4:32, Request:32>>) || Request <- lists:seq(1, N)],
-    %% Nobody reads, so that not all of the requests are.
+    %% The peer does not read, so the reactor stops reading requests.
     wait_until(fun() ->
         {ok, [{send_pend, Pending}]} = inet:getstat(Socket, [send_pend]),
         Pending > 0
     end),
-    %% The reactor has had the turns to read them: another connection has been served that many times.
+    %% The reactor had time to read them: it has served another connection that many times.
     Other = connect_raw(Port),
     {init, OtherSocket} = told(init),
     lists:foreach(fun(_) ->
@@ -285,7 +286,7 @@ a_reader_that_never_reads_is_closed(_Config) ->
     _ = recv_all(Peer),
     stop(Reactor).
 
-%% A reactor that waits for room hears of the end of a connection by that, and by nothing else.
+%% A reactor that waits for room is only told that the connection has ended.
 nothing_is_writable_after_the_end(_Config) ->
     Bytes = binary:copy(<<"x">>, 8_000_000),
     {Reactor, Port} = start(#{
@@ -304,7 +305,7 @@ nothing_is_writable_after_the_end(_Config) ->
         Peer
     end,
     Reports = reports(fun() ->
-        %% Closed by the callback, with bytes that its peer never takes; and by the peer.
+        %% Closed by the callback with bytes that its peer never reads, and closed by the peer.
         Closed = Fill(),
         ok = gen_tcp:send(Closed, [<<5:32>>, "close"]),
         {terminated, _, normal} = told(terminated),

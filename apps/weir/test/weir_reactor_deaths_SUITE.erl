@@ -1,4 +1,4 @@
-%% Reactors that are killed, and what is killed beside them.
+%% Reactors that are killed, alone and together with other processes.
 -module(weir_reactor_deaths_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -51,7 +51,7 @@ killed_reactor_leaves_the_backlog(_Config) ->
     First = start_on(Listen, #{}, #{}),
     exchange(connect_raw(Port), "first"),
     kill_reactor(First),
-    %% These wait for somebody.
+    %% These wait in the backlog.
     Peers = [connect_raw(Port) || _ <- lists:seq(1, 20)],
     [ok = gen_tcp:send(Peer, "waits") || Peer <- Peers],
     Second = start_on(Listen, #{}, #{}),
@@ -73,7 +73,7 @@ killed_while_data_flies(_Config) ->
         end
     end,
     Chatters = [async(fun() -> Chatter(connect_raw(Port)) end) || _ <- lists:seq(1, 20)],
-    %% Those in the backlog would be nobody's.
+    %% All connections must be accepted: those in the backlog would not be closed.
     [{init, _} = told(init) || _ <- Chatters],
     wait_until(fun() -> counters:get(Echoes, 1) > 200 orelse {echoes, counters:get(Echoes, 1)} end),
     kill_reactor(Reactor),
@@ -105,7 +105,7 @@ other_reactors_and_pollers_are_not_touched(_Config) ->
 killed_while_it_connects(_Config) ->
     Port = weir_test_peer:listener_with_full_backlog(),
     Reactor = client(#{}),
-    %% These hang.
+    %% These do not complete.
     [{ok, _} = weir_reactor:connect(Reactor, ?LOOPBACK, Port, []) || _ <- lists:seq(1, 10)],
     #{} = sys:get_state(Reactor),
     kill_reactor(Reactor),
@@ -115,15 +115,15 @@ closed_while_it_connects(_Config) ->
     Port = weir_test_peer:listener_with_full_backlog(),
     Reactor = client(#{}),
     {ok, Socket} = weir_reactor:connect(Reactor, ?LOOPBACK, Port, []),
-    %% It connects, and hangs.
+    %% It does not complete.
     #{} = sys:get_state(Reactor),
     ok = gen_tcp:close(Socket),
     ?assertEqual({not_connected, Socket, closed}, told(not_connected)),
     ?assertNot(lists:member(Socket, weir:sockets())),
     stop(Reactor).
 
-%% Its output is still sent. A peer that has to get rid of its own before it reads can do so: nobody waits for the end of
-%% the time that is for those who take nothing.
+%% Its output is still sent. The peer sends before it reads, and its data must be accepted: otherwise it would have to
+%% wait for the time limit of peers that do not read.
 killed_with_output_for_a_peer_that_sends(_Config) ->
     {Reactor, Port} = start(#{}),
     Bytes = rand:bytes(20_000_000),
@@ -152,12 +152,12 @@ killed_in_a_callback(_Config) ->
             {'DOWN', Monitor, process, Reactor, killed} -> ok
         after patience() -> ct:fail(still_alive)
         end,
-        %% What is still in the backlog is not the reactor's.
+        %% Connections in the backlog do not belong to the reactor.
         [reset(Peer) || Peer <- Peers],
         wait_until(fun() -> weir_nif:abandoned() =:= [] end)
     end, [data, terminate]).
 
-%% A process that takes connections dies again and again: each is with somebody who lives, or closed.
+%% A process that takes connections is killed repeatedly: each connection belongs to a living process or is closed.
 handoffs_to_processes_that_die(_Config) ->
     Keeper = spawn_link(fun() ->
         process_flag(trap_exit, true),
@@ -181,12 +181,12 @@ handoffs_to_processes_that_die(_Config) ->
         end, lists:seq(1, 50))
     end,
     [ok = await(Each) || Each <- [async(Ask) || _ <- lists:seq(1, 4)]],
-    %% Its process dies with it.
+    %% Its linked process dies, too.
     exit(Keeper, kill),
     wait_until(fun() -> whereis(?MODULE) =:= undefined end),
     stop(Reactor).
 
-%% Has a process that takes connections, kills it when it has taken a few, and starts the next.
+%% Starts a process that takes connections, kills it after a few, and starts the next.
 keep_alive() ->
     Keeper = self(),
     Pid = spawn_link(fun() -> register(?MODULE, self()), take(Keeper) end),
@@ -202,8 +202,8 @@ take(Keeper) ->
             take(Keeper)
     end.
 
-%% A listener's reactors, the listener, the reaper and pollers are killed while clients send, reset and come again. Each
-%% byte that comes back is the right one, and in the end everything is served.
+%% A listener's reactors, the listener, the reaper and pollers are killed while clients send, reset and reconnect.
+%% Every byte that comes back is correct, and in the end everything is served.
 anything_dies_at_any_moment(_Config) ->
     ok = weir_fastpath_test:new_engine(),
     {ok, _} = weir:start_listener(?MODULE, #{ip => ?LOOPBACK}, weir_listener_reactor, args),
@@ -211,7 +211,8 @@ anything_dies_at_any_moment(_Config) ->
     Stop = atomics:new(1, []),
     Served = counters:new(1, []),
     Clients = [async(fun() -> come_again(Port, Stop, Served) end) || _ <- lists:seq(1, 6)],
-    %% A round finds no reactor while the last one that was killed is being replaced: as many rounds as eleven of them take.
+    %% A round finds no reactor while the last one that was killed is being replaced, so the number of rounds is not
+    %% fixed.
     ok = kill_reactors(1, 0),
     wait_until(fun() -> counters:get(Served, 1) > 0 end),
     atomics:put(Stop, 1, 1),
@@ -220,7 +221,8 @@ anything_dies_at_any_moment(_Config) ->
     ok = weir:stop_listener(?MODULE),
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
-%% Sixty rounds at least, and more until eleven of them have killed a reactor. The limit of time of the suite ends it if none comes.
+%% At least sixty rounds, and more until eleven of them have killed a reactor. If that never happens, the suite's time
+%% limit ends it.
 kill_reactors(Round, Killed) when Round > 60, Killed > 10 ->
     ok;
 kill_reactors(Round, Killed) ->
@@ -230,7 +232,8 @@ kill_reactors(Round, Killed) ->
         _ -> kill_reactors(Round + 1, Killed)
     end.
 
-%% A supervisor bears so many ends of its children: most are of what the listener looks after itself.
+%% A supervisor gives up after too many deaths of its children, so most rounds kill processes that the listener
+%% restarts itself.
 kill_one(Round) when Round =:= 20; Round =:= 40 ->
     exit(whereis(weir_reaper), kill);
 kill_one(Round) when Round =:= 30; Round =:= 50 ->
@@ -250,7 +253,7 @@ kill_one(_Round) ->
 kill_named(undefined) -> ok;
 kill_named(Pid) -> exit(Pid, kill).
 
-%% Those of a listener, if it is there.
+%% The reactors of a listener, if it is running.
 reactors(undefined) ->
     [];
 reactors(Listener) ->
@@ -275,7 +278,7 @@ come_again(Port, Stop, Served) ->
                         _ -> gen_tcp:close(Peer)
                     end,
                     come_again(Port, Stop, Served);
-                %% Nobody listens for a moment.
+                %% No process listens for a moment.
                 {error, _} ->
                     timer:sleep(5),
                     come_again(Port, Stop, Served)
@@ -292,7 +295,7 @@ converse(Peer, Left, Served) ->
         _ -> ok
     end.
 
-%% The time of the option `shutdown' is for reactors too.
+%% The option `shutdown' applies to reactors, too.
 a_callback_that_does_not_return_holds_up_no_stop(_Config) ->
     Options = #{ip => ?LOOPBACK, shutdown => 200},
     {ok, _} = weir:start_listener(?MODULE, Options, reactor_probe, #{

@@ -1,4 +1,4 @@
-%% Files of reactors and the disk below them: what is opened, what is read, and what is not in memory.
+%% Files of reactors and the disk: opening, reading, and data that is not in memory.
 -module(weir_reactor_disk_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -45,7 +45,7 @@ what_is_not_in_memory_is_read_first(Config) ->
     Peer = connect_raw(Port),
     ok = gen_tcp:send(Peer, <<"go">>),
     ?assert(<<"head", Bytes/binary, "tail">> =:= recv_all(Peer)),
-    %% The connection was not the reactor's any more for most of it: somebody waited for the disk.
+    %% For most of the time the connection was not with the reactor, because the file was being read from disk.
     ?assert(waits(Reactor) > Before),
     stop(Reactor).
 
@@ -53,7 +53,7 @@ waits(Reactor) ->
     {ok, #{file_waits := Own}} = weir_reactor:info(Reactor),
     Own + lists:sum([N || #{file_waits := N} <- weir:pollsets()]).
 
-%% Has the kernel forget what it has of a file in memory.
+%% Makes the kernel drop the file from the page cache.
 forget(Path) ->
     [] = os:cmd("dd of='" ++ Path ++ "' oflag=nocache conv=notrunc,fdatasync count=0 status=none").
 
@@ -74,7 +74,7 @@ a_file_system_that_cannot_tell(Config) ->
             {skip, "no /dev/shm"}
     end.
 
-%% The reader stands still, as a disk would.
+%% The file reader is suspended, like a slow disk.
 others_do_not_wait_for_a_disk(Config) ->
     Bytes = rand:bytes(1000000),
     Path = write(Config, "file", Bytes),
@@ -142,7 +142,7 @@ no_symbolic_link_is_followed_below_a_directory(Config) ->
     ok = file:make_symlink(Directory, Directory ++ "-link"),
     Open = fun(Names) -> weir_file:open(Directory, Names) end,
     ?assertMatch({ok, _, #{size := 6}}, Open(["a", <<"b">>, "file"])),
-    %% The directory itself may be one.
+    %% The directory itself may be a symbolic link.
     ?assertMatch({ok, _, #{size := 6}}, weir_file:open(Directory ++ "-link", ["a", <<"b">>, "file"])),
     ?assertEqual({error, not_regular}, Open(["a", "b", "link"])),
     ?assertEqual({error, enotdir}, Open(["a", "link", "file"])),

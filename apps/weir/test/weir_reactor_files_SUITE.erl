@@ -1,4 +1,4 @@
-%% Files that reactors send, each case seen by stock gen_tcp sockets at the other end.
+%% Files sent by reactors, from the side of stock gen_tcp sockets.
 -module(weir_reactor_files_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -52,11 +52,11 @@ bytes_and_files_keep_their_order(Config) ->
     end,
     {Reactor, Port} = start(#{data => fun
         (_Socket, <<"c">>, State) -> {send, <<"plain">>, State};
-        %% They come together where the machine is slow.
+        %% On a slow machine several requests arrive together.
         (_Socket, Requests, State) -> {send, lists:flatmap(Answer, binary_to_list(Requests)), State}
     end}),
     Peer = connect_raw(Port),
-    %% One after the other, and all at once: what is sent behind a file waits for it.
+    %% One after the other, and all at once: data after a file waits for it.
     Expected = #{
         <<"a">> => <<"head", Bytes/binary>>,
         <<"b">> => <<(part(Bytes, 10, 5))/binary, "-xy", (part(Bytes, 299999, 1))/binary, (part(Bytes, 0, 1))/binary>>,
@@ -82,7 +82,7 @@ a_slow_reader_gets_every_byte(Config) ->
     Peer = connect_raw(Port, [{recbuf, 8192}]),
     {init, Socket} = told(init),
     ok = gen_tcp:send(Peer, <<"go">>),
-    %% The kernel has taken what it takes, and from then on there is room for a part at a time.
+    %% The kernel's buffers are full; from now on there is room for a part at a time.
     wait_until(fun() -> pending(Socket) > 0 end),
     Slowly = fun
         Read(0) -> [];
@@ -129,7 +129,7 @@ files_do_not_count_as_memory(Config) ->
     {init, Socket} = told(init),
     ok = gen_tcp:send(Peer, <<"file">>),
     wait_until(fun() -> pending(Socket) > 2000000 end),
-    %% The file is more than the limit, and 50,000 bytes are not; 150,000 are.
+    %% The file exceeds the limit and does not count; 50,000 bytes are below it, 150,000 above.
     [ok = weir_reactor:send(Socket, <<0:8000>>) || _ <- lists:seq(1, 50)],
     ?assert(<<Bytes/binary, 0:400000>> =:= recv_exactly(Peer, 3050000)),
     ok = gen_tcp:send(Peer, <<"file">>),
@@ -170,11 +170,11 @@ a_reset_in_the_middle_closes_the_file(Config) ->
     no_descriptor_is_left(Path, Reactor),
     stop(Reactor).
 
-%% The kernel takes a part of the file at most.
+%% The kernel takes only a part of the file.
 start_sending(Path) ->
     start(#{data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}, [{sndbuf, 65536}]).
 
-%% A reactor should not, but here it may.
+%% Opens the file in a callback, which a reactor should not do, but a test may.
 parts_of(Path) ->
     {ok, File, #{size := Size}} = weir_file:open(Path),
     [{sendfile, File, 0, Size}].
@@ -192,7 +192,7 @@ a_killed_reactor_leaves_no_descriptor(Config) ->
     [Taker | Others] = [connect_raw(Port, [{recbuf, 8192}]) || _ <- lists:seq(1, 4)],
     [begin ok = gen_tcp:send(Peer, <<"go">>), _ = recv_exactly(Peer, 1000) end || Peer <- [Taker | Others]],
     kill_reactor(Reactor),
-    %% What was sent goes out although nobody has the connection any more.
+    %% Sent data is delivered although the connection has no owner any more.
     ?assert(part(Bytes, 1000, 7999000) =:= recv_all(Taker)),
     [reset(Peer) || Peer <- Others],
     no_descriptor_is_left(Path, self()).
@@ -242,7 +242,7 @@ what_is_no_part_of_a_file_is_reported(Config) ->
     end),
     exchange_again(Reactor, Port).
 
-%% Logs would keep the files of the reports open.
+%% Log reports would keep the files open.
 unlogged(Fun) ->
     #{level := Level} = logger:get_primary_config(),
     ok = logger:set_primary_config(level, none),
@@ -283,7 +283,7 @@ a_connection_is_handed_off_behind_a_file(Config) ->
     Peer = connect_raw(Port, [{recbuf, 8192}]),
     ok = gen_tcp:send(Peer, <<"file">>),
     Begin = recv_exactly(Peer, 1000),
-    %% It is read again when most of the file is gone; or came with it, in the same batch.
+    %% The reactor reads again when most of the file is sent; or this arrives in the same batch as the file's request.
     ok = gen_tcp:send(Peer, <<"off">>),
     ?assert(Bytes =:= <<Begin/binary, (recv_exactly(Peer, 2999000))/binary>>),
     Socket = receive {weir_reactor, handoff, S} -> S after patience() -> error(no_handoff) end,

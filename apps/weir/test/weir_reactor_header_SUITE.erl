@@ -1,5 +1,5 @@
-%% PROXY headers in front of reactors' connections. What a listener makes of them for every kind of handler is in
-%% weir_listener_SUITE, what a header is in weir_proxy_header_tests.
+%% PROXY headers of reactors' connections. weir_listener_SUITE tests them for every kind of handler, and
+%% weir_proxy_header_tests the parser.
 -module(weir_reactor_header_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -54,8 +54,7 @@ groups() ->
 
 start(Args) -> start(Args, [], #{}).
 
-%% Connections say whence they come before anything else. Headers have all the time they need, unless the options say
-%% otherwise.
+%% Connections first send the port of the header. Headers have no time limit unless the options set one.
 start(Args, Listen, Options) ->
     Address = fun(_Socket, State) ->
         {ok, #{src_port := Port}} = weir:proxy_header(),
@@ -91,7 +90,7 @@ a_header_comes_byte_by_byte(_Config) ->
     ?assertEqual(<<1:16, "x">>, recv_exactly(Peer, 3)),
     stop(Reactor).
 
-%% The frame of the connection's options counts behind the header and not for it.
+%% The connection's packet mode applies after the header, not to it.
 what_is_behind_it_is_framed(_Config) ->
     {Reactor, Port} = start(#{init => fun(_Socket, State) -> {ok, State} end, data => fun(Socket, Data, State = #{tell := Pid}) ->
         Pid ! {data, Socket, Data},
@@ -143,7 +142,7 @@ every_connection_has_its_own(_Config) ->
 
 who_says_nothing_is_closed(_Config) ->
     {Reactor, Port} = start(#{}, [], #{handshake_timeout => 100}),
-    %% The header is there when the reactor accepts, and read before it looks whether a time is over.
+    %% The header has arrived when the reactor accepts, and is read before timeouts are checked.
     ok = sys:suspend(Reactor),
     Good = connect_raw(Port),
     ok = gen_tcp:send(Good, header()),
@@ -152,7 +151,7 @@ who_says_nothing_is_closed(_Config) ->
     Silent = connect_raw(Port),
     Slow = connect_raw(Port),
     ok = gen_tcp:send(Slow, binary:part(header(), 0, 20)),
-    %% The time is for the header alone: it is over for those that came later.
+    %% The timeout is for the header only, and also expires for later connections.
     [?assertEqual(<<>>, recv_all(Peer)) || Peer <- [Silent, Slow]],
     ok = gen_tcp:send(Good, "still there"),
     ?assertEqual(<<"still there">>, recv_exactly(Good, 11)),
@@ -187,7 +186,7 @@ the_end_in_a_header_is_no_connection(_Config) ->
     end,
     stop(Reactor).
 
-%% One for each way to fail, and one that does not. Failures are in the log, but for a peer that only ends.
+%% One connection for each way to fail, and one that succeeds. Failures are logged, except that a peer only closes.
 what_comes_of_headers_is_told(_Config) ->
     Self = self(),
     Tell = fun(_Event, #{duration := Duration}, Metadata, _) when is_integer(Duration) -> Self ! {handshake, Metadata} end,
@@ -237,7 +236,7 @@ told_of_header(Reason, Level, Act, {Reactor, Port}) ->
             end
     end.
 
-%% Those of all its reactors together.
+%% The sum over all its reactors.
 failures_of_a_listener_are_counted(_Config) ->
     Options = #{ip => {127, 0, 0, 1}, proxy_protocol => true, handshake_timeout => infinity},
     {ok, _} = weir:start_listener(?MODULE, Options, reactor_probe, #{tell => self()}),
@@ -257,7 +256,7 @@ ticks_and_messages_wait_for_init(_Config) ->
     Peer = connect_raw(Port),
     <<First:14/binary, Rest/binary>> = header(),
     _ = send_apart(Peer, [First]),
-    %% Ticks have come for another connection.
+    %% Ticks have occurred for another connection.
     Other = connect_raw(Port),
     ok = gen_tcp:send(Other, header()),
     {init, OtherSocket} = told(init),

@@ -1,4 +1,4 @@
-%% How connections leave a reactor: for a process, or for a relay.
+%% Connections that leave a reactor: for a process, or for a relay.
 -module(weir_reactor_leaving_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -78,7 +78,7 @@ handoff_with_an_explicit_rest(_Config) ->
     ?assertEqual({ok, <<"body">>}, gen_tcp:recv(Socket, 4, patience())),
     ok = gen_tcp:send(Socket, "reply"),
     ?assertEqual(<<"reply">>, recv_exactly(Peer, 5)),
-    %% It does not end with the reactor.
+    %% The connection survives the reactor.
     kill_reactor(Reactor),
     ok = gen_tcp:send(Peer, "more"),
     ?assertEqual({ok, <<"more">>}, gen_tcp:recv(Socket, 4, patience())),
@@ -134,7 +134,7 @@ handoff_from_init(_Config) ->
     ok = gen_tcp:close(Socket),
     stop(Reactor).
 
-%% A term of HTTP cannot be read again.
+%% HTTP packets cannot be put back, so the connection is closed.
 handoff_of_terms_closes(_Config) ->
     Self = self(),
     {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {handoff, Self, State} end}, [{packet, http_bin}]),
@@ -144,8 +144,8 @@ handoff_of_terms_closes(_Config) ->
     ?assertMatch({terminated, _, {error, {error, {handoff, badarg}, _}}}, told(terminated)),
     stop(Reactor).
 
-%% Those who speak HTTP are told by their first bytes, and served by ordinary code of gen_tcp, to which a header that was
-%% read in part comes whole.
+%% HTTP clients are recognised by their first bytes and served by ordinary gen_tcp code, which gets partly read
+%% headers complete.
 handoff_to_a_server_of_http(_Config) ->
     Server = spawn_link(fun serve_http/0),
     {Reactor, Port} = start(#{data => fun
@@ -191,7 +191,7 @@ next_part(Socket, Path) ->
 
 %%% To a relay.
 
-%% A stock server at the other end of what a callback connects to.
+%% A stock server to which a callback connects.
 server() ->
     {ok, Listener} = keep(gen_tcp:listen(0, [binary, {active, false}, {ip, ?LOOPBACK}])),
     {ok, Port} = inet:port(Listener),
@@ -201,7 +201,7 @@ connect_weir(Port) ->
     {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{tcp_module, weir_tcp}, binary, {active, false}]),
     Socket.
 
-%% Both directions of a relay, and the end of it.
+%% Checks both directions of a relay, and its end.
 assert_joined(Peer, Other) ->
     Bytes = rand:bytes(1000000),
     [There, Back] = [async(fun() -> gen_tcp:send(End, Bytes) end) || End <- [Peer, Other]],
@@ -227,7 +227,7 @@ relay_to_a_socket_of_the_reactors_process(_Config) ->
     ?assertEqual(#{}, sys:get_state(Reactor)),
     stop(Reactor).
 
-%% Both are the reactor's: it forgets both, and what either has sent and read goes along.
+%% Both connections belong to the reactor, which forgets them. Unsent and unread data of both goes with them.
 relay_to_another_connection(_Config) ->
     {Reactor, Port} = start(#{
         data => fun(_Socket, _Data, State = #{other := Other}) -> {relay, Other, State} end,
@@ -244,7 +244,7 @@ relay_to_another_connection(_Config) ->
     assert_joined(Peer, Other),
     stop(Reactor).
 
-%% The frames of packets that were delivered are on the stream again.
+%% Delivered packets get their frames back on the stream.
 relay_of_packets(_Config) ->
     {Listener, ServerPort} = server(),
     {Reactor, Port} = start(#{data => fun
@@ -281,7 +281,7 @@ relay_while_data_flies(_Config) ->
     Peer = connect_raw(Port),
     Sender = async(fun() -> ok = gen_tcp:send(Peer, Bytes), gen_tcp:shutdown(Peer, write) end),
     Other = accept_raw(Listener),
-    %% A beginning has come back, and the rest has gone on.
+    %% The beginning was echoed, and the rest was relayed.
     Relayed = recv_all(Other),
     ok = gen_tcp:close(Other),
     Echoed = recv_all(Peer),

@@ -1,4 +1,4 @@
-%% How connections of a reactor end, and what messages and ticks do.
+%% How connections of a reactor end, and the effect of messages and ticks.
 -module(weir_reactor_messages_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -236,7 +236,7 @@ ticks_do_not_reach_those_that_sleep(_Config) ->
     wait_until(fun() -> counters:get(Ticks, 1) >= Begun + 60 end),
     Called = flush_called(length(Peers)),
     ?assert(Called >= 2 * length(Peers)),
-    %% Each is called at its first tick, and then once in twenty.
+    %% Each is called at its first tick, and then at every twentieth.
     ?assert(Called =< length(Peers) * ((counters:get(Ticks, 1) - Before) div 20 + 1)),
     stop(Reactor).
 
@@ -247,7 +247,7 @@ a_sleeper_is_woken(_Config) ->
             {sleep, 1000000, State}
         end,
         data => fun(Socket, Data, State) ->
-            %% Twice is once.
+            %% Two calls have the effect of one.
             ok = weir_reactor:tick_soon(Socket),
             ok = weir_reactor:tick_soon(Socket),
             {send, Data, State}
@@ -259,7 +259,7 @@ a_sleeper_is_woken(_Config) ->
     await_called(),
     _ = sys:get_state(Reactor),
     ?assertEqual(0, flush_called(0)),
-    %% Elsewhere it does nothing.
+    %% Outside the reactor it does nothing.
     {init, Socket} = told(init),
     ?assertEqual(ok, weir_reactor:tick_soon(Socket)),
     stop(Reactor).
@@ -277,7 +277,7 @@ a_tick_can_be_for_all(_Config) ->
     [await_called() || _ <- Peers],
     ok = atomics:put(All, 1, 1),
     [await_called() || _ <- Peers, _ <- [first, second]],
-    %% What is no answer is reported, and taken for the one that forgets nobody.
+    %% An invalid result is reported and treated as `all'.
     ?assertMatch([_ | _], reports(fun() ->
         ok = atomics:put(All, 1, 2),
         [await_called() || _ <- Peers, _ <- lists:seq(1, 10)]

@@ -1,5 +1,5 @@
-%% What goes wrong for reactors on purpose: callbacks that fail in every way, processes and peers that die at any moment.
-%% After each case descriptors and sockets are back to what they were.
+%% Faults of reactors on purpose: callbacks that fail in every way, processes and peers that die at any moment. After
+%% each case the numbers of descriptors and sockets are as before.
 -module(weir_reactor_misfortune_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -43,7 +43,7 @@ groups() ->
 
 %%% Callbacks.
 
-%% Each callback in each way: its connection is closed and terminated, and the one beside it notices nothing.
+%% Every callback fails in every way: its connection is closed and terminated, and another one is not affected.
 each_callback_may_fail(_Config) ->
     ok = logger:set_module_level([weir_reactor_callbacks], none),
     try
@@ -54,7 +54,7 @@ each_callback_may_fail(_Config) ->
 
 ways(Callback) -> [raise, exit, throw] ++ [Way || Callback =/= terminate, Way <- [garbage, nothing, unsendable]].
 
-%% A connection fails when its peer has it do so.
+%% A connection fails when its peer requests it.
 fails(Callback, How) ->
     Bad = fun(_, State) -> reactor_probe:fail(How, State) end,
     {Reactor, Port} = start(#{data => fun
@@ -71,7 +71,7 @@ fails(Callback, How) ->
     {init, GoodSocket} = told(init),
     exchange(Good, "before"),
     Victim = victim(Callback, Reactor, Port, Bad),
-    %% A state that was never there is not terminated.
+    %% Without an initial state there is no terminate.
     case {Callback, How} of
         {init, Way} when Way =/= unsendable -> ok;
         {terminate, _} -> _ = told(terminated, Victim);
@@ -86,7 +86,7 @@ fails(Callback, How) ->
     stop(Reactor),
     flush().
 
-%% One that fails at the beginning is connected, as that takes arguments; to the reactor itself.
+%% A connection whose init fails is one that the reactor opens to itself, because connect takes arguments.
 victim(init, Reactor, Port, Bad) ->
     {ok, Socket} = weir_reactor:connect(Reactor, ?LOOPBACK, Port, [{args, #{tell => self(), init => Bad}}]),
     {init, Socket} = told_of(init, Socket),
@@ -110,20 +110,20 @@ flush() ->
 
 what_cannot_be_sent_closes(_Config) ->
     Large = binary:copy(<<"x">>, 300),
-    %% None of this is a thing to send, whatever stands around it.
+    %% None of these can be sent, even inside a list.
     Bad = [close, ok, 1, 1.0, {<<"a">>}, #{}, [<<"a">> | close], [[<<"a">>], [256]], [<<"a">>, atom], self(), <<1:1>>, Large, [Large, Large]],
     Data = fun
         (_Socket, <<"good">>, State) -> {send, <<"good">>, State};
         (_Socket, <<N>>, State) -> {send, lists:nth(N, Bad), State}
     end,
     lists:foreach(fun(N) ->
-        %% One has ten reports a second, and each of these is waited for.
+        %% A reactor logs at most ten reports a second, and each of these is awaited.
         {Reactor, Port} = start(#{data => Data}, [{packet, 1}]),
         Good = connect_raw(Port, [{packet, 1}]),
         {init, _} = told(init),
         Peer = connect_raw(Port, [{packet, 1}]),
         {init, Socket} = told(init),
-        %% What is in order goes out first, and nothing behind what is not.
+        %% Valid data before it is sent, nothing after it.
         Reports = reports(fun() ->
             ok = gen_tcp:send(Peer, "good"),
             {ok, <<"good">>} = gen_tcp:recv(Peer, 0, patience()),
@@ -162,7 +162,7 @@ a_bad_result_names_its_callback(_Config) ->
         ]
     ].
 
-%% Last words that are none, and what was sent before a connection leaves.
+%% Invalid data with `close', and invalid data before a connection leaves.
 what_cannot_be_sent_closes_on_the_way_out(_Config) ->
     Self = self(),
     {Reactor, Port} = start(#{data => fun
@@ -211,7 +211,7 @@ a_long_message_or_tick_is_named(_Config) ->
         ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, Name) =/= nomatch])
     end, [info, tick]).
 
-%% Their batch is timed as a whole, and when it took long they are, too.
+%% A batch is timed as a whole; if it took long, its init and close callbacks are timed as well.
 a_long_beginning_or_end_is_named(_Config) ->
     Slow = fun(_, State) -> timer:sleep(20), {ok, State} end,
     lists:foreach(fun({Callback, Name}) ->
@@ -245,7 +245,7 @@ storm_of_resets(_Config) ->
     wait_until(fun() -> map_size(sys:get_state(Reactor)) =< 1 end),
     stop(Reactor).
 
-%% They have asked for much and are gone before they have read it.
+%% The peers request much data and reset before they have read it.
 storm_of_resets_with_output(_Config) ->
     Bytes = rand:bytes(300000),
     {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, Bytes, State} end}),
@@ -263,7 +263,7 @@ storm_of_resets_with_output(_Config) ->
 
 peers_die_while_they_are_told(_Config) ->
     World = binary:copy(<<"w">>, 5000),
-    %% However slow the survivors are, they are not closed for it.
+    %% Slow survivors must not be closed.
     Options = #{tick => 2, max_send_queue => 1 bsl 30},
     {Reactor, Port} = start(#{tick => fun(_Socket, State) -> {send, World, State} end}, [], Options),
     Survivors = [connect_raw(Port) || _ <- lists:seq(1, 3)],
@@ -283,7 +283,7 @@ peers_die_while_they_are_told(_Config) ->
     [ok = await(Each) || Each <- Players],
     stop(Reactor).
 
-%% A sender has given up at the queue, which took nothing more from then on. A reactor takes what its callbacks send.
+%% The queue is full and a send has timed out. A reactor accepts whatever its callbacks send.
 an_adopted_queue_that_was_full(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {send_timeout, 50}, {sndbuf, 4096}], [{recbuf, 4096}]),
     Sent = fill(Socket, 0),
@@ -294,15 +294,15 @@ an_adopted_queue_that_was_full(Config) ->
     ?assertEqual(<<"end">>, binary:part(recv_exactly(Peer, Sent + 3), Sent, 3)),
     stop(Reactor).
 
-%% How much was taken until the queue took no more.
+%% Returns how much was accepted until the queue was full.
 fill(Socket, Sent) ->
     case gen_tcp:send(Socket, binary:copy(<<"x">>, 100000)) of
         ok -> fill(Socket, Sent + 100000);
         {error, timeout} -> Sent + 100000
     end.
 
-%% More packets than a turn takes, and the end of the connection comes while they are handled: the ready list and the kernel
-%% both name the socket for the next turn.
+%% More packets than a turn handles, and the connection ends meanwhile: both the ready list and the kernel name the
+%% socket for the next turn.
 replies_go_out_before_an_end_that_comes_meanwhile(_Config) ->
     First = <<"1\n">>,
     {Reactor, Port} = start(#{data => fun
@@ -337,7 +337,7 @@ exhaust_descriptors(_Config) ->
     exchange(Early, "early"),
     Peer = connect_raw(Port),
     {ok, Hoard} = hoard([]),
-    %% The first two were accepted before: this one waits.
+    %% The first two were accepted before; this one waits.
     exchange(Early, "meanwhile"),
     [ok = file:close(File) || File <- Hoard],
     exchange(Peer, "late"),

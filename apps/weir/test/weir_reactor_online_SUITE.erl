@@ -1,5 +1,5 @@
-%% Listeners have a reactor for each scheduler that is online, and follow when their number changes. On a machine of eight schedulers, of
-%% which two are online when a case begins.
+%% Listeners have a reactor for each online scheduler, and follow changes of their number. Runs on a machine with
+%% eight schedulers, two of them online at first.
 -module(weir_reactor_online_SUITE).
 -behaviour(weir_reactor).
 
@@ -57,7 +57,7 @@ follow_with_reactors(_Config) ->
     ?waitEqual({4, [1, 2, 3, 4]}, {length(listening()), schedulers_of_reactors()}),
     More = streams_in(4, Port, Streams),
     ok = online(1),
-    %% The others have their connections, and get no more of them.
+    %% The other reactors keep their connections, and get no new ones.
     Had = wait_until_one_listens(),
     Most = start_streams(Port, 20) ++ More,
     assert_streams_go_on(Most),
@@ -69,12 +69,12 @@ follow_with_reactors(_Config) ->
     stop_streams(Most),
     ok = weir:stop_listener(?MODULE).
 
-%% In the order of the schedulers that they began on.
+%% Connections of each reactor, in the order of their first schedulers.
 connections_of_reactors() ->
     Reactors = lists:sort([{Scheduler, Reactor} || #{scheduler := Scheduler, reactor := Reactor} <- weir:reactors()]),
     [Connections || {_, Reactor} <- Reactors, {ok, #{connections := Connections}} <- [weir_reactor:info(Reactor)]].
 
-%% Until so many reactors have connections.
+%% Starts more streams until this many reactors have connections.
 streams_in(Count, Port, Streams) ->
     assert_streams_go_on(Streams),
     case [Connections || Connections <- connections_of_reactors(), Connections > 0] of
@@ -82,7 +82,7 @@ streams_in(Count, Port, Streams) ->
         _ -> streams_in(Count, Port, start_streams(Port, 1) ++ Streams)
     end.
 
-%% All listening sockets are on the pollset of one reactor, which takes what comes from now on.
+%% Waits until all listening sockets are on the pollset of one reactor, which gets all new connections.
 wait_until_one_listens() ->
     ?waitMatch([_], lists:usort(pollsets_of(listening()))),
     connections_of_reactors().
@@ -117,7 +117,7 @@ begin_reactors(_Config) ->
 
 a_connection_leaves_a_reactor_for_a_scheduler_that_is_online(Config) -> on_machine(?MODULE, leave_reactor, Config).
 
-%% The handler of connections that this module serves in a reactor: they leave it when they say so.
+%% The callbacks of this module's reactors: a connection leaves the reactor on request.
 init(_Socket, Test) -> {ok, Test}.
 
 handle_data(_Socket, <<"leave">>, Test) -> {handoff, Test, Test};

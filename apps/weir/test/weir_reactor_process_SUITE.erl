@@ -1,4 +1,4 @@
-%% Reactors as processes, what they connect to, and sends of a part.
+%% Reactors as processes, their outgoing connections, and partial sends.
 -module(weir_reactor_process_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -111,7 +111,7 @@ adopt_takes_what_is_unread(Config) ->
     stop(Reactor),
     ?assertEqual(<<>>, recv_all(Peer)).
 
-%% The poller of a scheduler may have the event of a socket in hand just when a reactor takes that socket.
+%% The poller of a scheduler may be handling an event of a socket just when a reactor adopts it.
 what_comes_during_an_adoption_is_sent_back(Config) ->
     Reactors = [
         element(2, {ok, _} = weir_reactor:start_link(#{module => reactor_probe, scheduler => Scheduler, affinity => bound}))
@@ -122,7 +122,7 @@ what_comes_during_an_adoption_is_sent_back(Config) ->
 
 adopt_meanwhile(Reactor, Config) ->
     Pairs = [socket_pair(Config, [binary, {active, false}]) || _ <- lists:seq(1, 100)],
-    %% From now on its pollset hears of each.
+    %% From now on its pollset gets events of each.
     [{error, timeout} = gen_tcp:recv(Socket, 0, 0) || {Socket, _} <- Pairs],
     Numbers = lists:seq(1, 30),
     Sender = async(fun() -> [ok = gen_tcp:send(Peer, <<N:32>>) || N <- Numbers, {_, Peer} <- Pairs] end),
@@ -181,7 +181,7 @@ options_are_checked(_Config) ->
     ?assertMatch({error, {bad_option, tick, 0, [_ | _]}}, Bad(#{module => reactor_probe, tick => 0})),
     ?assertMatch({error, {bad_option, colour, red, [_ | _]}}, Bad(#{module => reactor_probe, colour => red})),
     ?assertMatch({error, {bad_option, scheduler, 0, [_ | _]}}, Bad(#{module => reactor_probe, scheduler => 0})),
-    %% More than the VM's timers and the native part take.
+    %% More than the VM's timers and the native code accept.
     [
         ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, Bad(#{module => reactor_probe, Name => Value}))
      || Name <- [tick, long_callback_ms, max_send_queue, handshake_timeout], Value <- [16#100000000, 1 bsl 80, 1.5]
@@ -190,7 +190,7 @@ options_are_checked(_Config) ->
     ok = gen_tcp:close(Listen),
     ?assertEqual({error, closed}, Bad(#{module => reactor_probe, listen => Listen})).
 
-%% Of another node, for example. The connections that the reactor has go on.
+%% For example the handle of a socket on another node. The reactor's connections continue.
 a_listening_socket_that_is_none(_Config) ->
     Forged = {'$inet', weir_tcp, 16#ffffff},
     ?assertEqual({error, einval}, weir_reactor:start_link(#{module => reactor_probe, listen => Forged})),
@@ -234,7 +234,7 @@ send_nowait_takes_what_the_kernel_takes(Config) ->
     end,
     ?assertEqual({ok, 4}, weir:send_nowait(Socket, "more")),
     ?assertEqual(<<"more">>, recv_exactly(Peer, 4)),
-    %% It is writable already.
+    %% It is already writable.
     ok = weir:notify_writable(Socket),
     receive
         {weir_writable, Socket} -> ok
@@ -244,7 +244,7 @@ send_nowait_takes_what_the_kernel_takes(Config) ->
 fill(Socket, Taken) ->
     case weir:send_nowait(Socket, binary:copy(<<"x">>, 500000)) of
         {ok, 0} -> Taken;
-        %% What is on its way to the peer may still make some room when it is there.
+        %% Data on its way to the peer may still make room when it arrives.
         {ok, Part} -> fill(Socket, Taken + Part)
     end.
 

@@ -1,5 +1,5 @@
-%% Reactors and the schedulers that they run on: bound ones, and schedulers that go offline. All on a machine of their own
-%% with four schedulers.
+%% Reactors and their schedulers: bound reactors, and schedulers that go offline. Runs on another machine with four
+%% schedulers.
 -module(weir_reactor_schedulers_SUITE).
 -behaviour(weir_reactor).
 
@@ -25,15 +25,15 @@ all() ->
         bound_reactors_stand_still_and_go_on
     ].
 
-%% Descriptors of `enif_select' are polled by threads of their own, so that the pollers of an older VM's schedulers do not
-%% have them.
+%% Separate threads poll the descriptors of `enif_select', so that on older VMs they do not depend on the pollers of
+%% schedulers.
 init_per_suite(Config) ->
     [{machine, weir_test_machine:start("", ["+S", "4:4", "+IOs", "false"])} | Config].
 
 end_per_suite(Config) ->
     weir_test_machine:stop(proplists:get_value(machine, Config)).
 
-%%% A reactor that sends back what comes, and says where it runs.
+%%% A reactor that echoes, and says on which scheduler it runs.
 
 init(_Socket, _Args) -> {ok, no_state}.
 
@@ -43,10 +43,10 @@ handle_data(_Socket, Data, State) -> {send, Data, State}.
 handle_close(_Socket, _Reason, State) -> {ok, State}.
 
 start(Affinity) ->
-    %% What a case before has left when it failed.
+    %% Cleans up after an earlier case that failed.
     _ = weir:stop_listener(?MODULE),
     ok = weir_test_schedulers:set_online(4),
-    %% A change is seen within a quarter of a second, and bound reactors stay where they begin.
+    %% Weir notices a change within a quarter of a second, and bound reactors stay on their first scheduler.
     wait_until(fun() -> [Scheduler || #{scheduler := Scheduler} <- weir:pollsets()] =:= [1, 2, 3, 4] end),
     Options = #{ip => ?LOOPBACK, reactor => #{affinity => Affinity}},
     {ok, _} = weir:start_listener(?MODULE, Options, ?MODULE, no_args),
@@ -56,7 +56,7 @@ stop() ->
     ok = weir:stop_listener(?MODULE),
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
-%% Connections until each scheduler has one, each asked where it is served.
+%% Opens connections until each scheduler has one, and asks each for its scheduler.
 one_on_each(Port, Found) when map_size(Found) < 4 ->
     Peer = connect_raw(Port),
     one_on_each(Port, Found#{where(Peer) => Peer});
@@ -80,7 +80,7 @@ ask_bound_reactors(_Config) ->
     [exit(Pid, kill) || Pid <- Busy],
     stop().
 
-%% They are taken to schedulers that are online, with all of their connections and with new ones.
+%% They move to online schedulers with all their connections, and get new ones.
 soft_reactors_serve_while_schedulers_go_offline(Config) ->
     on_machine(?MODULE, change_schedulers_under_soft_reactors, Config).
 
@@ -97,7 +97,7 @@ change_schedulers_under_soft_reactors(_Config) ->
     stop_streams(Streams),
     stop().
 
-%% As documented: no byte is lost, and none moves meanwhile.
+%% As documented: no byte is lost, and no connection moves.
 bound_reactors_stand_still_and_go_on(Config) ->
     on_machine(?MODULE, change_schedulers_under_bound_reactors, Config).
 
@@ -106,7 +106,7 @@ change_schedulers_under_bound_reactors(_Config) ->
     #{1 := First, 4 := Last} = one_on_each(Port, #{}),
     Leaving = [Poller || #{pollset := Pollset, poller := Poller} <- weir:pollsets(), Pollset > 2],
     _ = erlang:system_flag(schedulers_online, 2),
-    %% All are online once more for a moment, in which the pollers that stand still end.
+    %% All schedulers are online again for a moment, in which the suspended pollers end.
     ?waitEqual([], [Poller || Poller <- processes(), lists:member(Poller, Leaving)]),
     ?waitEqual({undefined, 2}, {whereis(weir_schedulers), erlang:system_info(schedulers_online)}),
     lists:foreach(fun(N) ->

@@ -1,14 +1,14 @@
-%% Which connections a tick is for, without a reactor.
+%% Which connections a tick calls, without a reactor.
 -module(weir_reactor_ticks_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
 -define(LONG_MS, 1000000).
 
-%% In the process of the test, which stands for a reactor.
+%% The test process acts as the reactor.
 new() -> weir_reactor_ticks:start(?LONG_MS, reactor_probe).
 
-%% Those that the next tick is for, each of which then sleeps for so many ticks.
+%% The connections that the next tick calls. Each then sleeps for this many ticks.
 tick(Sleep, Ticks) -> visit(Sleep, [], weir_reactor_ticks:begin_tick(due, Ticks)).
 
 visit(Sleep, Visited, Ticks) ->
@@ -20,7 +20,7 @@ visit(Sleep, Visited, Ticks) ->
 times(N, Sleep, Ticks) ->
     lists:mapfoldl(fun(_, Before) -> tick(Sleep, Before) end, Ticks, lists:seq(1, N)).
 
-%% A connection that has a state.
+%% Adds a connection with a state.
 soon(Handle) ->
     _ = put(Handle, state),
     weir_reactor_ticks:soon(Handle).
@@ -56,7 +56,7 @@ sleepers_are_called_when_they_are_due_test_() ->
         ?assertMatch({[[1, 2, 3], [1], [1, 2], [1, 3], [1, 2]], _}, times(5, fun(Handle) -> Handle end, Ticks))
     end).
 
-%% However long: the ring has an end, and goes on at its beginning.
+%% For any length: the ring wraps around.
 no_sleep_is_lost_test_() ->
     [
         test_(fun(Ticks) ->
@@ -68,7 +68,7 @@ no_sleep_is_lost_test_() ->
      || Sleep <- [2, 62, 63, 64, 1000]
     ].
 
-%% What a woken one leaves in the ring is one call more, and no more than that.
+%% The old entry of a woken connection causes one more call, and no further ones.
 woken_ones_are_called_once_in_a_tick_test_() ->
     test_(fun(Ticks) ->
         Sleep = fun(_) -> 10 end,

@@ -1,4 +1,4 @@
-%% How long callbacks of reactors take: beside what they were told to wait.
+%% Durations of reactor callbacks, compared with their programmed delays.
 -module(weir_reactor_times_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -24,19 +24,19 @@ mine(Reactor) -> [Summary || #{reactor := Same} = Summary <- weir:reactors(), Sa
 
 slow() -> #{data => fun(_Socket, Data, State) -> timer:sleep(?DELAY), {send, Data, State} end}.
 
-%% A batch is counted when its callbacks have returned, and the answers go out after that.
+%% A batch is counted after its callbacks have returned and before their answers are sent.
 all_are_counted(_Config) ->
     {Reactor, Port} = start(slow()),
     Peer = connect_raw(Port),
     [exchange(Peer, "x") || _ <- lists:seq(1, 20)],
     [#{module := reactor_probe, pollset := Pollset, scheduler := _, callbacks := Callbacks, callback_ns := Ns}] = mine(Reactor),
-    %% The connection was an event, too.
+    %% Accepting the connection was an event, too.
     ?assertEqual(21, Callbacks),
     ?assert(Ns >= 20 * ?DELAY * 1_000_000),
     ?assertMatch({ok, #{pollset := Pollset, callbacks := Callbacks, callback_ns := Ns}}, weir_reactor:info(Reactor)),
     stop(Reactor).
 
-%% They are of no batch.
+%% Messages are not part of a batch.
 messages_are_counted(_Config) ->
     {Reactor, Port} = start(#{info => fun(_Message, State) -> timer:sleep(?DELAY), {ok, State} end}),
     Peer = connect_raw(Port),
@@ -53,13 +53,14 @@ ticks_are_counted(_Config) ->
     {Reactor, Port} = start(#{tick => fun(_Socket, State) -> timer:sleep(?DELAY), {ok, State} end}, [], #{tick => 20}),
     Peer = connect_raw(Port),
     exchange(Peer, "x"),
-    %% The connection and its bytes are two.
+    %% The connection and its bytes are two callbacks.
     wait_until(fun() -> [#{callbacks := Now}] = mine(Reactor), Now >= 5 end),
     [#{callbacks := Callbacks, callback_ns := Ns}] = mine(Reactor),
     ?assert(Ns >= (Callbacks - 3) * ?DELAY * 1_000_000, {Ns, Callbacks}),
     stop(Reactor).
 
-%% Those of one batch in sixteen; each request is a batch. None is shorter than it waits, nor longer than all together.
+%% One batch in sixteen is measured; each request is a batch. No time is shorter than the delay or longer than the
+%% total.
 those_of_known_length(_Config) ->
     {Reactor, Port} = start(slow(), [], #{measure => true}),
     Peer = connect_raw(Port),
@@ -77,7 +78,7 @@ nothing_is_measured_unasked(_Config) ->
     ?assertMatch([#{measured := false, times := []}], mine(Reactor)),
     stop(Reactor).
 
-%% What was measured stays.
+%% Measured times are kept.
 on_and_off_with_its_listener(_Config) ->
     {ok, _} = weir:start_listener(?MODULE, #{ip => loopback}, weir_listener_reactor, args),
     Measured = fun() -> [Is || #{module := weir_listener_reactor, measured := Is} <- weir:reactors()] end,
@@ -97,7 +98,7 @@ on_and_off_with_its_listener(_Config) ->
     ?assertMatch({error, {bad_option, reactor, {measure, true}, _}}, weir:start_listener(other, #{reactor => #{measure => true}}, weir_listener_reactor, args)),
     ok = weir:stop_listener(?MODULE).
 
-%% It is not asked.
+%% The figures are read without a call to the reactor.
 one_that_is_in_a_callback(_Config) ->
     Self = self(),
     {Reactor, Port} = start(#{data => fun
@@ -105,7 +106,7 @@ one_that_is_in_a_callback(_Config) ->
         (_Socket, Data, State) -> {send, Data, State}
     end}),
     Peer = connect_raw(Port),
-    %% That it was accepted is counted with the bytes that come in the same batch.
+    %% Accepting it is counted with the bytes that arrive in the same batch.
     exchange(Peer, "first"),
     ok = gen_tcp:send(Peer, "x"),
     receive in -> ok after patience() -> ct:fail(not_called) end,
@@ -121,7 +122,7 @@ the_dead_are_not_told(_Config) ->
     ok = reactor_probe:kill_reactor(Killed),
     stop(Stopped),
     ?assertEqual([[], []], [mine(Killed), mine(Stopped)]),
-    %% Nor told twice, when another has the pollset.
+    %% Nor listed twice, after another reactor has got the pollset.
     {Next, _} = start(#{}),
     ?assertMatch([_], mine(Next)),
     Pollsets = [Pollset || #{pollset := Pollset} <- weir:reactors()],

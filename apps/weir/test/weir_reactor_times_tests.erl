@@ -1,4 +1,4 @@
-%% Where times of callbacks are counted.
+%% The buckets in which callback times are counted.
 -module(weir_reactor_times_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -11,7 +11,8 @@ seen(All) ->
     #{times := Seen} = weir_reactor_times:seen(Times),
     Seen.
 
-%% From 128 ns to the longest, a time is told apart to 128 ns or an eighth of itself, and stands for the middle.
+%% From 128 ns to the longest time, buckets are 128 ns or an eighth of the time wide, and a bucket is reported as its
+%% middle.
 a_time_is_near_itself_test() ->
     lists:foreach(
         fun(Took) ->

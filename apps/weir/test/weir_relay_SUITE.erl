@@ -1,5 +1,5 @@
-%% Relays: what a connection sees through one, how it ends, and what it leaves
-%% behind. After each case descriptors, sockets and relays are what they were.
+%% Relays: what connections see through one, how it ends, and what it leaves behind. After each case the numbers of
+%% descriptors, sockets and relays are as before.
 -module(weir_relay_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -123,7 +123,7 @@ bulk_both_ways_at_once(Config) ->
             {Relay, Client, Server} = relay(Config, #{splice => Splice}),
             There = rand:bytes(8_000_000),
             Back = rand:bytes(8_000_000),
-            %% A stock socket throws away what a blocked sender has queued when the end of input comes.
+            %% A stock socket drops queued data of a blocked sender at the end of its input, so no sender may block.
             [ok = inet:setopts(Socket, [{high_watermark, 100_000_000}]) || Socket <- [Client, Server]],
             Senders = [sender(Client, There), sender(Server, Back)],
             Receiver = async(fun() -> recv_all(Client) end),
@@ -136,8 +136,8 @@ bulk_both_ways_at_once(Config) ->
      || Splice <- [auto, true, false]
     ].
 
-%% Whoever polls waits in the kernel as long as there are bulk streams only. All other sockets are there on the same
-%% pollsets, and each way to be noticed is tried: by the kernel, and by what a process puts on the ready list.
+%% A poller waits in the kernel while it has only bulk streams. Other sockets are on the same pollsets, and both ways
+%% to notice them are tested: an event of the kernel, and an entry that a process puts on the ready list.
 others_are_served_beside_bulk(Config) ->
     {Relay, Client, Server} = relay(Config, #{splice => true}),
     Writing = async(fun() -> stream(Client, binary:copy(<<"bulk">>, 65536)) end),
@@ -146,7 +146,7 @@ others_are_served_beside_bulk(Config) ->
     [
         begin
             Data = <<Number:32>>,
-            %% Half of them are asked for first, and the others come first.
+            %% Half of the messages are requested before they arrive, the others after.
             Steps = [fun() -> inet:setopts(Mine, [{active, once}]) end, fun() -> gen_tcp:send(Peer, Data) end],
             [ok = Step() || Step <- case Number rem 2 of 0 -> Steps; 1 -> lists:reverse(Steps) end],
             ?assertEqual({tcp, Mine, Data}, next_message()),
@@ -229,7 +229,7 @@ statistics_count_both_ways(Config) ->
         reply_us := #{count := 20, min := Min, max := Max, average := Average, p50 := Median, p99 := P99}
     } = Statistics,
     ?assert(First >= 4700 andalso First =< Duration, Statistics),
-    %% Within the precision of the histogram, and of a clock that the VM corrects.
+    %% Within the precision of the histogram, and of a clock that the VM adjusts.
     ?assert(Min >= 4700 andalso Median >= Min andalso P99 >= Median, Statistics),
     ?assert(Max >= Average andalso Average >= Min andalso Max =< Duration * 1.07, Statistics).
 
@@ -239,7 +239,7 @@ information_while_it_runs(Config) ->
     ?assertMatch(#{first_byte_us := undefined, reply_us := #{count := 0}, a_to_b := #{bytes := 0}}, Before),
     ?assertEqual(self(), maps:get(owner, Before)),
     carried(Client, Server, <<"12345">>),
-    %% It is counted when it has been written, and may be there before.
+    %% Bytes are counted after they were written, so they may arrive before.
     wait_until(fun() ->
         {ok, #{a_to_b := #{bytes := Bytes, packets := Packets}}} = weir:relay_info(Relay),
         {Bytes, Packets} =:= {5, 1}
@@ -261,7 +261,7 @@ prefix_goes_first(Config) ->
     ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
-%% The line is taken, what came with it is in the socket.
+%% The line was read; the bytes after it are in the socket's buffer.
 what_was_read_goes_along(Config) ->
     {A, Client} = socket_pair(Config, [binary, {active, false}, {packet, line}]),
     {B, Server} = socket_pair(Config, [binary, {active, false}]),
@@ -307,7 +307,7 @@ ends_that_came_before(Config) ->
     ?assertEqual({<<"last words">>, closed}, recv_all(Server)),
     ended(Relay, closed).
 
-%% A process that polls for itself gives a socket to a pollset of a scheduler.
+%% A process with its own pollset passes a socket to a pollset of a scheduler.
 from_a_pollset_of_its_own(Config) ->
     {A, Client} = socket_pair(Config, [binary, {active, false}]),
     {B, Server} = socket_pair(Config, [binary, {active, false}]),

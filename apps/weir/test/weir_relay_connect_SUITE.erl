@@ -1,4 +1,4 @@
-%% Relays that connect to their server themselves. After each case descriptors, sockets and relays are what they were.
+%% Relays that connect to their server. After each case the numbers of descriptors, sockets and relays are as before.
 -module(weir_relay_connect_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -81,7 +81,7 @@ to_all_families(Config) ->
      || Family <- [inet, inet6, local], Splice <- [true, false]
     ].
 
-%% What the caller has read first, then what nobody has read.
+%% First the prefix that the caller has read, then unread data.
 what_has_come_goes_with_it(Config) ->
     {A, Client} = pair(Config),
     {Listener, Server} = listener(inet),
@@ -112,7 +112,7 @@ a_client_that_has_ended_its_direction(Config) ->
     ?assertEqual(closed, is_closed(Client)),
     ended(Relay, closed).
 
-%% A relay may end while it begins: its owner is told all the same.
+%% A relay may end while it starts: its owner still gets the message.
 a_client_that_has_gone(Config) ->
     {A, Client} = pair(Config),
     {Listener, Server} = listener(inet),
@@ -134,7 +134,7 @@ refused(Config) ->
     ?assertEqual({error, {connect, enoent}}, weir:relay(A, {connect, {local, "/nobody/listens"}, patience()})),
     still_there(A, Client).
 
-%% It goes to another server, with all that has come.
+%% The socket can be relayed to another server, with all data so far.
 still_there(A, Client) ->
     {Listener, Server} = listener(inet),
     {ok, Relay} = weir:relay(A, {connect, Server, patience()}),
@@ -151,7 +151,7 @@ sockets_that_cannot_be_relayed(Config) ->
     ?assertEqual({error, {A, not_owner}}, await(Other)),
     ok = gen_tcp:close(A),
     ?assertEqual({error, {A, closed}}, weir:relay(A, {connect, Server, patience()})),
-    %% Nobody has connected for nothing.
+    %% No connection was opened in vain.
     ?assertEqual({error, timeout}, gen_tcp:accept(Listener, 0)).
 
 wrong_arguments(Config) ->
@@ -232,7 +232,7 @@ killed_meanwhile(Config) ->
     ?assertEqual(closed, is_closed(Client)),
     wait_until(fun() -> sockets_that_connect() =:= [] end).
 
-%% As when Weir stops. The caller does not know the socket.
+%% As when Weir stops. The caller does not know this socket.
 the_connection_is_closed_meanwhile(Config) ->
     {Connecting, _Client, _Listener} = connecting(Config, infinity),
     [Handle] = ?waitMatch([_], sockets_that_connect()),
@@ -252,7 +252,7 @@ the_connection_is_closed_when_it_stands(Config) ->
 sockets_that_connect() ->
     [Handle || {'$inet', weir_tcp, Handle} <- weir:sockets(), {ok, #{state := connecting}} <- [weir_nif:info(Handle)]].
 
-%% A process that waits for a server, which has as many connections as its backlog takes. The relay is the caller's.
+%% A process that waits for a server with a full backlog. The relay belongs to the caller.
 connecting(Config, Timeout) ->
     {A, Client} = pair(Config),
     {Listener, Server = {Address, Port}} = listener(inet, [{backlog, 0}]),
@@ -267,7 +267,7 @@ connecting(Config, Timeout) ->
     ok = assert_waits(Connecting),
     {Connecting, Client, {Listener, Others}}.
 
-%% Connects until the listener takes no more, and returns how many connections wait for it. The kernel drops the next.
+%% Connects until the backlog is full, and returns the number of connections in it. The kernel drops further ones.
 fill(Listener, Address, Port) ->
     case waiting(Listener) of
         {Count, Most} when Count > Most ->
@@ -278,19 +278,18 @@ fill(Listener, Address, Port) ->
             fill(Listener, Address, Port)
     end.
 
-%% How many connections wait to be accepted, and how many may: of a listener TCP_INFO says that in the fields
-%% `tcpi_unacked' and `tcpi_sacked'.
+%% Connections in the backlog, and its limit: for a listener, the fields `tcpi_unacked' and `tcpi_sacked' of TCP_INFO.
 waiting(Listener) ->
     {ok, [{raw, 6, 11, Info}]} = inet:getopts(Listener, [{raw, 6, 11, 104}]),
     <<_:24/binary, Count:32/native, Most:32/native, _/binary>> = Info,
     {Count, Most}.
 
-%% The connection that comes after those which were there before.
+%% The connection after the earlier ones in the backlog.
 peer_behind_others({Listener, Others}) ->
     _ = [accept_raw(Listener) || _ <- lists:seq(1, Others)],
     accept_raw(Listener).
 
-%% A stock listener, and where it listens.
+%% A stock listener and its address.
 listener(Family) -> listener(Family, []).
 
 listener(local, Options) ->

@@ -69,7 +69,7 @@ it_is_told_who_has_ended_first(Config) ->
      || Side <- [a, b]
     ].
 
-%% The client is not read from while the server takes nothing.
+%% The relay does not read from the client while the server does not read.
 reset_of_a_side_that_is_not_read(Config) ->
     {Relay, Client, Server} = relay(Config),
     _ = fill(Relay, Client),
@@ -86,7 +86,7 @@ stopped_by_anybody(Config) ->
     ok = weir:stop_relay(Relay),
     assert_no_message().
 
-%% Who would take a part for the whole is reset.
+%% A receiver that could mistake a part for the whole is reset.
 stopped_with_bytes_that_wait(Config) ->
     [
         begin
@@ -133,7 +133,7 @@ another_process_owns_it(Config) ->
     {ok, Detached} = weir:relay(A, B, #{owner => pid(Owner), detached => true}),
     ok = weir:stop_relay(Detached).
 
-%% A server is not connected to for nobody.
+%% No server is connected to for a dead owner.
 a_dead_owner_connects_nowhere(Config) ->
     Owner = async(fun() -> receive never -> ok end end),
     kill(Owner),
@@ -141,14 +141,14 @@ a_dead_owner_connects_nowhere(Config) ->
     {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, Port} = inet:port(Listener),
     ?assertEqual({error, esrch}, weir:relay(A, {connect, {{127, 0, 0, 1}, Port}, 1000}, #{owner => pid(Owner)})),
-    %% Who comes now is the first.
+    %% This is the first connection that the server gets.
     {ok, First} = gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}]),
     {ok, Accepted} = gen_tcp:accept(Listener, patience()),
     ?assertEqual(inet:sockname(First), inet:peername(Accepted)),
     carried(A, Client, <<"still">>),
     [ok = gen_tcp:close(Socket) || Socket <- [First, Accepted, Listener]].
 
-%% As a process that was there before this node was started again, which others may still know.
+%% The pid of a process from before a restart of this node, which other nodes may still know.
 an_owner_of_an_earlier_life(Config) ->
     {A, Client} = socket_pair(Config, [binary, {active, false}]),
     {B, Server} = socket_pair(Config, [binary, {active, false}]),

@@ -1,4 +1,4 @@
-%% Bounds of relays: memory of a side that never reads, timeouts, and what is refused.
+%% Limits of relays: memory of a side that never reads, timeouts, and refused arguments.
 -module(weir_relay_limits_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -12,7 +12,7 @@
 
 -include("relay_suite.hrl").
 
-%% A timeout that a case waits for, and one that it must not see.
+%% A timeout that a case waits for, and one that must not expire.
 -define(SOON, 100).
 -define(LATER, 3600_000).
 
@@ -59,19 +59,19 @@ never_reads(Config, Options) ->
     {ok, Relay} = weir:relay(A, B, Options),
     Sent = fill(Relay, Client),
     {ok, [{send_pend, Queued}]} = inet:getstat(Client, [send_pend]),
-    %% In the buffers of the kernel, and in those of the relay. A pipe may hold a megabyte.
+    %% In the buffers of the kernel and of the relay. A pipe may hold a megabyte.
     ?assert(Sent - Queued < 4_000_000, {Sent, Queued}),
     {ok, #{a_to_b := #{bytes := Taken}}} = weir:relay_info(Relay),
     ?assert(Taken =< Sent - Queued, {Taken, Sent, Queued}),
-    %% The other direction does not care.
+    %% The other direction is not affected.
     carried(Server, Client, <<"well">>),
-    %% It goes on where it is read.
+    %% The relay continues when the side reads.
     _ = recv_exactly(Server, Sent),
     carried(Server, Client, <<"and again">>),
     reset(Client),
     {weir_relay, Relay, {error, econnreset}, _} = next_message().
 
-%% With buffers of the kernel that do not grow.
+%% With kernel buffers of fixed size.
 small_pair(Config) ->
     Small = [{recbuf, 65536}, {sndbuf, 65536}],
     socket_pair(Config, [binary, {active, false}, {nodelay, true} | Small], [{exit_on_close, false} | Small]).
@@ -96,8 +96,8 @@ idle_timeout(Config) ->
     ?assert(Duration >= ?SOON * 1000),
     ?assertEqual([closed, closed], [end_of(Client), end_of(Server)]).
 
-%% Traffic goes on until the timeout has passed twice. On a busy machine it may pause for so long that the relay ends
-%% before: then it has been idle for that long, too.
+%% Traffic continues until the timeout would have expired twice. On a busy machine it may pause so long that the relay
+%% ends earlier: then it really was idle for that long.
 traffic_puts_the_idle_timeout_off(Config) ->
     {Relay, Client, Server} = relay(Config, #{idle_timeout => 3 * ?SOON}),
     chat_until(erlang:monotonic_time(millisecond) + 6 * ?SOON, Server, Client),
@@ -124,28 +124,27 @@ half_close_timeout(Config) ->
 half_close_timeout_is_for_half_closes(Config) ->
     {Relay, Client, Server} = relay(Config, #{half_close_timeout => 1}),
     {Other, _, _} = relay(Config, #{idle_timeout => ?SOON}),
-    %% The same timer has looked at both.
+    %% The same timer process has checked both.
     ended(Other, {error, timeout}),
     carried(Client, Server, <<"x">>),
     ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
-%% One would be kept for as long as the timeout, however short the relay is.
+%% A timer would be kept for the whole timeout, however short the relay is.
 a_long_timeout_has_no_timer(Config) ->
     Timer = whereis(weir_relay_timer),
     1 = erlang:trace(Timer, true, ['receive']),
     {Relay, Client, Server} = relay(Config, #{idle_timeout => 3600_000, half_close_timeout => 60_000}),
     carried(Client, Server, <<"x">>),
     ok = weir:stop_relay(Relay),
-    %% The timer looks now and then, so that other messages of the trace may be there.
+    %% The timer process also checks periodically, so the trace may have other messages.
     receive {weir_relay, Relay, closed, _} -> ok after patience() -> ct:fail(no_end) end,
-    %% What it has got before is known by then.
+    %% After this call all earlier messages are traced.
     _ = gen_server:call(Timer, anything, patience()),
     Traced = traced(Timer),
     1 = erlang:trace(Timer, false, ['receive']),
     ?assertEqual([], [Message || {trace, Of, 'receive', Message = {weir_relay, _, _}} <- Traced, Of =:= Timer]).
 
-%% All messages of the trace of a process until now.
 traced(Pid) ->
     Delivered = erlang:trace_delivered(Pid),
     receive
@@ -153,7 +152,7 @@ traced(Pid) ->
     after patience() -> ct:fail(not_delivered)
     end.
 
-%% Longer than what has a timer from its beginning: it gets one when a look finds that the rest is short.
+%% A timeout that is too long for a timer at the start gets one when a check finds that the rest is short.
 a_long_timeout_gets_a_timer(Config) ->
     Timer = whereis(weir_relay_timer),
     _ = erlang:trace_pattern({erlang, send_after, 3}, true, []),
@@ -162,7 +161,7 @@ a_long_timeout_gets_a_timer(Config) ->
     try
         [Time] = ?waitMatch([_], timers_after(look, Timer, Number)),
         ?assert(Time > 0 andalso Time =< 10_000, Time),
-        %% It has one now, and if that fires too early it is set again.
+        %% Now it has one. If it fires too early, it is set again.
         ?assertEqual([], timers_after(look, Timer, Number)),
         ?assertMatch([_], timers_after({look, Number}, Timer, Number))
     after
@@ -219,7 +218,7 @@ sockets_that_are_none(Config) ->
     Forged = {'$inet', weir_tcp, 16#ffffff},
     ?assertMatch({error, {bad_socket, Forged, _}}, weir:relay(A, Forged)),
     ?assertMatch({error, {bad_socket, Forged, _}}, weir:relay(Forged, A)),
-    %% What was good is as it was.
+    %% The valid socket is unchanged.
     ok = gen_tcp:send(Peer, <<"here">>),
     ?assertEqual({ok, <<"here">>}, gen_tcp:recv(A, 4, patience())).
 

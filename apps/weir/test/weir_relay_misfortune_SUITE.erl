@@ -1,4 +1,4 @@
-%% What becomes of relays when owners, pollers and peers end, and without descriptors.
+%% Relays when owners, pollers and peers end, and without descriptors.
 -module(weir_relay_misfortune_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -40,7 +40,6 @@ owners_killed(Config) ->
     [ok = await(Sender) || Sender <- Senders],
     wait_until(fun() -> [Relay || {_, Relay, _, _} <- Owned, weir:relay_info(Relay) =/= {error, closed}] =:= [] end).
 
-%% Sends until it fails.
 flood(Socket) ->
     case gen_tcp:send(Socket, binary:copy(<<"x">>, 10000)) of
         ok -> flood(Socket);
@@ -65,7 +64,7 @@ pollers_killed(Config) ->
         weir_test_peer:unsilence_pollers()
     end.
 
-%% Whenever some bytes have gone through the relay, as long as it is there.
+%% Kills all pollers whenever bytes have passed through the relay, as long as it exists.
 kill_pollers(Relay, Before) ->
     receive
         stop -> ok
@@ -104,7 +103,7 @@ stopped_while_data_flies(Config) ->
     [{weir_relay, _, _, _} = next_message() || _ <- Relays],
     assert_no_message().
 
-%% Two processes cannot own the same sockets, but they can ask.
+%% Two processes cannot own the same sockets, but both can call.
 the_same_two_in_either_order(Config) ->
     [
         begin
@@ -119,7 +118,7 @@ the_same_two_in_either_order(Config) ->
      || _ <- lists:seq(1, 20)
     ].
 
-%% Without descriptors for a pipe bytes are copied.
+%% Without descriptors for a pipe, bytes are copied.
 no_descriptors_for_pipes(_Config) ->
     weir_test_node:on_node(?MODULE, bulk_without_descriptors, "ulimit -n 200;", ["+S", "2:2"]).
 

@@ -1,11 +1,8 @@
-%% A sender whose bytes the other side of a relay does not take is muted in its
-%% epoll instance: what it sends on costs nothing. What else happens to it, or
-%% to the relay, is noticed all the same, and its bytes arrive when they are
-%% read.
+%% If one side of a relay does not read, the sender on the other side is muted in its epoll instance: further data
+%% causes no events. Other events of the sender or the relay are still noticed, and the data arrives when it is read.
 %%
-%% Nothing is decided by a delay. That somebody is muted is seen in the list
-%% which the kernel keeps of what an epoll instance watches; that a poller has
-%% had its turn, by a byte that goes through the relay the other way.
+%% No case depends on a delay. Muting is visible in the kernel's list of what an epoll instance watches. A byte
+%% through the relay in the other direction shows that a poller has had its turn.
 -module(weir_relay_muting_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -16,12 +13,12 @@
 -import(weir_relay_test, [is_muted/1, watched/1]).
 -import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 
-%% The buffers of the kernel before a reader, and behind a sender, which never waits.
+%% Sizes of the kernel's buffers before a reader, and after a sender, which never blocks.
 -define(SMALL, 16384).
 -define(LARGE, 1_000_000).
-%% More than a relay and a reader's buffers take.
+%% More than the buffers of the relay and the reader hold.
 -define(FLOOD, 300_000).
-%% So often a segment of so many bytes.
+%% Number and size of segments.
 -define(ROUNDS, 100).
 -define(SEGMENT, 100).
 
@@ -60,7 +57,7 @@ end_per_testcase(_Case, Config) ->
 
 %% Cost ------------------------------------------------------------------------
 
-%% On a machine of its own: the counters are of all that is on a pollset.
+%% On another machine, because the counters include everything on a pollset.
 segments_cost_no_events(Config) ->
     Case =
         case proplists:get_value(splice, Config) of
@@ -79,7 +76,8 @@ count_events(Config) ->
     both_ways(Config, fun(Relay, Sender, Reader, Flood) ->
         Segments = rand:bytes(?SEGMENT),
         Events = events_of_rounds(Relay, Sender, Reader, Segments),
-        %% Each byte the other way is an event, or fewer where a busy machine lets several come together. Each segment would be one more.
+        %% Each byte in the other direction is an event, or fewer if a busy machine joins several. Without muting,
+        %% each segment would be one more.
         ?assert(Events < ?ROUNDS + ?ROUNDS div 2, {events, Events}),
         ?assert(taken(Relay) =< byte_size(Flood)),
         All = <<Flood/binary, (binary:copy(Segments, ?ROUNDS))/binary>>,
@@ -127,7 +125,7 @@ all_arrives_again_and_again(Config) ->
 
 %% Ends -------------------------------------------------------------------------
 
-%% The end comes behind the bytes, and not before them.
+%% The end comes after the data.
 sender_half_closes(Config) ->
     both_ways(Config, fun(Relay, Sender, Reader, Flood) ->
         ok = gen_tcp:shutdown(Sender, write),
@@ -148,7 +146,7 @@ sender_closes(Config) ->
         ended(Relay, closed)
     end).
 
-%% Who does not read has nothing more to say either; the sender is told, and stays muted.
+%% A side that does not read can still end its own direction: the sender sees that, and stays muted.
 reader_half_closes(Config) ->
     both_ways(Config, fun(Relay, Sender, Reader, Flood) ->
         ok = gen_tcp:send(Reader, <<"all I say">>),
@@ -211,17 +209,17 @@ owner_dies(Config) ->
      || Way <- [there, back]
     ].
 
-%% The bytes that wait are lost, and whoever would have got them is told.
+%% Pending data is lost, and its receiver gets a reset.
 assert_given_back(Relay, Sender, Reader) ->
     ?assertEqual(econnreset, end_of(Reader)),
-    %% It is reset, too, where the kernel held something that was not read.
+    %% The sender also gets a reset if the kernel held unread data.
     _ = end_of(Sender),
     wait_until(fun() -> weir:relay_info(Relay) =:= {error, closed} end),
     wait_until(fun() -> watched(Relay) =:= [] end).
 
 %% Relays -----------------------------------------------------------------------
 
-%% A relay with a muted sender on its one side, then on the other; afterwards all descriptors are given back.
+%% Tests a relay with a muted sender on either side. Afterwards all descriptors are closed.
 both_ways(Config, Fun) ->
     [
         begin
@@ -256,7 +254,7 @@ reading_pair(Config) ->
         {recbuf, ?SMALL}, {exit_on_close, false}
     ]).
 
-%% Sends more than is taken, and waits until nobody listens any more. Returns what was sent.
+%% Sends more than the buffers hold, and waits until the sender is muted. Returns the data.
 mute(Relay, Sender) ->
     Flood = flood(Sender),
     wait_until(fun() -> is_muted(Relay) end),
@@ -267,7 +265,7 @@ flood(Sender) ->
     ok = gen_tcp:send(Sender, Flood),
     Flood.
 
-%% What has been sent until now was seen by whoever polls: this came after it.
+%% The poller has seen everything sent so far, because this byte came later.
 assert_polled(Sender, Reader) ->
     ok = gen_tcp:send(Reader, <<"!">>),
     ?assertEqual(<<"!">>, recv_exactly(Sender, 1)).
@@ -286,7 +284,7 @@ ended(Relay, Result) ->
     ?assertMatch({weir_relay, Relay, Result, _}, next_message()),
     ?assertEqual({error, closed}, weir:relay_info(Relay)).
 
-%% How a connection ended, where a reset is told apart; what comes before is thrown away.
+%% Returns how a connection ended and shows resets; data before the end is dropped.
 end_of(Socket) ->
     ok = inet:setopts(Socket, [{show_econnreset, true}]),
     {_, Reason} = recv_all(Socket),

@@ -1,4 +1,4 @@
-%% What the suites of relays share. After each case there are as many relays as before it.
+%% Shared by the suites of relays. After each case there are as many relays as before.
 -module(weir_relay_test).
 
 -export([init_case/1]).
@@ -23,11 +23,10 @@
 -import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, pid/1]).
 -import(weir_test_wait, [next_message/0, recv_exactly/2, wait_until/1, patience/0]).
 
-%% Bytes that are sent at once to fill the buffers.
+%% Bytes of each send that fills the buffers.
 -define(CHUNK, 1_000_000).
 %% epoll_ctl(2).
 -define(EPOLLIN, 16#1).
-%% Bits of the number of a relay.
 -define(NUMBER_BITS, 56).
 
 
@@ -46,7 +45,7 @@ end_case(Config) ->
             Fail
     end.
 
-%% Two stock peers with a relay of the caller's between them.
+%% Two stock peers with a relay of the caller between them.
 relay(Config) ->
     relay(Config, #{}).
 
@@ -56,7 +55,7 @@ relay(Config, Options) ->
     {ok, Relay} = weir:relay(A, B, Options),
     {Relay, Client, Server}.
 
-%% A peer that has heard the end may still have something to say.
+%% A peer that has seen the end can still send.
 pair(Config) ->
     socket_pair(Config, [binary, {active, false}, {nodelay, true}], [{exit_on_close, false}]).
 
@@ -73,7 +72,7 @@ is_closed(Socket) ->
     {error, Reason} = gen_tcp:recv(Socket, 0, patience()),
     Reason.
 
-%% How a connection ended, where a reset is told apart.
+%% Returns how a connection ended, and shows resets.
 end_of(Socket) ->
     ok = inet:setopts(Socket, [{show_econnreset, true}]),
     is_closed(Socket).
@@ -90,8 +89,8 @@ drain(Socket) ->
         {error, Reason} -> Reason
     end.
 
-%% Sends from a stock socket until the relay does not read it any more and bytes wait in its queue: all buffers between
-%% are full then. Returns how much was sent.
+%% Sends from a stock socket until the relay no longer reads it and bytes stay in its queue: then all buffers in
+%% between are full. Returns how much was sent.
 fill(Relay, Socket) ->
     ok = inet:setopts(Socket, [{high_watermark, 100_000_000}]),
     Sent = counters:new(1, []),
@@ -110,20 +109,20 @@ send_more(Socket, Sent) ->
     ok = gen_tcp:send(Socket, binary:copy(<<"x">>, ?CHUNK)),
     counters:add(Sent, 1, ?CHUNK).
 
-%% A connection of the relay's is not watched for input.
+%% Whether a connection of the relay is not watched for input.
 is_muted(Relay) ->
     [Events || Events <- watched(Relay), Events band ?EPOLLIN =:= 0] =/= [].
 
-%% What the connections of a relay are watched for, in whichever epoll instance. proc(5) has a line for each of its
-%% descriptors, "tfd: 5 events: 8000201d data: 100000000000017 ...". The data are the relay's number, and above its bits
-%% which of the two it is.
+%% The events for which the connections of a relay are watched, in any epoll instance. proc(5) has a line for each
+%% descriptor, "tfd: 5 events: 8000201d data: 100000000000017 ...". The data is the relay's number, with the side in
+%% the bits above it.
 watched({weir_relay, Number}) ->
     Options = [global, multiline, {capture, all_but_first, binary}],
     {ok, Names} = file:list_dir("/proc/self/fdinfo"),
     [
         binary_to_integer(Events, 16)
      || Name <- Names,
-        %% Others are closed meanwhile.
+        %% Other descriptors may be closed meanwhile.
         {ok, Info} <- [file:read_file(filename:join("/proc/self/fdinfo", Name))],
         {match, Lines} <- [re:run(Info, "^tfd:.* events: *(\\S+) data: *(\\S+)", Options)],
         [Events, Data] <- Lines,
@@ -133,7 +132,7 @@ watched({weir_relay, Number}) ->
 names_relay(Data, Number) ->
     Data band (1 bsl ?NUMBER_BITS - 1) =:= Number andalso lists:member(Data bsr ?NUMBER_BITS, [1, 2]).
 
-%% Bytes have gone through the relay, from its first side to its second.
+%% Whether bytes have passed through the relay from its first side to its second.
 is_flowing(Relay) ->
     {ok, #{a_to_b := #{bytes := Bytes}}} = weir:relay_info(Relay),
     Bytes > 0.

@@ -1,4 +1,4 @@
-%% What scenarios share: random numbers of a seed, and processes that do something again and again beside them.
+%% Shared by scenarios: random numbers from a seed, and processes that repeat an action beside them.
 -module(weir_scenario).
 
 -export([seed/1]).
@@ -7,10 +7,10 @@
 -export([stop_disturber/1]).
 -export([disturbed/2]).
 
-%% Milliseconds between two disturbances by one process.
+%% Milliseconds between two actions of a process.
 -define(PAUSE, 2).
 
-%% The process draws the numbers of this seed from now on.
+%% Seeds the caller's random numbers.
 -spec seed(term()) -> ok.
 seed(Seed) ->
     _ = rand:seed(exsss, erlang:phash2(Seed)),
@@ -19,7 +19,7 @@ seed(Seed) ->
 -spec one_of([Thing, ...]) -> Thing.
 one_of(Things) -> lists:nth(rand:uniform(length(Things)), Things).
 
-%% Does something again and again, until it is stopped. Its failure is the caller's.
+%% Repeats an action until it is stopped. If it fails, so does the caller.
 -spec start_disturber(term(), fun(() -> ok)) -> pid().
 start_disturber(Seed, Disturb) ->
     spawn_link(fun() ->
@@ -39,7 +39,7 @@ stop_disturber(Disturber) ->
     Disturber ! {stop, self()},
     receive {stopped, Disturber} -> ok end.
 
-%% Does something while pollers are killed and schedulers go offline and come back.
+%% Runs a function while pollers are killed and schedulers go offline and come back.
 -spec disturbed(term(), fun(() -> ok)) -> ok.
 disturbed(Seed, Run) ->
     Online = erlang:system_info(schedulers_online),

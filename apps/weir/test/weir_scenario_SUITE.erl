@@ -1,8 +1,8 @@
-%% Random operations side by side, and what must hold whatever happens: every byte once and in order, every message once or a gap
-%% that is told, and nothing left at the end. Short here; `weir_scenario_soak_SUITE' goes on for as long as one likes.
+%% Random concurrent operations and their invariants: every byte once and in order, every message once or a reported
+%% gap, and nothing left at the end. This suite is short; `weir_scenario_soak_SUITE' runs for any time.
 %%
-%% The seed is in the log and in the failure. What happens between the random numbers is up to the schedulers: WEIR_CHAOS widens
-%% the gaps.
+%% The seed is in the log and in the failure. The schedulers decide the rest: WEIR_CHAOS makes rare interleavings
+%% common.
 -module(weir_scenario_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -13,7 +13,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [{group, alone}, {group, disturbed}].
 
-%% Those of the second group have pollers killed and schedulers taken offline beside them.
+%% The second group runs while pollers are killed and schedulers go offline.
 groups() ->
     Cases = [streams, groups, listeners],
     [{alone, [], Cases}, {disturbed, [], Cases}].
@@ -25,7 +25,7 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     logger:remove_primary_filter(?MODULE).
 
-%% Pollers die by the dozen here, and Weir says so each time.
+%% Weir logs the death of each poller, and many are killed here.
 without_pollers(#{msg := {report, #{what := "a poller died" ++ _}}}, _) -> stop;
 without_pollers(_Event, _) -> ignore.
 

@@ -1,6 +1,6 @@
-%% Random lives of the members of groups: they join, leave and join again with a first message, go to other pollsets and to a
-%% reactor, and are reset by their peers, while messages are broadcast. Every peer gets the messages of a group in their order and
-%% none twice; every broadcast ends; in the end nobody is a member.
+%% Random histories of group members: they join, leave and join again with a first message, move to other pollsets and
+%% to a reactor, and are reset by their peers, while messages are broadcast. Every peer gets the messages of a group
+%% in order and none twice; every broadcast ends; in the end there are no members.
 -module(weir_scenario_groups).
 -behaviour(weir_reactor).
 
@@ -19,7 +19,7 @@
 -define(MEMBERS, 12).
 -define(BROADCASTS, 60).
 
-%% Runs rounds with random numbers of this seed, and fails with what was seen and should not have been.
+%% Runs rounds with random numbers of this seed, and fails with what violated an invariant.
 -spec run(term(), pos_integer()) -> ok.
 run(Seed, Rounds) ->
     lists:foreach(fun(Round) -> play({Seed, Round}) end, lists:seq(1, Rounds)).
@@ -62,7 +62,7 @@ outcome(Who) ->
 
 %% Broadcasts ---------------------------------------------------------------------
 
-%% As many on their way as the group lets.
+%% As many in flight as the group allows.
 start_broadcaster({Number, Group}, Sequences) ->
     Parent = self(),
     spawn_link(fun() ->
@@ -83,7 +83,7 @@ try_to_broadcast(Group, Message, Reference) ->
             try_to_broadcast(Group, Message, Reference)
     end.
 
-%% Long enough to fill small buffers of the kernel.
+%% Large enough to fill small kernel buffers.
 message(Number, Sequence) -> <<Number:8, Sequence:32, 0:(8 * 500)>>.
 
 all_told([]) ->
@@ -125,12 +125,12 @@ hold(Socket, Groups, Sequences, Reactor) ->
         _ -> weir_group:join(Group, Socket, #{once => true})
     end,
     receive
-        %% A reactor's connection ends with the reactor.
+        %% A connection of the reactor ends with the reactor.
         stop -> gen_tcp:close(Socket)
     after rand:uniform(4) - 1 -> hold(Socket, Groups, Sequences, Reactor)
     end.
 
-%% A member may get a later message than its first one is before it is none any more.
+%% Until it has left, a member may get a later message than its new first one.
 join_anew(Number, Group, Socket, Sequences) ->
     _ = weir_group:leave(Group, Socket),
     weir_group:join(Group, Socket, #{first => message(Number, counters:get(Sequences, Number))}).
@@ -144,7 +144,7 @@ read(Socket, Last, Pace, Finish) ->
     case gen_tcp:recv(Socket, 0) of
         {ok, <<Number:8, Sequence:32, 0:(8 * 500)>>} ->
             case maps:get(Number, Last, 0) of
-                %% The last that was broadcast may be the first for one that has just joined.
+                %% A new member's first message may be the last broadcast again.
                 Before when Before =< Sequence ->
                     Pace > 0 andalso timer:sleep(rand:uniform(Pace)),
                     read(Socket, Last#{Number => Sequence}, Pace, one_less(Finish));

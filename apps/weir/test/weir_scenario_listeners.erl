@@ -1,6 +1,7 @@
-%% Random lives of listeners: several operators start, stop, suspend, drain and change them under the same names, while clients come,
-%% are served, relayed, reset and left, and handlers die. No call raises, a client hears only what a handler says, nothing of a
-%% listener lives when its stop has returned, and in the end nothing is left.
+%% Random histories of listeners: several operators start, stop, suspend, drain and change them under the same names,
+%% while clients connect, are served, relayed and reset, and leave, and handlers die. No call raises an exception, a
+%% client gets only what a handler sends, no process of a listener lives after stop has returned, and in the end
+%% nothing is left.
 -module(weir_scenario_listeners).
 -behaviour(weir_reactor).
 
@@ -20,7 +21,7 @@
 -define(OPERATIONS, 40).
 -define(CLIENTS, 6).
 
-%% Runs rounds with random numbers of this seed, and fails with what was seen and should not have been.
+%% Runs rounds with random numbers of this seed, and fails with what violated an invariant.
 -spec run(term(), pos_integer()) -> ok.
 run(Seed, Rounds) ->
     lists:foreach(fun(Round) -> play({Seed, Round}) end, lists:seq(1, Rounds)).
@@ -71,7 +72,8 @@ serve_echo(Socket) ->
 
 %% Operators ----------------------------------------------------------------------
 
-%% Each starts and stops the listener of its own name, and knows what must be gone then. All change those of all.
+%% Each operator starts and stops the listener with its own name, and knows what must be gone then. All change the
+%% listeners of all.
 start_operator(Seed, Name, Names, Served) ->
     Parent = self(),
     spawn_link(fun() ->
@@ -101,7 +103,7 @@ start_of(1, Name, Options, {Served, Port}) ->
 start_of(_, Name, Options, {Served, Port}) ->
     weir:start_listener(Name, Options#{affinity => one_of([soft, bound])}, fun ?MODULE:serve/2, {Name, Served, Port}).
 
-%% A process that has no connection any more may be about to end.
+%% A process that has lost its connection may be about to end.
 stop(Name, {Served, _Port}) ->
     case weir:stop_listener(Name) of
         ok ->
@@ -175,7 +177,7 @@ talk(Peer, Times) ->
     Word = <<(rand:uniform(1 bsl 62)):64>>,
     case gen_tcp:send(Peer, Word) of
         ok ->
-            %% It may wait for a place.
+            %% The client may have to wait for a slot.
             case gen_tcp:recv(Peer, 8, 50) of
                 {ok, Word} -> talk(Peer, Times - 1);
                 {ok, Other} -> error({said, Word, heard, Other});

@@ -1,8 +1,8 @@
-%% Random lives of connections with an active owner: numbers come over each, and the owner sees them once and in order, whatever is
-%% done to it, to the socket and to the engine meanwhile.
+%% Random histories of connections with an active owner: numbers arrive on each, and the owner gets them once and in
+%% order, whatever happens to it, to the socket and to the engine.
 %%
-%% Beside the streams run those who fill the owners' mailboxes, which have buffers for each sender then; who send on the owners'
-%% sockets, and so find the end of a connection before anybody else; who move sockets, kill pollers and take schedulers offline.
+%% Other processes fill the owners' mailboxes, which then have a buffer for each sender; send on the owners' sockets,
+%% and so may notice the end of a connection first; move sockets, kill pollers and take schedulers offline.
 -module(weir_scenario_streams).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -16,21 +16,21 @@
 -define(STREAMS, 8).
 -define(DEALERS, 3).
 
-%% What an owner knows of its stream.
+%% An owner's state of its stream.
 -record(stream, {
     number :: pos_integer(),
     socket :: inet:socket(),
     parent :: pid(),
     packet :: raw | 4,
-    %% What the peer will do: send so many numbers, then end so.
+    %% The peer's plan: send this many numbers, then end like this.
     count :: pos_integer(),
     finish :: close | reset | die,
-    %% The number that comes next, and the bytes of it that have come.
+    %% The next number, and the bytes of it that have arrived.
     next = 0 :: non_neg_integer(),
     rest = <<>> :: binary()
 }).
 
-%% Runs rounds of streams with random numbers of this seed, and fails with what was seen and should not have been.
+%% Runs rounds of streams with random numbers of this seed, and fails with what violated an invariant.
 -spec run(term(), pos_integer()) -> ok.
 run(Seed, Rounds) ->
     lists:foreach(fun(Round) -> play({Seed, Round}) end, lists:seq(1, Rounds)).
@@ -86,7 +86,7 @@ send_numbers(Peer, Number, Count) ->
         _ -> ok
     end.
 
-%% Until the owner has closed it, a connection that was ended in order takes what is sent.
+%% After an orderly end the connection accepts data until the owner closes it.
 finish(Peer, close) ->
     _ = gen_tcp:shutdown(Peer, write),
     receive {tcp_closed, Peer} -> ok end;
@@ -105,7 +105,7 @@ start_owner(#stream{socket = Socket} = Stream, Seed) ->
     ok = gen_tcp:controlling_process(Socket, Owner),
     Owner.
 
-%% One whose messages wait off its heap has a buffer for each sender when many want to send to it, or at once.
+%% With messages off the heap, a mailbox gets a buffer for each sender under contention; here at once.
 mailbox(on_heap) ->
     ok;
 mailbox(off_heap) ->
@@ -140,7 +140,7 @@ listen(#stream{socket = Socket} = Stream, Option) ->
     _ = inet:setopts(Socket, [Option]),
     take_messages(Stream, rand:uniform(20)).
 
-%% What comes meanwhile is in the mailbox when this returns.
+%% Messages that arrive until it returns are in the mailbox.
 deactivate(#stream{socket = Socket} = Stream) ->
     _ = inet:setopts(Socket, [{active, false}]),
     take_what_is_there(Stream).
@@ -207,7 +207,7 @@ numbers(<<Number:32, Rest/binary>>, #stream{next = Next} = Stream) ->
 numbers(Rest, Stream) ->
     Stream#stream{rest = Rest}.
 
-%% Nothing comes after the end. All senders' buffers are emptied when the mailbox is asked for.
+%% No message follows the end. Reading the mailbox with process_info empties the buffers of all senders.
 closed(#stream{socket = Socket, finish = Finish, count = Count, next = Next}) ->
     {messages, Messages} = process_info(self(), messages),
     ?assertEqual([], [Message || Message <- Messages, element(1, Message) =:= tcp, element(2, Message) =:= Socket]),

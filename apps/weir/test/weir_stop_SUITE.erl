@@ -1,6 +1,6 @@
-%% What ends when the application or the pollers end; and who starts what.
+%% What ends with the application or the pollers, and what starts them.
 %%
-%% Each case runs on a node of its own, since it stops what the others need.
+%% Each case runs on its own node, because it stops what other cases need.
 -module(weir_stop_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -88,7 +88,8 @@ fill(Socket, Data) ->
 ten_thousand_end(_Config) ->
     on_own_node(stop_ten_thousand, "ulimit -n $(ulimit -Hn);", []).
 
-%% As many as there are descriptors for. The time is not judged: every native call is short, and nothing is waited for.
+%% As many connections as there are descriptors. The duration is not checked: native calls are short, and nothing is
+%% waited for.
 stop_ten_thousand(_Config) ->
     {ok, _} = application:ensure_all_started(weir),
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {backlog, 1024}, {active, false}]),
@@ -114,7 +115,7 @@ stop_ten_thousand(_Config) ->
 relays_that_begin_meanwhile_end(_Config) ->
     on_own_node(stop_among_relays, "", []).
 
-%% Each becomes a relay when it likes, before the stop, in it or not at all.
+%% Each becomes a relay at a random moment: before the stop, during it or not at all.
 stop_among_relays(Config) ->
     [
         begin
@@ -131,7 +132,7 @@ stop_among_relays(Config) ->
      || _ <- lists:seq(1, 5)
     ].
 
-%% A process that joins two connections when it is told to, and lives on.
+%% A process that joins two connections on request, and lives on.
 relaying_later(Config) ->
     Self = self(),
     {Left, _} = socket_pair(Config, [binary, {active, false}]),
@@ -232,7 +233,8 @@ start_twice(_Config) ->
      || Child = {weir_engine, _, _, _} <- supervisor:which_children(kernel_safe_sup)
     ]).
 
-%% Loading takes dozens of rounds of the run queue beside processes that compute, and whoever needs the module waits.
+%% Loading a module takes dozens of rounds of the run queue beside busy processes, and every process that calls it has
+%% to wait.
 sockets_load_no_code(_Config) ->
     on_own_node(serve_without_loading, "", []).
 
@@ -244,7 +246,7 @@ serve_without_loading(_Config) ->
     use_sockets([{tcp_module, weir_tcp}]),
     ?assertEqual([], code:all_loaded() -- Before).
 
-%% What most servers and clients do with sockets.
+%% The calls of typical servers and clients.
 use_sockets(Backend) ->
     {ok, Listener} = gen_tcp:listen(0, Backend ++ [binary, {active, once}, {ip, ?LOOPBACK}, {reuseaddr, true}]),
     {ok, Port} = inet:port(Listener),
@@ -272,7 +274,7 @@ use_sockets(Backend) ->
     ok = gen_tcp:close(Client),
     ok = gen_tcp:close(Listener).
 
-%% Pollers have to wait for their schedulers.
+%% Pollers have to wait until their schedulers run them.
 pollsets_are_there_at_once(_Config) ->
     on_own_node(listen_at_once, "", ["+S", "2:2"]).
 
@@ -285,7 +287,7 @@ listen_at_once(_Config) ->
 
 busy() -> busy().
 
-%% The application controller is busy then, and answers nobody.
+%% The application controller is then busy and answers no calls.
 sockets_in_the_stop_of_an_application(_Config) ->
     {ok, Peer} = gen_tcp:listen(0, [binary, {active, false}]),
     {ok, Port} = inet:port(Peer),
@@ -305,7 +307,7 @@ start_last_words(Port) ->
     ok = application:start(weir_last_words),
     init:stop().
 
-%% As the application `weir_last_words'.
+%% The callback of the application `weir_last_words'.
 start(_Type, Port) ->
     {ok, Pid} = supervisor:start_link(?MODULE, []),
     {ok, Pid, Port}.

@@ -90,7 +90,7 @@ port_option_wins(Config) ->
     ).
 
 address_in_use(Config) ->
-    %% No connection of others takes it while nothing listens.
+    %% No other connection takes the port while nothing listens on it.
     Port = free_port(),
     Options = [{ip, {127, 0, 0, 1}}],
     {ok, Listener} = listen(Config, Port, Options),
@@ -100,11 +100,11 @@ address_in_use(Config) ->
     ok = gen_tcp:close(Listener),
     ?assertMatch({ok, _}, listen(Config, Port, Options)).
 
-%% 192.0.2.0/24 is for documentation: no interface has it.
+%% No interface has an address of 192.0.2.0/24, which is for documentation.
 address_that_is_not_here(Config) ->
     ?assertEqual({error, eaddrnotavail}, listen(Config, 0, [{ip, {192, 0, 2, 1}}])).
 
-%% The end that closes first keeps the address for a while, unless it is reused.
+%% Without reuseaddr, the side that closes first keeps the address in use for a while.
 reuse_of_an_address(Config) ->
     Port = free_port(),
     Options = [{ip, {127, 0, 0, 1}}],
@@ -118,8 +118,7 @@ reuse_of_an_address(Config) ->
     ?assertEqual({error, eaddrinuse}, listen(Config, Port, Options)),
     ?assertMatch({ok, _}, listen(Config, Port, [{reuseaddr, true} | Options])).
 
-%% The kernel lets a connection more than the backlog wait and drops what
-%% comes then, until somebody accepts.
+%% The kernel queues one connection more than the backlog says, and drops further ones until some are accepted.
 backlog(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}, {backlog, 2}]),
     Connect = fun(Time) -> keep(gen_tcp:connect({127, 0, 0, 1}, Port, [], Time)) end,
@@ -159,7 +158,7 @@ listen_with_a_bad_port(Config) ->
     [?assertExit(badarg, listen(Config, Port, [])) || Port <- [-1, 65536, no_such_service]],
     [?assertError(_, listen(Config, Port, [])) || Port <- ["80", 1.0]].
 
-%% In another process: stock gen_tcp leaves it with an open port each time.
+%% In another process, because stock gen_tcp leaves an open port each time.
 listen_with_a_bad_backlog(Config) ->
     Options = [{ip, {127, 0, 0, 1}} | proplists:get_value(backend, Config)],
     Listening = async(fun() ->
@@ -204,7 +203,7 @@ addresses_of_both_ends(Config) ->
     ?assertEqual({ok, Port}, inet:port(Socket)),
     ?assertEqual({ok, [Name]}, inet:socknames(Socket)).
 
-%% inet:peernames/1 takes ports only on the releases known so far.
+%% inet:peernames/1 takes only ports on the releases known so far.
 peernames(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     {ok, Name} = inet:sockname(Peer),

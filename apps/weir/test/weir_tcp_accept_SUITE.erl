@@ -1,4 +1,4 @@
-%% gen_tcp:accept/1,2 and what an accepted socket inherits.
+%% gen_tcp:accept/1,2 and the options that an accepted socket inherits.
 -module(weir_tcp_accept_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

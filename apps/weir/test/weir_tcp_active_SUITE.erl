@@ -253,8 +253,8 @@ closed_is_not_told_while_passive(Config) ->
     ?assertEqual({error, einval}, inet:setopts(Socket, [{active, once}])),
     assert_no_message().
 
-%% What was delivered before the close stays in the mailbox, as with a port;
-%% after it nothing comes, and the notice that the peer closed is taken back.
+%% Messages from before the close stay in the mailbox, as with a port. After it none follows, and the notice of the
+%% peer's close is withdrawn.
 nothing_comes_after_close(Config) ->
     lists:foreach(
         fun(Active) ->

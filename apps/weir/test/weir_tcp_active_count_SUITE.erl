@@ -1,4 +1,4 @@
-%% The mode {active, N}: so many messages, and then `tcp_passive`.
+%% The mode {active, N}: N messages, then `tcp_passive`.
 -module(weir_tcp_active_count_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -93,7 +93,7 @@ count_lowered_to_nothing_is_passive(Config) ->
 
 count_of_zero(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    %% Nothing to count from: passive, and told so each time.
+    %% A count of 0 makes the socket passive, with a message each time.
     [
         begin
             ok = inet:setopts(Socket, [{active, Count}]),
@@ -134,14 +134,14 @@ count_is_replaced_by_the_others(Config) ->
             ok = inet:setopts(Socket, [{active, 5}]),
             ok = inet:setopts(Socket, [{active, After}]),
             ?assertEqual(After, active_of(Socket)),
-            %% The old count is forgotten.
+            %% The earlier count does not matter.
             ok = inet:setopts(Socket, [{active, 2}]),
             ?assertEqual(2, active_of(Socket)),
             ok = inet:setopts(Socket, [{active, false}])
         end,
         [once, true, false]
     ),
-    %% None of this was a count that ran out.
+    %% None of this was a count that reached 0.
     assert_no_message().
 
 count_out_of_range(Config) ->

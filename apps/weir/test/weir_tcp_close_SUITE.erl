@@ -1,4 +1,4 @@
-%% The end of a connection: by us, by the peer, half of it, by a reset.
+%% The end of a connection: closed by us or by the peer, half-closed, or reset.
 -module(weir_tcp_close_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -105,9 +105,8 @@ calls_after_the_peer_closed_active(Config) ->
     assert_told_closed(Socket),
     assert_closed(Socket).
 
-%% `closed' is said once by each direction; then the socket is one that is not
-%% connected, until an active mode is set, which tells `tcp_closed' and is
-%% the end of it.
+%% Each direction returns `closed' once. Then the socket counts as not connected, until an active mode is set, which
+%% sends `tcp_closed' and closes it.
 calls_after_the_peer_closed_passive(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     ok = gen_tcp:close(Peer),
@@ -151,7 +150,7 @@ close_delivers_what_is_pending(Config) ->
     ?assertEqual(ok, await(Closer)).
 
 close_with_linger_delivers_what_is_pending(Config) ->
-    %% If this takes longer than a second, it goes on without close (weir_tcp_pending_close_SUITE).
+    %% If this takes longer than a second, close returns before (weir_tcp_pending_close_SUITE).
     {Socket, Peer, Data} = pending(Config, [{linger, {true, 1}}]),
     Closer = async(fun() -> gen_tcp:close(Socket) end),
     {Received, Reason} = recv_all(Peer),
@@ -169,7 +168,7 @@ close_with_linger_zero_resets(Config) ->
 close_with_linger_zero_drops_what_is_pending(Config) ->
     {Socket, Peer, Data} = pending(Config, [{linger, {true, 0}}]),
     ok = inet:setopts(Peer, [{show_econnreset, true}]),
-    %% It does not wait for the peer, which reads when it has returned.
+    %% close does not wait for the peer, which reads only after it.
     ok = gen_tcp:close(Socket),
     {Received, Reason} = recv_all(Peer),
     ?assertEqual(econnreset, Reason),

@@ -89,7 +89,7 @@ to_a_name(Config) ->
     ).
 
 to_a_socket_address(Config) ->
-    %% No connection of others takes it when the listener is closed.
+    %% No other connection takes the port after the listener is closed.
     {Listener, Port} = listener(free_port()),
     Options = proplists:get_value(backend, Config) ++ [binary, {active, false}],
     Address = #{family => inet, addr => {127, 0, 0, 1}, port => Port},
@@ -159,7 +159,7 @@ times_out(Config) ->
 timeout_of_zero(Config) ->
     Full = listener_with_full_backlog(),
     ?assertEqual({error, timeout}, connect(Config, {127, 0, 0, 1}, Full, {[], 0})),
-    %% On the loopback there may be no need to wait.
+    %% On the loopback the connection may be established at once.
     {Listener, Port} = listener(),
     case connect(Config, {127, 0, 0, 1}, Port, {[binary, {active, false}], 0}) of
         {ok, Socket} -> assert_talk(Socket, accept_raw(Listener));
@@ -223,7 +223,7 @@ from_a_port_in_use(Config) ->
      || Options <- [[], [{ip, {127, 0, 0, 1}}]]
     ].
 
-%% 192.0.2.0/24 is for documentation: no interface has it.
+%% No interface has an address of 192.0.2.0/24, which is for documentation.
 from_an_address_that_is_not_here(Config) ->
     {_Listener, Port} = listener(),
     ?assertEqual(
@@ -240,12 +240,12 @@ bad_addresses(Config) ->
         ?assertExit(badarg, connect(Config, Address, free_port(), {[], 1000}))
      || Address <- [{1, 2, 3}, {300, 0, 0, 1}, {127, 0, 0, -1}, <<"localhost">>, 1]
     ],
-    %% No name at all is a bad one in OTP 25, and one that nobody has in OTP 29.
+    %% The empty name is invalid in OTP 25, and unknown in OTP 29.
     case catch connect(Config, "", free_port(), {[], 1000}) of
         {'EXIT', badarg} -> ok;
         {error, nxdomain} -> ok
     end,
-    %% An IPv6 address is no address of this family.
+    %% An IPv6 address is not an address of this family.
     ?assertEqual({error, nxdomain}, connect(Config, "::1", free_port(), {[], 1000})).
 
 bad_ports(Config) ->
@@ -280,7 +280,7 @@ last_of_a_repeated_option_wins(Config) ->
         inet:getopts(Socket, [nodelay, mode, active])
     ).
 
-%% Nothing is left of the attempt: the end of the case looks.
+%% The end of the case checks that nothing is left of the attempt.
 killed_while_connecting(Config) ->
     Port = listener_with_full_backlog(),
     Options = proplists:get_value(backend, Config),

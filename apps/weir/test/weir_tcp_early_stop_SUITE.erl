@@ -1,5 +1,5 @@
-%% The kernel ends a read before everything that has come: at TCP's urgent mark, and on a unix socket behind a message with descriptors.
-%% What is behind that comes too, and without anything else having to come.
+%% The kernel can end a read before all available data: at TCP's urgent mark, and on a Unix socket after a message
+%% with descriptors. The rest must arrive without a further event.
 -module(weir_tcp_early_stop_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -11,7 +11,7 @@
 
 -include("drop_in_suite.hrl").
 
-%% SCM_RIGHTS of unix(7): descriptors, as the kernel's numbers.
+%% SCM_RIGHTS of unix(7).
 -define(RIGHTS, 1).
 
 suite() ->
@@ -52,7 +52,7 @@ urgent_in_packets(Config) ->
         ?assertEqual(<<"abcefg">>, collect_active(Socket, 6))
     end).
 
-%% The pollset knows the socket already.
+%% The pollset already watches the socket.
 urgent_after_a_pause(Config) ->
     urgent(Config, fun(_Peer) -> ok end, fun(Socket, Peer) ->
         ok = inet:setopts(Socket, [{active, true}]),
@@ -85,7 +85,7 @@ descriptors_active(Config) ->
 descriptors_passive(Config) ->
     local(Config, fun(Socket) -> ?assertEqual(<<"onetwo">>, recv_parts(Socket, 6)) end).
 
-%% On a connection through which its peer has said something before anybody reads.
+%% Runs a case on a connection whose peer has sent something before any read.
 urgent(Config, Say, Case) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
     with_urgent_peer(Port, fun(Peer) ->

@@ -1,4 +1,4 @@
-%% What works on IPv4 works on IPv6 and on local sockets.
+%% The same behaviour on IPv6 and on local sockets as on IPv4.
 -module(weir_tcp_family_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -103,7 +103,7 @@ half_close(Config) ->
     ok = gen_tcp:shutdown(Connected, write),
     ?assertEqual({<<"the last">>, closed}, recv_all(Accepted)).
 
-%% A local socket that is closed with data unread is reset as well.
+%% A local socket that is closed with unread data also resets the connection.
 reset(Config) ->
     {Connected, Accepted} = pair(
         Config, [binary, {active, false}, {show_econnreset, true}], [binary, {active, false}]
@@ -128,7 +128,7 @@ accept_times_out(Config) ->
     ?assertEqual({error, timeout}, gen_tcp:accept(Listener, 20)).
 
 refused(Config) ->
-    %% No connection of others takes it when the listener is closed.
+    %% No other connection takes the port after the listener is closed.
     Wanted =
         case family(Config) of
             inet6 -> weir_test_peer:free_port();
@@ -137,7 +137,7 @@ refused(Config) ->
     {ok, Listener} = listen(Config, Wanted, [{ifaddr, where(Config)}]),
     Port = port(Config, Listener),
     ok = gen_tcp:close(Listener),
-    %% The file of a path stays.
+    %% The path stays.
     ?assertEqual({error, econnrefused}, connect(Config, where(Config), Port, [])).
 
 in_use(Config) ->

@@ -53,7 +53,7 @@ end_case(Config) ->
     ok = file:del_dir(Directory),
     Result.
 
-%% The directories of a test run have paths too long for a socket.
+%% The paths of a test run are too long for a socket.
 directory() ->
     Directory = "/tmp/weir_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive])),
     ok = file:make_dir(Directory),

@@ -1,5 +1,5 @@
-%% Sockets around descriptors that somebody else has opened: `gen_tcp:fdopen/2'
-%% and the option `fd' of listen and connect.
+%% Sockets around descriptors that other code has opened: `gen_tcp:fdopen/2' and the option `fd' of listen and
+%% connect.
 -module(weir_tcp_fdopen_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -26,7 +26,7 @@ groups() ->
 fdopen(Config, Fd, Options) ->
     keep(gen_tcp:fdopen(Fd, proplists:get_value(backend, Config) ++ Options)).
 
-%% A descriptor that no port knows.
+%% A descriptor that no port uses.
 descriptor() ->
     descriptor(inet).
 
@@ -35,7 +35,6 @@ descriptor(Family) ->
     {ok, Fd} = socket:getopt(Socket, {otp, fd}),
     {Socket, Fd}.
 
-%% And one that is connected to a stock socket.
 connected_descriptor() ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, ?LOOPBACK}]),
     {ok, Port} = inet:port(Listener),
@@ -68,14 +67,14 @@ active_when_asked(Config) ->
     ok = gen_tcp:close(Opened),
     ok = socket:close(Socket).
 
-%% Whoever opened the descriptor closes it.
+%% The descriptor is closed by the code that opened it.
 connected_stays_open(Config) ->
     {Socket, Fd, Peer} = connected_descriptor(),
     {ok, Opened} = fdopen(Config, Fd, []),
     ?assertEqual({error, timeout}, gen_tcp:recv(Opened, 1, 20)),
     ok = gen_tcp:close(Opened),
     ?assertEqual({error, timeout}, gen_tcp:recv(Peer, 0, 50)),
-    %% Nobody listens to it any more either.
+    %% And no poller watches it any more.
     {ok, Again} = fdopen(Config, Fd, [binary]),
     ok = gen_tcp:send(Peer, <<"again">>),
     ?assertEqual({ok, <<"again">>}, gen_tcp:recv(Again, 5, patience())),
@@ -108,7 +107,7 @@ options_of_setopts(Config) ->
     ],
     ok = socket:close(Socket).
 
-%% It is a listener to those who know.
+%% fdopen gives a connection, so accept refuses it although the descriptor listens.
 listening(Config) ->
     {Socket, Fd} = descriptor(),
     ok = socket:bind(Socket, #{family => inet, addr => ?LOOPBACK, port => 0}),
@@ -132,7 +131,7 @@ listens_on_a_bound_one(Config) ->
             ok = gen_tcp:send(Connected, <<"through">>),
             ?assertEqual(<<"through">>, recv_exactly(Accepted, 7)),
             ok = gen_tcp:close(Listener),
-            %% The connection is an ordinary socket.
+            %% The accepted connection is an ordinary socket.
             ok = gen_tcp:close(Accepted),
             ?assertEqual({tcp_closed, Connected}, next_message()),
             ok = socket:close(Socket)
@@ -162,7 +161,7 @@ already_connected(Config) ->
     {Socket, Fd, Peer} = connected_descriptor(),
     {ok, {IP, Port}} = inet:sockname(Peer),
     ?assertEqual({error, eisconn}, connect(Config, IP, Port, [{fd, Fd}])),
-    %% That did it no harm.
+    %% The failure has not changed it.
     ok = socket:send(Socket, <<"still">>),
     ?assertEqual(<<"still">>, recv_exactly(Peer, 5)),
     ok = socket:close(Socket).
@@ -187,7 +186,7 @@ of_another_family(Config) ->
     ?assertEqual({error, einval}, listen(Config, 0, [{fd, Fd}])),
     ok = socket:close(Socket).
 
-%% Stock takes them for a stream, and is wrong about it later.
+%% Stock treats datagram sockets as streams, which fails later.
 datagrams(Config) ->
     case proplists:get_value(backend, Config) of
         [] ->
@@ -199,7 +198,7 @@ datagrams(Config) ->
             ok = gen_udp:close(Socket)
     end.
 
-%% It is passed over.
+%% Such values are ignored.
 what_is_no_number(Config) ->
     [?assertMatch({ok, _}, listen(Config, 0, [{fd, Fd}, {ip, ?LOOPBACK}])) || Fd <- [-1, foo, <<>>]].
 
@@ -209,7 +208,7 @@ port_without_address(Config) ->
     ?assertMatch({Class, _} when Class =:= error; Class =:= exit, outcome(fun() -> listen(Config, Port, [{fd, Fd}]) end)),
     ok = socket:close(Socket).
 
-%% Stock crashes, Weir says `badarg'.
+%% Stock crashes, Weir returns `badarg'.
 outcome(Fun) ->
     try
         Fun()
@@ -218,7 +217,7 @@ outcome(Fun) ->
     end.
 
 local(Config) ->
-    %% A name that the kernel chooses.
+    %% The kernel chooses this name.
     {ok, Listener} = keep(gen_tcp:listen(0, [local, {ifaddr, {local, <<>>}}, binary, {active, false}])),
     {ok, Name} = inet:sockname(Listener),
     {Socket, Fd} = descriptor(local),

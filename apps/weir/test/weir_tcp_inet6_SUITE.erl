@@ -1,4 +1,4 @@
-%% What is IPv6's own: addresses, `ipv6_v6only', scopes and the traffic class.
+%% Features of IPv6 only: addresses, `ipv6_v6only', scopes and the traffic class.
 -module(weir_tcp_inet6_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -25,8 +25,8 @@ cases() ->
         inet6_traffic_class
     ].
 
-%% The option `inet6' or the module says so, where no address does; the
-%% drop-in is told by the family among its options.
+%% Without an address, the option `inet6' or the module selects the family; the drop-in learns it from the address in
+%% its options.
 unspecified(Config) ->
     case proplists:get_value(drop_in, Config, false) of
         true -> [{ip, {0, 0, 0, 0, 0, 0, 0, 0}}];
@@ -46,7 +46,7 @@ inet6_only(Config) ->
     {ok, Port} = inet:port(Listener),
     ?assertEqual({ok, [{ipv6_v6only, true}]}, inet:getopts(Listener, [ipv6_v6only])),
     ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 1}, Port, [])),
-    %% Too late.
+    %% Too late: the socket is bound.
     ?assertEqual({error, einval}, inet:setopts(Listener, [{ipv6_v6only, false}])),
     ?assertEqual(exit, what(fun() -> listen(Config, 0, [{ipv6_v6only, yes}]) end)).
 
@@ -57,7 +57,7 @@ inet6_loopback(Config) ->
     {Socket, _} = pair(Config, [], []),
     ?assertMatch({ok, {{0, 0, 0, 0, 0, 0, 0, 1}, _}}, inet:sockname(Socket)),
     case proplists:get_value(drop_in, Config, false) of
-        %% To a module of all families the loopback address is that of IPv4.
+        %% For a module of all families, the loopback address is IPv4's.
         true ->
             ok;
         false ->
@@ -70,7 +70,7 @@ inet6_by_name(Config) ->
     {ok, Port} = inet:port(Listener),
     case proplists:get_value(drop_in, Config, false) of
         true ->
-            %% A name is one of IPv4, unless it is an address.
+            %% A name is resolved to an IPv4 address, so an address is needed.
             {ok, Connected} = connect(Config, {0, 0, 0, 0, 0, 0, 0, 1}, Port, []),
             ?assertEqual({ok, {{0, 0, 0, 0, 0, 0, 0, 1}, Port}}, inet:peername(Connected));
         false ->
@@ -90,7 +90,7 @@ inet6_map(Config) ->
 
 inet6_map_with_scope(Config) ->
     LinkLocal = #{family => inet6, addr => {16#fe80, 0, 0, 0, 0, 0, 0, 1}},
-    %% Without a scope it is no address; with that of the loopback device, one that nobody has.
+    %% Without a scope the address is invalid; with that of the loopback device, no interface has it.
     ?assertEqual({error, einval}, listen(Config, 0, [{ifaddr, LinkLocal}])),
     ?assertEqual({error, eaddrnotavail}, listen(Config, 0, [{ifaddr, LinkLocal#{scope_id => 1}}])),
     ?assertEqual(exit, what(fun() -> listen(Config, 0, [{ifaddr, LinkLocal#{scope_id => foo}}]) end)).

@@ -1,5 +1,4 @@
-%% The options that the kernel keeps: given at open, inherited from a
-%% listener, set later, read back, and refused.
+%% Options that the kernel stores: given at open, inherited from a listener, set later, read back, and refused.
 -module(weir_tcp_kernel_options_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -43,7 +42,7 @@ cases() ->
         namespace_that_is_none, another_namespace, shared_port, newer_keepalive, user_timeout, exclusive, read_ahead
     ].
 
-%% Stock OTP has learnt some options after 25; Weir has them on all releases.
+%% Stock OTP has got some options after 25; Weir has them on all releases.
 reason_to_skip(Case, Config) ->
     Needed = #{
         shared_port => {reuseport, true},
@@ -90,7 +89,7 @@ defaults(Config) ->
     ],
     Names = [Name || {Name, _} <- Defaults],
     ?assertEqual({ok, Defaults}, inet:getopts(Socket, Names)),
-    %% What IPv4 has not, and what was not given, is left out.
+    %% Options that IPv4 lacks or that were not given are left out.
     ?assertEqual({ok, [{tos, 0}]}, inet:getopts(Socket, [tclass, recvtclass, ipv6_v6only, netns, tos])).
 
 given_at_open(Config) ->
@@ -161,7 +160,7 @@ later_only(Config) ->
 
 those_before_a_refused_one_are_set(Config) ->
     {Socket, _Peer} = socket_pair(Config, [{nodelay, false}, {keepalive, false}]),
-    %% From the end.
+    %% Options are set from the end of the list.
     ?assertEqual({error, einval}, inet:setopts(Socket, [{nodelay, true}, {ttl, 0}, {keepalive, true}])),
     ?assertEqual({ok, [{nodelay, false}, {keepalive, true}]}, inet:getopts(Socket, [nodelay, keepalive])).
 
@@ -197,7 +196,7 @@ inherited(Config) ->
     Names = [Name || {Name, _} <- Options],
     ?assertEqual({ok, Options}, inet:getopts(Accepted, Names)).
 
-%% Connections that waited already when the listener changed take what it has.
+%% Connections that were in the backlog when the listener changed get its new options.
 late_on_listener(Config) ->
     {Listener, Port} = listen(Config, []),
     _ = connect_raw(Port),
@@ -262,7 +261,7 @@ namespace_that_is_ours(Config) ->
     ?assertEqual("/proc/self/ns/net", get(Connected, netns)),
     {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     ?assertEqual({ok, []}, inet:getopts(Accepted, [netns])),
-    %% It is but a word to an open socket.
+    %% On an open socket the option is only stored.
     ok = inet:setopts(Accepted, [{netns, "/nowhere"}]),
     ?assertEqual("/nowhere", get(Accepted, netns)).
 
@@ -272,7 +271,7 @@ namespace_that_is_none(Config) ->
     ?assertEqual({error, enoent}, connect(Config, ?LOOPBACK, 1, [{netns, "/nowhere"}])).
 
 another_namespace(Config) ->
-    %% It is there as long as its only process, which ends with this one.
+    %% The namespace exists as long as its only process, which ends with this one.
     Program = open_port({spawn_executable, os:find_executable("unshare")}, [
         {args, ["--net", "/bin/sh", "-c", "ip link set lo up && echo up && exec cat"]}, stderr_to_stdout, exit_status
     ]),
@@ -288,7 +287,7 @@ another_namespace(Config) ->
     end.
 
 in_namespace(Config, Path) ->
-    %% The same port is free in both.
+    %% The same port is free in both namespaces.
     Connections = 2 * erlang:system_info(schedulers),
     {Outside, Port} = listen(Config, [{backlog, Connections}]),
     {ok, Inside} = listen(Config, Port, [{ip, ?LOOPBACK}, {netns, Path}, {active, false}]),
@@ -297,7 +296,7 @@ in_namespace(Config, Path) ->
     ok = gen_tcp:send(Connected, "inside"),
     ?assertEqual({ok, "inside"}, gen_tcp:recv(Accepted, 6, patience())),
     ?assertEqual({error, timeout}, gen_tcp:accept(Outside, 20)),
-    %% Nobody has stayed there.
+    %% No scheduler thread has stayed in the namespace.
     _ = [
         begin
             {ok, Socket} = connect(Config, ?LOOPBACK, Port, []),
@@ -327,7 +326,7 @@ newer_keepalive(Config) ->
     Options = [{keepcnt, 3}, {keepidle, 100}, {keepintvl, 20}],
     {Socket, _Peer} = socket_pair(Config, Options),
     ?assertEqual({ok, Options}, inet:getopts(Socket, [keepcnt, keepidle, keepintvl])),
-    %% What the kernel refuses is passed over.
+    %% Values that the kernel refuses are ignored.
     ?assertEqual(ok, inet:setopts(Socket, [{keepidle, -1}, {keepcnt, 0}])),
     ?assertEqual({ok, Options}, inet:getopts(Socket, [keepcnt, keepidle, keepintvl])),
     ?assertEqual({error, einval}, inet:setopts(Socket, [{keepidle, infinity}])).

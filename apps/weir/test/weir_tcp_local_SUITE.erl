@@ -1,4 +1,4 @@
-%% What is the local sockets' own: paths, abstract names and their lengths.
+%% Features of local sockets only: paths, abstract names and their lengths.
 -module(weir_tcp_local_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -32,7 +32,7 @@ local_path_as_string(Config) ->
     ?assertEqual({ok, {local, Path}}, inet:sockname(Listener)),
     ?assertMatch({ok, _}, connect(Config, {local, binary_to_list(Path)}, 0, [])),
     ok = gen_tcp:close(Listener),
-    %% Whoever made it removes it.
+    %% The path is removed by the code that created it, not by close.
     ?assertMatch({ok, _}, file:read_link_info(Path)).
 
 local_abstract(Config) ->
@@ -68,7 +68,7 @@ local_length(Config) ->
     {ok, Listener} = listen(Config, 0, [{ifaddr, {local, Path(107)}}]),
     ?assertEqual({ok, {local, Path(107)}}, inet:sockname(Listener)),
     ?assertMatch({ok, _}, connect(Config, {local, Path(107)}, 0, [])),
-    %% The directory is that of the case, and so is its name.
+    %% The name is as unique as the case's directory.
     Abstract = fun(Size) -> <<0, (Path(Size - 1))/binary>> end,
     {ok, Named} = listen(Config, 0, [{ifaddr, {local, Abstract(108)}}]),
     ?assertEqual({ok, {local, Abstract(108)}}, inet:sockname(Named)),
@@ -141,7 +141,7 @@ local_options_of_tcp(Config) ->
     ?assertEqual({error, einval}, inet:setopts(Connected, [{tos, 1}])),
     ?assertEqual({error, einval}, listen(Config, [{tos, 1}])).
 
-%% Stock takes it for connected, and is wrong about it.
+%% Stock treats the socket as connected, which it is not.
 local_full_backlog(Config) ->
     case proplists:get_value(backend, Config) of
         [] ->

@@ -44,7 +44,7 @@ monitor_tells_of_the_end_of_the_peer(Config) ->
     ok = gen_tcp:close(Peer),
     ?assertEqual({tcp_closed, Socket}, next_message()),
     ?assertMatch({'DOWN', Monitor, _, Socket, normal}, next_message()),
-    %% A passive socket is not gone before it is closed here too.
+    %% A passive socket exists until it is closed on this side, too.
     {Passive, Other} = socket_pair(Config, [binary, {active, false}]),
     Second = inet:monitor(Passive),
     ok = gen_tcp:close(Other),

@@ -141,7 +141,7 @@ booleans(Config) ->
     ],
     ok.
 
-%% Linux doubles what it is asked for, and has a minimum.
+%% Linux doubles the requested size, and has a minimum.
 kernel_buffers(Config) ->
     {Socket, Peer} = socket_pair(Config, [
         binary, {active, false}, {recbuf, 20000}, {sndbuf, 20000}
@@ -224,11 +224,11 @@ raw_options(Config) ->
     ?assertEqual({ok, [{raw, 6, 4, Idle}]}, inet:getopts(Socket, [Get])),
     ok = inet:setopts(Socket, [{raw, ?IPPROTO_TCP, ?TCP_KEEPIDLE, <<77:32/native>>}]),
     ?assertEqual({ok, [{raw, 6, 4, <<77:32/native>>}]}, inet:getopts(Socket, [Get])),
-    %% The size of the answer may be asked for by a binary.
+    %% A binary may also give the size of the answer.
     ?assertEqual(
         {ok, [{raw, 6, 4, <<77:32/native>>}]}, inet:getopts(Socket, [{raw, 6, 4, <<0:32>>}])
     ),
-    %% More room than is needed is cut, less cuts the answer.
+    %% A larger size is cut to the answer; a smaller one cuts the answer.
     ?assertEqual(
         {ok, [{raw, 6, 4, <<77:32/native>>}]}, inet:getopts(Socket, [{raw, 6, 4, 16}])
     ),
@@ -236,7 +236,7 @@ raw_options(Config) ->
         {ok, [{raw, 6, 4, binary:part(<<77:32/native>>, 0, 2)}]},
         inet:getopts(Socket, [{raw, 6, 4, 2}])
     ),
-    %% What the kernel does not know is left out, or not set.
+    %% Options that the kernel does not know are left out, or not set.
     ?assertEqual(
         {ok, [{active, false}, {mode, binary}]},
         inet:getopts(Socket, [active, {raw, ?IPPROTO_TCP, ?UNKNOWN_OPTION, 4}, mode])
@@ -246,7 +246,7 @@ raw_options(Config) ->
     ),
     ?assertEqual(ok, inet:setopts(Socket, [{raw, ?IPPROTO_TCP, ?TCP_KEEPIDLE, <<>>}])),
     ?assertEqual({ok, [{raw, 6, 4, <<77:32/native>>}]}, inet:getopts(Socket, [Get])),
-    %% The most that the inet driver's buffer has room for.
+    %% The largest size that fits into the inet driver's buffer.
     {ok, [{raw, 6, 4, _}]} = inet:getopts(Socket, [{raw, 6, 4, 65522}]),
     ?assertEqual({error, einval}, inet:getopts(Socket, [{raw, 6, 4, 65523}])).
 

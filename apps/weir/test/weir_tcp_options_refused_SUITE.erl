@@ -1,4 +1,4 @@
-%% Options that inet:setopts/2 and inet:getopts/2 do not know, or whose values are wrong.
+%% Options that are unknown to inet:setopts/2 and inet:getopts/2, or have wrong values.
 -module(weir_tcp_options_refused_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

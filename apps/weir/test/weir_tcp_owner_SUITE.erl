@@ -1,4 +1,4 @@
-%% The controlling process: who gets the messages, and whose end is the socket's.
+%% The controlling process: it gets the messages, and its end closes the socket.
 -module(weir_tcp_owner_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -42,11 +42,10 @@ cases() ->
         end_of_the_owner_of_a_listener
     ].
 
-%% A process that does nothing but hold what it is given.
+%% A process that only holds what it is given.
 idle() ->
     async(fun() -> ok end).
 
-%% Ends a process that owns a socket, for a reason.
 end_of_owner(Socket, Reason) ->
     {Pid, Monitor} = spawn_monitor(fun() ->
         receive
@@ -100,7 +99,7 @@ to_the_present_owner_by_another(Config) ->
     Self = self(),
     ?assertEqual(ok, await(async(fun() -> gen_tcp:controlling_process(Socket, Self) end))).
 
-%% It stays with its owner, passive.
+%% The socket stays with its owner, passive.
 to_a_dead_process(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
     Dead = idle(),
@@ -145,7 +144,7 @@ messages_of_other_sockets_stay(Config) ->
     ?assertEqual([{tcp, Given, <<"given">>}], messages_of(pid(Owner))),
     ?assertEqual(lists:sort([unrelated, {tcp, Kept, <<"kept">>}]), lists:sort(messages())).
 
-%% The socket is gone: it cannot be given, and what it told stays here.
+%% The socket is closed, so it cannot be given away, and its messages stay here.
 closed_in_the_mailbox_stays(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
     ok = gen_tcp:send(Peer, <<"last">>),
@@ -176,8 +175,7 @@ waiting_data_goes_to_the_new_owner(Config) ->
     ok = inet:setopts(Socket, [{active, once}]),
     ?assertEqual([{tcp, Socket, <<" waits">>}], messages_of(pid(Owner))).
 
-%% A stream runs while its socket goes from hand to hand: each byte comes to
-%% one of them, in order.
+%% A stream continues while its socket passes from process to process: each byte arrives at one of them, in order.
 handed_on_in_the_middle_of_a_stream(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
     Size = 400000,
@@ -191,7 +189,7 @@ handed_on_in_the_middle_of_a_stream(Config) ->
     ?assertEqual(ok, await(Sender)),
     ?assertEqual([], messages()).
 
-%% Hands on the data and, once it has got so many bytes, the socket too.
+%% Passes on the data and, after this many bytes, the socket.
 pass_on(Socket, Next, Size) ->
     receive
         {tcp, Socket, Data} when byte_size(Data) < Size ->
@@ -279,7 +277,7 @@ owner_of_a_listener(Config) ->
     ),
     Owner = idle(),
     ?assertEqual(ok, gen_tcp:controlling_process(Listener, pid(Owner))),
-    %% Whoever accepts owns what was accepted.
+    %% An accepted socket belongs to the process that calls accept.
     Peer = connect_raw(Port),
     {ok, Socket} = keep(gen_tcp:accept(Listener, patience())),
     ok = gen_tcp:send(Peer, <<"mine">>),

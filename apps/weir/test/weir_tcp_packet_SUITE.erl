@@ -1,7 +1,7 @@
 %% Packet types: `{packet, _}', `packet_size', `line_delimiter', `header' and `deliver'.
 %%
-%% What comes out is compared with `erlang:decode_packet/3', which knows nothing of sockets, and with what stock gen_tcp
-%% does, on which the same cases run.
+%% The results are compared with `erlang:decode_packet/3', which is independent of sockets, and with stock gen_tcp, on
+%% which the same cases run.
 -module(weir_tcp_packet_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -44,7 +44,7 @@ cases() ->
         options_and_their_values
     ].
 
-%% Packet types with packets on the wire, some of them no valid ones where the type has a word for that.
+%% Packet types with packets in wire format, some of them invalid where the type has a term for that.
 types() ->
     [
         {1, [<<0>>, <<3, "abc">>, <<255, (noise(255))/binary>>]},
@@ -81,11 +81,11 @@ http_fields() ->
         <<(binary:copy(<<"n">>, 60))/binary, ": long\r\n">>, <<"\r\n">>
     ].
 
-%% Bytes that look like no delimiter of anything.
+%% Bytes that resemble no delimiter.
 noise(Size) ->
     << <<(128 + (Byte * 7) rem 100)>> || Byte <- lists:seq(1, Size) >>.
 
-%% The stream as erlang:decode_packet/3 takes it apart, with the header fields of HTTP known as such.
+%% The stream as erlang:decode_packet/3 splits it, with HTTP header fields recognised.
 decoded(Type, Packets) -> decoded(Type, iolist_to_binary(Packets), []).
 
 decoded(_Type, <<>>, Decoded) ->
@@ -96,10 +96,11 @@ decoded(Type, Bytes, Decoded) ->
 
 next_type(http, Line) when element(1, Line) =:= http_request; element(1, Line) =:= http_response -> httph;
 next_type(http_bin, Line) when element(1, Line) =:= http_request; element(1, Line) =:= http_response -> httph_bin;
-%% A socket whose type is httph stays there; here only types that began as http come back to it.
+%% A socket of type httph stays httph; here only types that began as http return to it.
 next_type(Type, _) -> Type.
 
-%% Header fields of the types http and http_bin end with the message: the decoder above has no memory of where it began.
+%% For the types http and http_bin, header fields end with the message. The decoder above does not remember its first
+%% type.
 expected(Type, Packets) when Type =:= http; Type =:= http_bin ->
     expected_http(Type, Type, iolist_to_binary(Packets), []);
 expected(Type, Packets) ->
@@ -269,7 +270,7 @@ packet_type_changes_in_active_mode(Config) ->
     ok = gen_tcp:send(Peer, <<"de">>),
     ?assertEqual({tcp, Socket, <<"cde">>}, next_message()).
 
-%% What every HTTP server on gen_tcp does.
+%% The sequence of every HTTP server on gen_tcp.
 http_message_then_body(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, http_bin}]),
     ok = gen_tcp:send(Peer, <<"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nsome bodyGET / HTTP/1.1\r\n\r\n">>),
@@ -294,7 +295,7 @@ http_state_is_kept_by_the_socket(Config) ->
 
 line_delimiter(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, line}]),
-    %% Stock takes it as an option of connect and setopts, not of listen.
+    %% Stock accepts this option in connect and setopts, not in listen.
     ok = inet:setopts(Socket, [{line_delimiter, $;}]),
     ok = gen_tcp:send(Peer, <<"one;two\nmore;">>),
     ?assertEqual([<<"one;">>, <<"two\nmore;">>], [received(Socket), received(Socket)]).
@@ -310,7 +311,7 @@ header_of_a_list(Config) ->
 deliver_as_a_port(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, once}, {deliver, port}, {packet, 1}]),
     ok = gen_tcp:send(Peer, <<3, "abc", 1, "d">>),
-    %% Stock's ports are opened for lists when they are accepted, and for binaries when they connect.
+    %% Stock's ports deliver lists if they were accepted, and binaries if they connected.
     {Socket, {data, Data}} = next_message(),
     ?assertEqual(<<"abc">>, iolist_to_binary(Data)),
     assert_no_message(),
@@ -354,6 +355,6 @@ options_and_their_values(Config) ->
             {packet_size, big}, {line_delimiter, "x"}, {header, -1}, {header, x}, {deliver, x}
         ]
     ],
-    %% What can be set and not be asked for.
+    %% Options that can be set but not read.
     ok = inet:setopts(Socket, [{line_delimiter, $x}]),
     ?assertEqual({error, einval}, inet:getopts(Socket, [line_delimiter])).

@@ -1,4 +1,4 @@
-%% Packets that are incomplete, too large or wrong: what `recv` and messages tell of them.
+%% Packets that are incomplete, too large or wrong: results of `recv`, and messages.
 -module(weir_tcp_packet_limits_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

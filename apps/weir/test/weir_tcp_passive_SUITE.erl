@@ -103,7 +103,7 @@ recv_of_a_stream_in_pieces(Config) ->
         ),
         gen_tcp:shutdown(Peer, write)
     end),
-    %% Exact lengths and whatever is there, in turn.
+    %% Exact lengths and any available data, in turn.
     First = recv_exactly(Socket, 1),
     Second = recv_exactly(Socket, 70001),
     {ok, Third} = gen_tcp:recv(Socket, 0),
@@ -147,7 +147,7 @@ recv_with_timeout_zero(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 0)),
     ok = gen_tcp:send(Peer, <<"abcd">>),
-    %% Once a byte was received the others are known to be there.
+    %% After one byte was received, the others are known to have arrived.
     ?assertEqual({ok, <<"a">>}, gen_tcp:recv(Socket, 1)),
     ?assertEqual({ok, <<"bcd">>}, gen_tcp:recv(Socket, 0, 0)),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 0)).

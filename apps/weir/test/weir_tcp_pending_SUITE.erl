@@ -1,5 +1,4 @@
-%% The end of a connection while bytes are still queued: shutdown, half-close,
-%% linger, close and death of the owner.
+%% The end of a connection while bytes are queued: shutdown, half-close, linger, close and death of the owner.
 -module(weir_tcp_pending_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -51,7 +50,7 @@ cases() ->
 shutdown_read_write(Config) ->
     {Socket, Peer, Data} = pending(Config, []),
     ?assertEqual(ok, gen_tcp:shutdown(Socket, read_write)),
-    %% Reading goes on until then.
+    %% Reading works until then.
     ok = gen_tcp:send(Peer, <<"meanwhile">>),
     ?assertEqual({ok, <<"meanwhile">>}, gen_tcp:recv(Socket, 9, patience())),
     assert_whole(Peer, Data),
@@ -88,7 +87,7 @@ shutdown_write_then_close(Config) ->
     assert_whole(Peer, Data),
     ?assertEqual(ok, await(Closer)).
 
-%% What waits was sent before.
+%% A waiting send came before the shutdown, so it is sent.
 shutdown_write_while_somebody_waits(Config) ->
     {Socket, Peer, Data} = pending(Config, []),
     More = rand:bytes(?SIZE),
@@ -103,7 +102,7 @@ shutdown_write_then_reset(Config) ->
     {Socket, Peer, _Data} = pending(Config, [{show_econnreset, true}]),
     ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
     ok = reset(Peer),
-    %% Who waits in recv while it is writing that fails is told, and so is the next.
+    %% A recv that waits when the write fails returns the reason; the next one returns it, too.
     ?assert(lists:member(econnreset, reasons_of_recv(Socket))),
     ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)).
 
@@ -121,7 +120,7 @@ shutdown_write_then_reset_active(Config) ->
     assert_told_closed(Socket),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
 
-%% It is an error of the connection, and the end of what was queued.
+%% This is an error of the connection, and drops the queue.
 send_after_shutdown_write(Config) ->
     {Socket, Peer, Data} = pending(Config, []),
     ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
@@ -139,7 +138,7 @@ send_after_shutdown_write_shown(Config) ->
     ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0, patience())),
     assert_cut(Peer, Data).
 
-%% A broken pipe counts as a reset then.
+%% With show_econnreset, a broken pipe counts as a reset.
 send_after_shutdown_write_with_nothing_pending_shown(Config) ->
     {Passive, _} = socket_pair(Config, [binary, {active, false}, {show_econnreset, true}]),
     ?assertEqual(ok, gen_tcp:shutdown(Passive, write)),
@@ -153,7 +152,7 @@ send_after_shutdown_write_with_nothing_pending_shown(Config) ->
     assert_told_closed(Active),
     ?assertEqual({error, closed}, gen_tcp:send(Active, <<"x">>)).
 
-%% The end of input is the end of the socket, unless `exit_on_close' says no.
+%% The end of input closes the socket, unless `exit_on_close' is false.
 shutdown_read(Config) ->
     {Socket, Peer, Data} = pending(Config, []),
     ?assertEqual(ok, gen_tcp:shutdown(Socket, read)),
@@ -177,7 +176,7 @@ shutdown_read_that_is_survived(Config) ->
     ?assertEqual(ok, gen_tcp:send(Socket, <<"more">>)),
     ?assertEqual(<<"more">>, recv_exactly(Peer, 4)).
 
-%% By a message; what recv has said does not count.
+%% By one message; results of recv do not count.
 end_of_input_is_told_once(Config) ->
     Ends = [
         fun(Socket, _Peer) -> gen_tcp:shutdown(Socket, read) end,
@@ -267,7 +266,7 @@ half_close_then_shutdown_write(Config) ->
     assert_whole(Peer, Data),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())).
 
-%% The news of the half-close is still told to send, after its own failure.
+%% send first returns its own failure, and then still reports the half-close.
 half_close_then_sends(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {exit_on_close, false}]),
     ok = gen_tcp:shutdown(Peer, write),

@@ -60,7 +60,7 @@ close_by_two(Config) ->
     assert_whole(Peer, Data),
     [?assertEqual(ok, await(Closer)) || Closer <- Closers].
 
-%% The socket is as it was before.
+%% The socket is as before the close.
 closer_killed(Config) ->
     {Socket, Peer, Data} = pending(Config, []),
     Closer = async(fun() -> gen_tcp:close(Socket) end),
@@ -109,7 +109,7 @@ close_while_data_comes(Config) ->
     ?assertEqual(ok, await(Closer)),
     assert_no_message().
 
-%% The kernel resets a connection that is closed with input unread.
+%% The kernel resets a connection that is closed with unread input.
 close_with_input_unread(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}], [{show_econnreset, true}]),
     ok = gen_tcp:send(Peer, <<"ab">>),
@@ -118,8 +118,8 @@ close_with_input_unread(Config) ->
     ?assertEqual(ok, gen_tcp:close(Socket)),
     ?assertMatch({<<>>, econnreset}, recv_all(Peer)).
 
-%% Nobody waits any longer, and all of it arrives. The socket is closed to those who watch it, whatever is still being sent.
-%% No scheduler waits for it, also where it is set as a raw option.
+%% close returns after the linger time, and all data still arrives. Monitors see the socket as closed while data is
+%% still being sent. No scheduler blocks, even if linger is set as a raw option.
 linger_gives_up(Config) ->
     Closing = [
         begin
@@ -175,7 +175,7 @@ owner_exit_with_linger_zero(Config) ->
     ok = inet:setopts(Peer, [{show_econnreset, true}]),
     assert_cut(Peer, Data, econnreset).
 
-%% The owner of the socket has died and left bytes behind.
+%% The owner of the socket has died and left unsent bytes.
 abandoned(Config, Options) ->
     {Socket, Peer, Data} = pending(Config, Options),
     {Owner, Monitor} = spawn_monitor(fun() -> receive go -> ok end end),

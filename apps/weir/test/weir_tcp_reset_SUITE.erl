@@ -1,4 +1,4 @@
-%% The end of a connection by a reset: when it is told, and when it is shown.
+%% The end of a connection by a reset: when it is reported, and when it is shown as econnreset.
 -module(weir_tcp_reset_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -130,8 +130,7 @@ reset_is_not_shown_for_an_orderly_end(Config) ->
     ?assertEqual({tcp_closed, Active}, next_message()),
     assert_no_message().
 
-%% What came before the reset is either lost with it or comes first; nothing
-%% else is possible.
+%% Data before the reset is either lost or delivered first; nothing else is possible.
 reset_after_data(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {show_econnreset, true}]),
     ok = gen_tcp:send(Peer, <<"abc">>),

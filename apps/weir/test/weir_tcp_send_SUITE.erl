@@ -1,4 +1,4 @@
-%% gen_tcp:send/2: what it takes, when it waits, and how long.
+%% gen_tcp:send/2: accepted data, when it waits, and how long.
 -module(weir_tcp_send_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -60,7 +60,7 @@ every_shape_of_iodata(Config) ->
 
 many_small_parts(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
-    %% More parts than one writev takes; each too long to be copied together.
+    %% More parts than one writev takes, and each too long to be copied.
     Data = [binary:copy(<<N:32>>, 50) || N <- lists:seq(1, 3000)],
     Sender = async(fun() -> gen_tcp:send(Socket, Data) end),
     ?assert(iolist_to_binary(Data) =:= recv_exactly(Peer, iolist_size(Data))),
@@ -73,7 +73,7 @@ nothing(Config) ->
     ok = gen_tcp:close(Socket),
     ?assertEqual({<<"something">>, closed}, recv_all(Peer)).
 
-%% Stock OTP 29 says ok to a bare number, and sends nothing.
+%% Stock OTP 29 returns ok for a bare number, and sends nothing.
 numbers(Config) ->
     case proplists:get_value(backend, Config) of
         [] -> [];
@@ -86,7 +86,7 @@ what_is_not_iodata(Config) ->
         ?assertEqual({error, einval}, gen_tcp:send(Socket, Bad))
      || Bad <- [a, [a], [256], [-1], [1 | 2], {}, <<1:3>>, ["good", {bad}] | numbers(Config)]
     ],
-    %% None of it went out, and the socket is as before.
+    %% Nothing was sent, and the socket is as before.
     ok = gen_tcp:send(Socket, <<"good">>),
     ok = gen_tcp:close(Socket),
     ?assertEqual({<<"good">>, closed}, recv_all(Peer)).
@@ -124,7 +124,7 @@ large_with_a_slow_reader(Config) ->
     ?assert(Data =:= read_slowly(Peer, [])),
     ?assertEqual(ok, await(Sender)).
 
-%% Pauses now and then, for the buffers in between to fill up.
+%% Pauses at times, so that the buffers fill up.
 read_slowly(Peer, Data) ->
     case recv_parts(Peer, 100, Data) of
         {more, More} ->
@@ -159,8 +159,8 @@ concurrent_sends_that_wait_stay_whole(Config) ->
     {Socket, Peer} = narrow_pair(Config, []),
     assert_concurrent_sends_stay_whole(Socket, Peer, 4, 20, 15000).
 
-%% Each send is one byte, the sender's, so many times: the stream must be made
-%% of whole ones, each sender's in its order.
+%% Each send consists of the sender's byte, repeated: the stream must consist of complete sends, and keep each
+%% sender's order.
 assert_concurrent_sends_stay_whole(Socket, Peer, Senders, Sends, Size) ->
     Running = [
         async(fun() ->
@@ -189,7 +189,7 @@ assert_concurrent_sends_stay_whole(Socket, Peer, Senders, Sends, Size) ->
     _ = [ok = await(Sender) || Sender <- Running],
     ok.
 
-%% With an empty queue a send never waits, however large it is.
+%% With an empty queue a send of any size returns at once.
 first_send_is_taken_whole(Config) ->
     {Socket, Peer} = narrow_pair(Config, [{high_watermark, 1000}, {low_watermark, 500}]),
     Data = rand:bytes(500000),

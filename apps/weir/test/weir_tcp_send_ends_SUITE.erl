@@ -1,4 +1,4 @@
-%% Sends that end otherwise than by being sent: timeouts, closes, resets; and delayed sends.
+%% Sends that end early: timeouts, closes, resets; and delayed sends.
 -module(weir_tcp_send_ends_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -50,7 +50,7 @@ send_timeout(Config) ->
     {Elapsed, {Sent, Error}} = timed(fun() -> send_until_error(Socket, Data, 0) end),
     ?assert(Elapsed >= 59),
     Accepted = [binary:copy(Data, Sent), accepted(Data, Error)],
-    %% The socket lives on and still refuses.
+    %% The socket stays open and still refuses.
     {Again, Second} = timed(fun() -> gen_tcp:send(Socket, <<"again">>) end),
     ?assert(Again >= 59),
     Expected = iolist_to_binary([Accepted, accepted(<<"again">>, Second)]),
@@ -60,8 +60,7 @@ send_timeout(Config) ->
     ok = gen_tcp:close(Socket),
     ?assert({<<Expected/binary, "recovered">>, closed} =:= await(Reader)).
 
-%% How much of a send that timed out will arrive: all of it stays queued, or
-%% what the error does not give back.
+%% The part of a send that will arrive after a timeout: all of it stays queued, or all but the rest in the error.
 accepted(Data, {error, timeout}) ->
     Data;
 accepted(Data, {error, {timeout, Rest}}) ->
@@ -102,7 +101,7 @@ send_timeout_close(Config) ->
     ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
     ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0, 100)),
     ?assertEqual({error, enotconn}, inet:peername(Socket)),
-    %% What was queued is dropped: the peer gets the beginning of the stream.
+    %% Queued data is dropped: the peer gets the beginning of the stream.
     {Received, closed} = recv_all(Peer),
     Stream = binary:copy(Data, Sent + 1),
     ?assert(byte_size(Received) < byte_size(Stream)),
@@ -122,10 +121,10 @@ send_timeout_closes_silently(Config) ->
         {active, true}, {send_timeout, 50}, {send_timeout_close, true}
     ]),
     {_Sent, {error, timeout}} = send_until_error(Socket, rand:bytes(100000), 0),
-    %% OTP 25 says enotconn, OTP 29 says closed.
+    %% OTP 25 returns enotconn, OTP 29 returns closed.
     {error, Refused} = gen_tcp:send(Socket, <<"x">>),
     ?assert(lists:member(Refused, [enotconn, closed])),
-    %% Nobody is told until a mode is set.
+    %% No message follows until a mode is set.
     assert_no_message(),
     ?assertEqual(ok, inet:setopts(Socket, [{active, true}])),
     assert_told_closed(Socket),
@@ -135,7 +134,7 @@ send_timeout_closes_silently(Config) ->
 after_the_peer_closed(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     ok = gen_tcp:close(Peer),
-    %% The first ones may go out before the answer to them is known.
+    %% The first ones may succeed before the peer's answer is known.
     wait_until(fun() -> gen_tcp:send(Socket, <<"x">>) =:= {error, closed} end),
     ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)).
@@ -179,14 +178,13 @@ waiting_when_the_socket_is_closed(Config) ->
     {Received, closed} = recv_all(Peer),
     {Sent, Reason} = await(Sender),
     ?assertEqual(ok, await(Closer)),
-    %% Stock has no port to send to any more, if the sender comes late.
+    %% A late sender finds that stock's port is gone.
     ?assert(lists:member(Reason, [{error, closed} | [{error, einval} || proplists:get_value(backend, Config) =:= []]])),
-    %% All that was confirmed arrives, in order, and nothing that was not sent.
+    %% Everything that send confirmed arrives, in order, and nothing that was not sent.
     ?assert(byte_size(Received) >= Sent * byte_size(Data)),
     ?assert(Received =:= binary:part(binary:copy(Data, Sent + 1), 0, byte_size(Received))).
 
-%% What a sender had queued when it died goes out whole, before what others
-%% send after it.
+%% Queued data of a dead sender is sent completely, before later sends of others.
 killed_while_waiting(Config) ->
     {Socket, Peer} = narrow_pair(Config, []),
     Data = rand:bytes(100000),
@@ -258,7 +256,7 @@ delayed_send_waits_above_the_high_watermark(Config) ->
     ?assert(<<Data/binary, Data/binary>> =:= recv_exactly(Peer, 600000)),
     ?assertEqual(ok, await(Sender)).
 
-%% The send is taken, the next one hears how it went.
+%% The send is accepted; the next one returns its failure.
 delayed_send_after_a_reset(Config) ->
     {Socket, Peer} = delayed_pair(Config, []),
     ok = reset(Peer),
@@ -272,7 +270,7 @@ delayed_send_after_a_reset(Config) ->
 delayed_send_after_a_reset_active(Config) ->
     {Socket, Peer} = delayed_pair(Config, [{active, true}]),
     ok = reset(Peer),
-    %% Whatever it says: the reset may have come first.
+    %% Any result: the reset may have come first.
     _ = gen_tcp:send(Socket, <<"x">>),
     assert_told_closed(Socket),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),

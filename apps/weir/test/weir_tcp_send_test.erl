@@ -1,4 +1,4 @@
-%% What the suites weir_tcp_send_SUITE and weir_tcp_send_ends_SUITE share.
+%% Shared by the suites weir_tcp_send_SUITE and weir_tcp_send_ends_SUITE.
 -module(weir_tcp_send_test).
 
 -export([narrow_pair/2]).
@@ -7,7 +7,7 @@
 
 -import(weir_test_peer, [socket_pair/3]).
 
-%% A socket whose kernel buffers are small, so that output soon has to wait.
+%% A socket with small kernel buffers, so that output soon has to wait.
 narrow_pair(Config, Options) ->
     socket_pair(Config, [binary, {active, false}, {sndbuf, 4096} | Options], [{recbuf, 4096}]).
 

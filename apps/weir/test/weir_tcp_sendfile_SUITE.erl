@@ -1,5 +1,5 @@
-%% file:sendfile/2,5: which bytes, in which order with other output, and how it
-%% ends when the socket, the file or a process ends first.
+%% file:sendfile/2,5: which bytes, in which order with other output, and how it ends when the socket, the file or a
+%% process ends first.
 -module(weir_tcp_sendfile_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -89,7 +89,7 @@ large_file(Config) ->
     ok = gen_tcp:close(Socket),
     ?assert({Contents, closed} =:= await(Reader)).
 
-%% What the reader has not taken is in the file, not in memory.
+%% Data that the reader has not taken stays in the file, not in memory.
 large_file_to_a_slow_reader(Config) ->
     {Socket, Peer} = narrow_pair(Config, []),
     Contents = contents(3 * 1024 * 1024),
@@ -204,7 +204,7 @@ file_that_is_compressed(Config) ->
     ok = file:close(File),
     ?assert(<<Contents/binary, "plain ">> =:= recv_exactly(Peer, 60006)).
 
-%% Stock crashes: such files have no sendfile.
+%% Stock crashes: these files do not support sendfile.
 file_in_memory(Config) ->
     {Socket, Peer} = pair(Config),
     File = open_with(<<"in memory">>, [ram, read, binary]),
@@ -281,7 +281,7 @@ packet_length_is_not_added(Config) ->
     ok = gen_tcp:send(Socket, <<"framed">>),
     ?assertEqual(<<"plain", 6:32, "framed">>, recv_exactly(Peer, 15)).
 
-%% A file is not counted among what is sent.
+%% Bytes of files are not counted as sent.
 statistics(Config) ->
     {Socket, Peer} = pair(Config),
     ok = gen_tcp:send(Socket, <<"12345">>),
@@ -304,7 +304,7 @@ before_what_others_send(Config) ->
     {Socket, Peer} = narrow_pair(Config, []),
     Contents = contents(500000),
     Sender = stuck(Socket, file(Config, Contents)),
-    %% Below the high watermark: the queue takes it.
+    %% Below the high watermark, so it is queued.
     ?assertEqual(ok, gen_tcp:send(Socket, <<"after">>)),
     ?assertEqual(5, pending(Socket)),
     ?assert(<<Contents/binary, "after">> =:= recv_exactly(Peer, 500005)),
@@ -338,7 +338,7 @@ options_meanwhile(Config) ->
     ?assertEqual(ok, inet:setopts(Socket, [{nodelay, true}, {high_watermark, 20000}])),
     ?assertMatch({ok, [{active, false}]}, inet:getopts(Socket, [active])),
     ?assertMatch({ok, _}, inet:peername(Socket)),
-    %% The other direction goes on.
+    %% The other direction still works.
     ok = gen_tcp:send(Peer, <<"request">>),
     ?assertEqual({ok, <<"request">>}, gen_tcp:recv(Socket, 7, patience())),
     assert_waits(Sender),

@@ -1,4 +1,4 @@
-%% Files that are sent while sockets, peers, owners and the files themselves end.
+%% sendfile while sockets, peers, owners and the files themselves end.
 -module(weir_tcp_sendfile_ends_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -127,7 +127,7 @@ socket_that_the_peer_closed(Config) ->
     {Socket, Peer} = pair(Config),
     Name = file(Config, contents(1000)),
     ok = gen_tcp:close(Peer),
-    %% The first ones may go out before the answer to them is known.
+    %% The first ones may succeed before the peer's answer is known.
     wait_until(fun() -> file:sendfile(Name, Socket) =:= {error, closed} end),
     ?assertEqual({error, enotconn}, file:sendfile(Name, Socket)),
     assert_refused(Config, Socket),
@@ -147,7 +147,7 @@ shutdown_read_meanwhile(Config) ->
     ?assert(Contents =:= recv_exactly(Peer, 500000)),
     ?assertEqual({ok, 500000}, await(Sender)).
 
-%% Shown or not, a file says closed.
+%% sendfile returns closed, even with show_econnreset.
 peer_resets_meanwhile(Config) ->
     lists:foreach(
         fun({Show, Reason}) ->
@@ -177,7 +177,7 @@ peer_closes_meanwhile_active(Config) ->
     {Received, closed} = recv_all(Peer),
     ?assert(byte_size(Received) < 500000).
 
-%% Stock says closed, and goes on sending.
+%% Stock returns closed, and goes on sending.
 half_close_meanwhile(Config) ->
     {Socket, Peer} = narrow_pair(Config, [{active, true}, {exit_on_close, false}]),
     Contents = contents(500000),
@@ -192,7 +192,7 @@ half_close_meanwhile(Config) ->
             ?assertEqual({error, closed}, await(Sender))
     end.
 
-%% Stock leaves the process that sends waiting for ever.
+%% On stock the sending process waits for ever.
 socket_closed_meanwhile(Config) ->
     {Socket, Peer} = narrow_pair(Config, []),
     Contents = contents(500000),
@@ -217,7 +217,7 @@ send_timeout_close_meanwhile(Config) ->
         false -> assert_waits(Sender)
     end.
 
-%% The file ends there, with what was queued behind it.
+%% The file ends there, and data queued after it is dropped.
 owner_killed_meanwhile(Config) ->
     {Socket, Peer} = narrow_pair(Config, []),
     Contents = contents(500000),
@@ -229,7 +229,7 @@ owner_killed_meanwhile(Config) ->
     ?assert(Received =:= binary:part(Contents, 0, byte_size(Received))),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
 
-%% Also while the kernel is at it, outside all locks.
+%% Also while the kernel sends, outside all locks.
 ended_at_any_moment(Config) ->
     Contents = contents(16 * 1024 * 1024),
     Name = file(Config, Contents),

@@ -1,4 +1,4 @@
-%% What the suites weir_tcp_sendfile_SUITE and weir_tcp_sendfile_ends_SUITE share.
+%% Shared by the suites weir_tcp_sendfile_SUITE and weir_tcp_sendfile_ends_SUITE.
 -module(weir_tcp_sendfile_test).
 
 -export([contents/1]).
@@ -15,7 +15,7 @@
 
 -import(weir_test_peer, [socket_pair/3, async/1, assert_waits/1, pid/1]).
 
-%% The bytes of a file say where they are from: each 64 of them are a number, 16 times.
+%% The bytes of a file show their place: each 64 bytes are a number, 16 times.
 contents(Size) ->
     binary:part(<<<<(binary:copy(<<N:32>>, 16))/binary>> || N <- lists:seq(1, Size div 64 + 1)>>, 0, Size).
 
@@ -33,7 +33,7 @@ open_with(Name, Modes) ->
     {ok, File} = file:open(Name, Modes),
     File.
 
-%% The peer reads much at a time.
+%% The peer reads with a large buffer.
 pair(Config) ->
     socket_pair(Config, [binary, {active, false}], [{buffer, 1 bsl 18}]).
 
@@ -43,13 +43,13 @@ send_whole(File, Socket) ->
 is_weir(Config) ->
     proplists:get_value(backend, Config) =/= [].
 
-%% Later releases of stock than 25 tell the news to send once more.
+%% After OTP 25, stock reports the end to send once more.
 assert_refused(Config, Socket) ->
     {error, Reason} = gen_tcp:send(Socket, <<"x">>),
     ?assert(Reason =:= enotconn orelse not is_weir(Config)).
 
-%% Hands the socket to a process that sends the file, and waits until it waits.
-%% The process opens the file: nobody else may use it.
+%% Hands the socket to a process that sends the file, and waits until it blocks. Only the process that opened the file
+%% may use it.
 stuck(Socket, Name) ->
     Sender = async(fun() ->
         File = open_with(Name, [read, raw, binary]),

@@ -1,4 +1,4 @@
-%% What the suites of the drop-in share beyond sockets and their peers.
+%% Shared by the suites of the drop-in, besides weir_test_peer.
 -module(weir_tcp_test).
 
 -export([pending/2]).
@@ -20,7 +20,7 @@
 
 %% Ends -------------------------------------------------------------------------
 
-%% A socket with more output than the kernel takes while nobody reads.
+%% A socket with more output than the kernel takes from an unread connection.
 pending(Config, Options) ->
     {Socket, Peer} = socket_pair(
         Config, [binary, {active, false}, {sndbuf, 4096} | Options], [{recbuf, 4096}]
@@ -44,13 +44,12 @@ assert_cut(Peer, Data, Expected) ->
     ?assert(byte_size(Received) < byte_size(Data)),
     ?assert(Received =:= binary:part(Data, 0, byte_size(Received))).
 
-%% The port of a stock socket ends a moment after it has told so. A call in that moment says `einval'.
+%% The port of a stock socket ends a moment after its message. Until then calls return `einval'.
 assert_told_closed(Socket) ->
     ?assertEqual({tcp_closed, Socket}, next_message()),
     wait_until(fun() -> not is_port(Socket) orelse erlang:port_info(Socket) =:= undefined end).
 
-%% The calls of gen_tcp say `closed', those of inet say `einval', whatever
-%% their other arguments.
+%% Calls of gen_tcp return `closed', those of inet `einval', for any other arguments.
 assert_closed(Socket) ->
     Self = self(),
     lists:foreach(
@@ -99,8 +98,7 @@ active_of(Socket) ->
     {ok, [{active, Active}]} = inet:getopts(Socket, [active]),
     Active.
 
-%% Reads to the end of the stream and sets the mode again after each message
-%% of the kind that asks for it.
+%% Reads to the end of the stream and sets the mode again after each message of this kind.
 collect_rearming(Socket, {Kind, Active} = When, Data) ->
     Message = next_message(),
     ?assertEqual(Socket, element(2, Message)),
@@ -113,14 +111,14 @@ collect_rearming(Socket, {Kind, Active} = When, Data) ->
 
 %% Options ----------------------------------------------------------------------
 
-%% A deliberate difference: fewer and larger messages of those who set nothing.
+%% An intended difference: fewer and larger messages if the option is not set.
 default_buffer(Config) ->
     case proplists:get_value(backend, Config) of
         [] -> stock_buffer();
         [{tcp_module, weir_tcp}] -> 65536
     end.
 
-%% It has changed between releases of OTP.
+%% The value has changed between releases of OTP.
 stock_buffer() ->
     {ok, Listener} = gen_tcp:listen(0, []),
     {ok, [{buffer, Size}]} = inet:getopts(Listener, [buffer]),

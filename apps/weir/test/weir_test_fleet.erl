@@ -1,8 +1,8 @@
-%% Many connections at once, over more nodes than one process has descriptors for.
+%% Many concurrent connections, on several nodes if one process has too few descriptors.
 %%
-%% Half of the nodes are servers, a listener of reactors that send back what comes; the others are clients, a reactor with
-%% a share of the connections each. Client and server go in pairs. Connections come from as many addresses of 127.0.0.0/8
-%% as their ports need. How many pairs there are follows from the limit of descriptors: one where that is high.
+%% Half of the nodes are servers, listeners with echo reactors; the others are clients, reactors with a share of the
+%% connections each. Each client has its server. Connections come from as many addresses of 127.0.0.0/8 as their ports
+%% need. The limit of descriptors decides the number of pairs: one if it is high.
 -module(weir_test_fleet).
 -behaviour(weir_reactor).
 
@@ -10,7 +10,7 @@
 -export([stop/1]).
 -export([round/2]).
 
-%% What runs on the nodes.
+%% Runs on the nodes.
 -export([start_server/0]).
 -export([open_server/0]).
 -export([server/0]).
@@ -31,19 +31,19 @@
 
 -define(SERVER, {127, 0, 0, 1}).
 
-%% Descriptors that a node needs for itself: files, epolls, listening sockets.
+%% Descriptors of a node besides connections: files, epolls, listening sockets.
 -define(OWN, 500).
 
-%% Connections of an address, which has 28,000 ports by default.
+%% Connections from one address, which has 28,000 ports by default.
 -define(OF_AN_ADDRESS, 10000).
 
-%% Connections that are made before the backlogs are looked at again.
+%% Connections that are opened before the backlogs are checked again.
 -define(WAVE, 500).
 
-%% How often is looked whether memory becomes less.
+%% Interval of checks whether memory shrinks.
 -define(LOOK_MS, 300).
 
-%% What a client counts.
+%% Counters of a client.
 -define(CONNECTED, 1).
 -define(REFUSED, 2).
 -define(ANSWERED, 3).
@@ -55,7 +55,7 @@
 -type report() :: #{
     connections := pos_integer(),
     nodes := pos_integer(),
-    %% User memory of the servers while all connections were idle, and what of it each of those took, in bytes.
+    %% User memory of the servers with all connections idle, and bytes of it for each connection.
     resident := pos_integer(),
     bytes_per_connection := float(),
     seconds := #{atom() => float()}
@@ -63,7 +63,7 @@
 
 -export_type([fleet/0, report/0]).
 
-%% @doc Starts the nodes for so many connections. They end with the caller.
+%% @doc Starts the nodes for this many connections. They end with the caller.
 -spec start(pos_integer()) -> fleet().
 start(Connections) ->
     Pairs = pairs(Connections),
@@ -75,7 +75,7 @@ pairs(Connections) ->
         Limit -> (Connections + Limit - ?OWN - 1) div (Limit - ?OWN)
     end.
 
-%% The same for all, and one more for the first as long as something is left over.
+%% Equal shares, and one more for the first ones while there is a remainder.
 share(Number, Pairs, Connections) when Number =< Connections rem Pairs -> Connections div Pairs + 1;
 share(_Number, Pairs, Connections) -> Connections div Pairs.
 
@@ -98,14 +98,14 @@ start_pair(Number, Connections) ->
 stop(Fleet) ->
     lists:foreach(fun({_, Server, Client, _}) -> ok = peer:stop(Server), ok = peer:stop(Client) end, Fleet).
 
-%% @doc Opens all connections, leaves them idle, uses each of them once and ends them: a third when the client has said
-%% goodbye, a third by a reset, a third by the end of the server. Fails unless every node is as it was before.
+%% @doc Opens all connections, leaves them idle, uses each once and ends them: a third after a message of the client,
+%% a third by a reset, a third by the end of the server. Fails unless every node is as it was before.
 %%
-%% No client closes before its server does: the ports of so many would be in TIME_WAIT for a minute, where other tests look
-%% for a free one.
+%% No client closes before its server does: otherwise all ports would be in TIME_WAIT for a minute, and other tests
+%% might find none free.
 %%
-%% Memory is measured when it has not become less for `Settled' milliseconds: what the emulator has freed it keeps for a
-%% while, and gives back in the course of some seconds.
+%% Memory is measured when it has not shrunk for `Settled' milliseconds: the emulator keeps freed memory for a while,
+%% and returns it over some seconds.
 -spec round(fleet(), Settled :: non_neg_integer()) -> report().
 round(Fleet, Settled) ->
     Count = lists:sum([Connections || {_, _, _, Connections} <- Fleet]),
@@ -140,7 +140,7 @@ open(Pair = {_, _, Client, Connections}, Port) ->
         Waves
     ).
 
-%% Idle connections are nobody's work.
+%% Idle connections cause no work.
 idle({_, Server, _, Connections}, Settled) ->
     #{events := Events} = call(Server, server, []),
     #{events := Events, connections := Connections} = settled(Server, Settled).
@@ -174,7 +174,7 @@ close(Pair = {_, Server, Client, Connections}) ->
         [Server, Client]
     ).
 
-%% Waits until a server and its client are such.
+%% Waits until a server and its client have these figures.
 becomes({_, Server, Client, _}, OfServer, OfClient) ->
     become_equal(fun() -> call(Client, client, []) end, OfClient),
     become_equal(fun() -> call(Server, server, []) end, OfServer).
@@ -186,7 +186,7 @@ become_equal(Look, Wanted) ->
 call(Node, Function, Arguments) ->
     peer:call(Node, ?MODULE, Function, Arguments, weir_test_wait:patience()).
 
-%% At the same time for all.
+%% Concurrently for all elements.
 each(List, Fun) ->
     Asyncs = [weir_test_peer:async(fun() -> Fun(Element) end) || Element <- List],
     [weir_test_peer:await(Async, infinity) || Async <- Asyncs].
@@ -197,7 +197,7 @@ now_seconds() -> erlang:monotonic_time(microsecond) / 1.0e6.
 
 start_server() ->
     {ok, _} = application:ensure_all_started(weir),
-    %% What is made once and stays is there before anything is counted.
+    %% Permanent allocations must exist before anything is counted.
     _ = open_server(),
     ok = close_server(),
     remember_descriptors().
@@ -214,7 +214,7 @@ server() ->
     Events = lists:sum([Events || #{events := Events} <- weir:pollsets()]),
     #{connections => Connections, events => Events, resident => resident()}.
 
-%% Bytes of this process that are in memory.
+%% Resident memory of this process in bytes.
 resident() ->
     {ok, Status} = file:read_file("/proc/self/status"),
     {match, [KiB]} = re:run(Status, "VmRSS:\\s+(\\d+) kB", [{capture, all_but_first, list}]),
@@ -227,7 +227,7 @@ remember_descriptors() ->
 wait_until_abandoned() ->
     weir_test_wait:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
-%% What is there that was not at the start.
+%% What exists that did not exist at the start.
 left() ->
     #{
         more_descriptors => max(0, weir_test_peer:descriptors() - persistent_term:get({?MODULE, descriptors})),
@@ -243,7 +243,7 @@ start_client() ->
     Counters = counters:new(?ENDED, []),
     persistent_term:put({?MODULE, counters}, Counters),
     Self = self(),
-    %% It ends with its parent.
+    %% The reactor ends with its parent.
     _ = spawn(fun() ->
         {ok, _} = weir_reactor:start_link(#{module => ?MODULE, name => ?MODULE}),
         Self ! started,
@@ -252,7 +252,7 @@ start_client() ->
     receive started -> ok end,
     remember_descriptors().
 
-%% Connections with the numbers First to Last.
+%% Opens the connections with the numbers First to Last.
 connect(Client, Port, First, Last) ->
     Counters = persistent_term:get({?MODULE, counters}),
     First =:= 1 andalso [counters:put(Counters, Counter, 0) || Counter <- lists:seq(1, ?ENDED)],
@@ -279,7 +279,7 @@ client() ->
         #{connected => ?CONNECTED, refused => ?REFUSED, answered => ?ANSWERED, wrong => ?WRONG, ended => ?ENDED}
     ).
 
-%% A client sends its own number and gets that back.
+%% A client sends its number and expects the same back.
 init(_Socket, server) ->
     {ok, server};
 init(_Socket, {Number, Counters}) ->

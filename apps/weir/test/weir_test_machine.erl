@@ -1,5 +1,5 @@
-%% A virtual machine of its own for several cases, one after the other. It ends with the VM that runs the tests, if it is
-%% not stopped before. A case that may leave it in another state has one for itself (weir_test_node:on_node/4).
+%% A virtual machine that several cases use in turn. It ends with the VM of the tests, unless it is stopped before. A
+%% case that may leave it in another state uses its own (weir_test_node:on_node/4).
 -module(weir_test_machine).
 
 -export([start/2]).
@@ -10,7 +10,8 @@
 
 -export_type([machine/0]).
 
-%% For init_per_suite/1 or init_per_group/2, whose process ends: a shell command before it, and arguments.
+%% For init_per_suite/1 or init_per_group/2, whose process ends. The arguments are a shell command to run first, and
+%% arguments of the emulator.
 -spec start(string(), [string()]) -> machine().
 start(Command, Arguments) ->
     Self = self(),

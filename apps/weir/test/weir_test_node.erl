@@ -1,4 +1,4 @@
-%% Virtual machines of their own for cases, with this one's code.
+%% Runs cases on other virtual machines with this one's code.
 -module(weir_test_node).
 
 -export([start_node/2]).
@@ -9,21 +9,21 @@
 -export([start_vm/4]).
 -export([ended/2]).
 
-%% Such a machine, for what could hurt the one that runs the tests: a shell command before it, and arguments. It ends with
-%% the process that called.
+%% Starts such a machine, for cases that could harm the one that runs the tests: a shell command to run first, and
+%% arguments. It ends with the caller.
 -spec start_node(string(), [string()]) -> pid().
 start_node(Command, Arguments) ->
     {ok, Peer, _Node} = peer:start_link(#{
         connection => standard_io,
         wait_boot => weir_test_wait:patience(),
         exec => {"/bin/sh", ["-c", Command ++ " exec \"$0\" \"$@\"", erl()]},
-        %% It has the schedulers that the case asks for, not those of the run.
+        %% The case decides the number of schedulers, not the environment of the run.
         env => [{"ERL_FLAGS", ""}],
         args => Arguments ++ ["-pa" | paths()]
     }),
     Peer.
 
-%% Runs a case of a suite on such a machine. How long it may take is for the timetrap of the suite to say.
+%% Runs a case of a suite on such a machine. The suite's timetrap limits its time.
 -spec on_node(module(), atom(), string(), [string()]) -> ok.
 on_node(Suite, Case, Command, Arguments) ->
     call(Command, Arguments, run_case, [Suite, Case]).
@@ -31,12 +31,12 @@ on_node(Suite, Case, Command, Arguments) ->
 -spec run_case(module(), atom()) -> ok | {fail, term()}.
 run_case(Suite, Case) ->
     Config = weir_test_peer:init_case(weir_test_peer:init_group(weir, [])),
-    %% The case may use up the descriptors by which it would be loaded.
+    %% The case may use up the descriptors that loading needs.
     ok = code:ensure_modules_loaded([weir_test_wait, weir_test_process]),
     _ = Suite:Case(Config),
     weir_test_peer:end_case(Config).
 
-%% Runs a function of a suite on such a machine, where nothing of Weir is started.
+%% Runs a function of a suite on such a machine, without starting Weir.
 -spec on_bare_node(module(), atom(), weir_test_peer:config(), string(), [string()]) -> ok.
 on_bare_node(Suite, Function, Config, Command, Arguments) ->
     call(Command, Arguments, run_function, [Suite, Function, Config]).
@@ -54,16 +54,16 @@ call(Command, Arguments, Function, Values) ->
         peer:stop(Node)
     end.
 
-%% A VM that calls a function of a suite and ends by itself, or with this one: its port.
+%% Starts a VM that calls a function of a suite, and returns its port. The VM ends by itself, or with this one.
 -spec start_vm(module(), [string()], atom(), [term()]) -> port().
 start_vm(Suite, Arguments, Function, Values) ->
     Call = lists:flatten(io_lib:format("apply(~p, ~p, ~0p).", [Suite, Function, Values])),
     All = ["-noshell", "-pa" | paths()] ++ Arguments ++ ["-eval", Call],
-    %% A VM without a shell does not see the end of its standard input.
+    %% A VM without a shell does not notice the end of its standard input.
     Leashed = ["-c", "exec setpriv --pdeathsig KILL \"$0\" \"$@\"", erl() | All],
     open_port({spawn_executable, "/bin/sh"}, [exit_status, stderr_to_stdout, binary, {env, [{"ERL_FLAGS", false}]}, {args, Leashed}]).
 
-%% Waits for its end, and returns what it has said.
+%% Waits until the VM ends, and returns its output.
 -spec ended(port(), timeout()) -> binary().
 ended(Vm, Milliseconds) -> ended(Vm, Milliseconds, []).
 

@@ -1,11 +1,9 @@
-%% What the suites of the drop-in share: the same cases on two backends,
-%% sockets with a stock gen_tcp socket at the other end, and a check after
-%% each case that nothing was left behind.
+%% Shared by the suites of the drop-in: the same cases on two backends, sockets with a stock gen_tcp socket at the
+%% other end, and a check after each case that nothing is left.
 %%
-%% The group `inet' runs the cases on stock gen_tcp, which proves that they
-%% expect what gen_tcp does on this release; the group `weir' runs them on
-%% `{tcp_module, weir_tcp}'. Where a suite asks for it, each case also runs in
-%% two roles: on a socket that was accepted and on one that connected.
+%% The group `inet' runs the cases on stock gen_tcp, which proves that they expect gen_tcp's behaviour on this
+%% release; the group `weir' runs them on `{tcp_module, weir_tcp}'. Some suites also run each case in two roles: on a
+%% socket that was accepted and on one that connected.
 -module(weir_test_peer).
 
 -export([by_backend/1]).
@@ -49,11 +47,11 @@
 -include_lib("weir_testing/include/weir_test.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
-%% How long silence must last to be taken for silence, in milliseconds.
+%% How long silence must last to count as silence, in milliseconds.
 -define(QUIET, 20).
-%% IPPROTO_TCP, TCP_INFO: so many bytes of it.
+%% IPPROTO_TCP, TCP_INFO with this many bytes.
 -define(TCP_INFO(Size), {raw, 6, 11, Size}).
-%% The state of a socket whose connection was reset, as the kernel numbers it.
+%% The kernel's number for the state of a socket whose connection was reset.
 -define(CLOSE, 7).
 
 -type config() :: [{atom(), term()}].
@@ -79,7 +77,7 @@ init_group(inet, Config) ->
 init_group(weir, Config) ->
     {ok, _} = application:ensure_all_started(weir),
     warm_up(),
-    %% A listener has a reactor for each scheduler, and those that die have successors before their pollsets are free.
+    %% A listener has a reactor for each scheduler, and dead reactors get successors before their pollsets are free.
     acquire_pollsets(max(16, 8 * erlang:system_info(schedulers))),
     [{backend, [{tcp_module, weir_tcp}]} | Config];
 init_group(Role, Config) ->
@@ -89,12 +87,13 @@ init_group(Role, Config) ->
 end_group(_Group, _Config) ->
     ok.
 
-%% The first look-up of a name starts the resolver, which keeps descriptors.
+%% The first look-up of a name starts the resolver, which keeps descriptors open.
 warm_up() ->
     {ok, _} = inet:getaddr("localhost", inet),
     ok.
 
-%% The pollset of a process is kept for the next that wants one, and so is its descriptor: so many are there from now on.
+%% A process's pollset and its descriptor are kept for the next process that needs one. After this call there are this
+%% many.
 -spec acquire_pollsets(pos_integer()) -> ok.
 acquire_pollsets(Count) ->
     Self = self(),
@@ -114,12 +113,11 @@ init_case(Config) ->
     put(?MODULE, []),
     [{descriptors, descriptors()}, {opened, opened()}, {sockets, weir_sockets(Config)} | Config].
 
-%% Closes what the case has left open and fails it if a descriptor or a socket
-%% of Weir survives. Peers are reset first, so that no close waits for output
-%% which nobody reads.
+%% Closes everything that the case has left open, and fails it if a descriptor or a socket of Weir survives. Peers are
+%% reset first, so that no close waits for unread output.
 -spec end_case(config()) -> ok | {fail, term()}.
 end_case(Config) ->
-    %% The process that kept them is gone if the case was ended by its time limit, and they with it.
+    %% If the time limit ended the case, the process that kept them is gone, and so are they.
     Kept =
         case get(?MODULE) of
             undefined -> [];
@@ -129,7 +127,7 @@ end_case(Config) ->
     [catch gen_tcp:close(Socket) || {socket, Socket} <- Kept],
     [kill(Async) || {process, Async} <- Kept],
     Released = fun() ->
-        %% A file is open as long as a term has it, be it garbage or in a log.
+        %% A file stays open while a term refers to it, even garbage or a log entry.
         (descriptors() =< proplists:get_value(descriptors, Config) orelse collect_garbage()) andalso
             weir_sockets(Config) =< proplists:get_value(sockets, Config) andalso
             counted_sockets(Config) =:= weir_sockets(Config)
@@ -155,7 +153,7 @@ weir_sockets(Config) ->
         _ -> length(weir:sockets())
     end.
 
-%% The same number as the pollsets count it.
+%% The number of sockets by the pollsets' counters.
 counted_sockets(Config) ->
     case proplists:get_value(backend, Config) of
         [] -> 0;
@@ -167,7 +165,7 @@ descriptors() ->
     {ok, Names} = file:list_dir("/proc/self/fd"),
     length(Names).
 
-%% Each descriptor, and what it is of.
+%% All descriptors with their targets.
 opened() ->
     {ok, Names} = file:list_dir("/proc/self/fd"),
     [{Name, file:read_link_all("/proc/self/fd/" ++ Name)} || Name <- Names].
@@ -192,7 +190,7 @@ connect(Config, Address, Port, {Options, Timeout}) ->
 connect(Config, Address, Port, Options) ->
     keep(gen_tcp:connect(Address, Port, proplists:get_value(backend, Config) ++ Options)).
 
-%% A peer that sends urgent data, which gen_tcp does not: connected to a port of the loopback as long as the fun runs.
+%% Runs a fun with a peer that can send urgent data, which gen_tcp cannot, connected to a port of the loopback.
 -spec with_urgent_peer(inet:port_number(), fun((socket:socket()) -> Result)) -> Result.
 with_urgent_peer(Port, Fun) ->
     {ok, Peer} = socket:open(inet, stream, tcp),
@@ -204,7 +202,7 @@ with_urgent_peer(Port, Fun) ->
         socket:close(Peer)
     end.
 
-%% Sends `abcefg' with one urgent byte in the middle, which is not part of the stream.
+%% Sends `abcefg' with an urgent byte in the middle, which is not part of the stream.
 -spec say_urgently(socket:socket()) -> ok.
 say_urgently(Peer) ->
     ok = socket:send(Peer, <<"abc">>),
@@ -252,8 +250,7 @@ socket_pair(Config, Options, PeerOptions) ->
             {Socket, Peer}
     end.
 
-%% A stock listener that lets further connections hang: the kernel drops what
-%% comes in when more wait to be accepted than the backlog says.
+%% A stock listener to which further connections hang: the kernel drops them while the backlog is full.
 -spec listener_with_full_backlog() -> inet:port_number().
 listener_with_full_backlog() ->
     {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK}, {backlog, 0}]),
@@ -263,19 +260,19 @@ listener_with_full_backlog() ->
     wait_for_queued(Listener, 1),
     Port.
 
-%% Waits until so many connections wait to be accepted. The end that connects is told so before the kernel has queued its
-%% connection at the other.
+%% Waits until this many connections are in the backlog. The connecting side is notified before the kernel has queued
+%% the connection on the other side.
 -spec wait_for_queued(inet:socket(), non_neg_integer()) -> ok.
 wait_for_queued(Listener, Count) ->
     _ = ?waitEqual(Count, queued(Listener)),
     ok.
 
-%% The kernel says it of a listener in the field tcpi_unacked: behind 8 bytes and 4 words.
+%% For a listener the field tcpi_unacked has this number, after 8 bytes and 4 words.
 queued(Listener) ->
     {ok, [{raw, 6, 11, <<_:24/binary, Queued:32/native>>}]} = inet:getopts(Listener, [?TCP_INFO(28)]),
     Queued.
 
-%% Waits until the kernel has got the reset that the peer has sent, without any use of the socket that would tell it.
+%% Waits until the kernel has received the peer's reset, without a use of the socket that would report it.
 -spec wait_for_reset(inet:socket()) -> ok.
 wait_for_reset(Socket) ->
     _ = ?waitMatch({ok, [{raw, 6, 11, <<?CLOSE>>}]}, inet:getopts(Socket, [?TCP_INFO(1)])),
@@ -286,7 +283,7 @@ wait_for_reset(Socket) ->
 free_port() ->
     await(async(fun weir_test_port:claim/0)).
 
-%% Has the socket closed when the case is over.
+%% Closes the socket when the case is over.
 -spec keep(Result) -> Result when Result :: {ok, inet:socket()} | {error, term()}.
 keep({ok, Socket} = Result) ->
     put(?MODULE, [{socket, Socket} | get(?MODULE)]),
@@ -306,10 +303,9 @@ reset(Peer) ->
 
 %% Processes ------------------------------------------------------------------
 
-%% Runs a function in another process, which lives on until the end of the
-%% case, or of the process that called: what it opened stays open, and its
-%% mailbox can be looked at. The result is sent when it is asked for, so that the caller's mailbox holds
-%% messages of sockets only.
+%% Runs a function in another process, which lives until the end of the case or of the caller: what it opened stays
+%% open, and its mailbox can be inspected. The result is sent on request only, so that the caller's mailbox has only
+%% messages of sockets.
 -spec async(fun(() -> term())) -> async().
 async(Fun) ->
     Reference = make_ref(),
@@ -331,7 +327,7 @@ async(Fun) ->
 await(Async) ->
     await(Async, weir_test_wait:patience()).
 
-%% As await/1, for what may take longer, in milliseconds.
+%% As await/1, with a limit in milliseconds.
 -spec await(async(), timeout()) -> term().
 await({Pid, Monitor, Reference}, Patience) ->
     Pid ! {Reference, self()},
@@ -342,10 +338,10 @@ await({Pid, Monitor, Reference}, Patience) ->
         ct:fail({no_result, process_info(Pid, current_stacktrace)})
     end.
 
-%% The function has not returned, and does not return while nothing happens.
+%% Checks that the function has not returned and does not return while nothing happens.
 -spec assert_waits(async()) -> ok.
 assert_waits({Pid, _Monitor, Reference}) ->
-    %% Where the machine is busy it may not have begun yet.
+    %% On a busy machine it may not have started yet.
     weir_test_wait:wait_until(fun() -> not lists:member(process_info(Pid, status), [{status, runnable}, {status, running}]) end),
     receive
     after ?QUIET ->
@@ -372,7 +368,7 @@ pid({Pid, _Monitor, _Reference}) ->
 
 %% The log ----------------------------------------------------------------------
 
-%% Weir says that a poller has died; not where they are killed by the dozen.
+%% Weir logs each death of a poller; suites that kill many of them suppress that.
 -spec silence_pollers() -> ok.
 silence_pollers() ->
     logger:add_primary_filter(?MODULE, {fun ?MODULE:without_pollers/2, []}).

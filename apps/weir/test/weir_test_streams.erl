@@ -1,4 +1,4 @@
-%% Load that goes on beside a case: a server that sends back what it gets, and clients that check every byte of it.
+%% Load beside a case: an echo server, and clients that check every byte.
 -module(weir_test_streams).
 
 -export([start_echo/2]).
@@ -17,12 +17,12 @@
 
 -export_type([mode/0, stream/0]).
 
-%% A server that sends back what it gets, with a process for each connection,
-%% in one of the modes given. Returns its listener, which it owns, and port.
+%% Starts an echo server with a process for each connection, in one of the given modes. Returns its listener, which it
+%% owns, and port.
 -spec start_echo(weir_test_peer:config(), [mode(), ...]) -> {inet:socket(), inet:port_number()}.
 start_echo(Config, Modes) ->
-    %% Connections that were reset wait in the backlog as well. One that runs over costs a peer the kernel's pause before
-    %% it tries again: a second, then two, and so on.
+    %% Connections that were reset also stay in the backlog. If it is full, a peer waits for the kernel's retries: one
+    %% second, then two, and so on.
     {Listener, Port} = listen(Config, [binary, {active, false}, {nodelay, true}, {backlog, 4096}]),
     Server = async(fun() -> accept_echoes(Listener, Modes) end),
     ok = gen_tcp:controlling_process(Listener, pid(Server)),
@@ -36,7 +36,7 @@ accept_echoes(Listener, [Mode | Modes]) ->
                     go -> begin_echo(Socket, Mode)
                 end
             end),
-            %% The peer may have reset it meanwhile: then the echo finds it closed.
+            %% The peer may have reset it: then the echo finds it closed.
             _ = gen_tcp:controlling_process(Socket, Echo),
             Echo ! go,
             accept_echoes(Listener, Modes ++ [Mode]);
@@ -44,7 +44,7 @@ accept_echoes(Listener, [Mode | Modes]) ->
             ok
     end.
 
-%% Serves a connection of the caller's until it ends.
+%% Serves a connection of the caller until it ends.
 -spec begin_echo(inet:socket(), mode()) -> ok.
 begin_echo(Socket, passive) ->
     echo_received(Socket);
@@ -74,9 +74,8 @@ echo_messages(Socket, Mode) ->
             gen_tcp:close(Socket)
     end.
 
-%% Clients of an echo server, on stock sockets, that send consecutive 32-bit
-%% numbers and check that they come back: none lost, doubled, changed or in
-%% another place.
+%% Clients of an echo server, on stock sockets, that send consecutive 32-bit numbers and check that they come back:
+%% none lost, duplicated, changed or out of order.
 -spec start_streams(inet:port_number(), pos_integer()) -> [stream()].
 start_streams(Port, Count) ->
     [start_stream(Port) || _ <- lists:seq(1, Count)].
@@ -92,7 +91,7 @@ start_stream(Port) ->
     end),
     {Client, Position}.
 
-%% Several blocks are on their way at any time.
+%% Several blocks are in flight at any time.
 stream(Socket, Position, Next, Blocks) ->
     receive
         stop ->
@@ -123,7 +122,7 @@ check_block(Socket, Position, {First, Size}) ->
 numbers(First, Count) ->
     <<<<N:32>> || N <- lists:seq(First, First + Count - 1)>>.
 
-%% Ends them, and fails if anything was wrong.
+%% Stops them, and fails if anything was wrong.
 -spec stop_streams([stream()]) -> ok.
 stop_streams(Streams) ->
     [pid(Client) ! stop || {Client, _} <- Streams],

@@ -1,6 +1,6 @@
-%% New code in a running node: the native library again, and another one, while connections are in use.
+%% New code in a running node: the same native library loaded again, and another one, while connections are in use.
 %%
-%% Each case runs on a node of its own.
+%% Each case runs on its own node.
 -module(weir_upgrade_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -47,8 +47,8 @@ echo({Socket, Peer}) ->
     ok = gen_tcp:send(Socket, Data),
     ?assertEqual(Data, recv_exactly(Peer, byte_size(Data))).
 
-%% A call of a deleted module has it loaded, and pollers and owners may call at any time. Whoever else wants it loaded must
-%% not use code:load_file/1: the code server of OTP 25 does not answer it if -on_load runs for another process already.
+%% A call of a deleted module loads it, and pollers and owners may call at any time. Other processes must not load it
+%% with code:load_file/1: the code server of OTP 25 does not answer that while -on_load runs for another process.
 delete_and_load() ->
     _ = code:purge(weir_nif),
     true = code:delete(weir_nif),
@@ -85,7 +85,7 @@ load_again(Config) ->
     ),
     stop_streams(Streams).
 
-%% Objects that watch processes call the new library.
+%% Objects that monitor processes call the new library.
 monitors_outlive_a_load(Config) -> weir_upgrade_test:on_own_node(?MODULE, load_below_monitors, Config).
 
 load_below_monitors(Config) ->
@@ -159,12 +159,12 @@ load_another_file(Config) ->
         end,
         [1, 2]
     ),
-    %% Back to the first.
+    %% Back to the first library.
     stop_streams(Streams),
     {module, weir_nif} = delete_and_load(),
     echo(Pair).
 
-%% The file is replaced where it is, as a build does it.
+%% The file is replaced in place, as a build does.
 another_file_in_its_place(Config) -> weir_upgrade_test:on_own_node(?MODULE, load_replaced_file, Config).
 
 load_replaced_file(Config) ->
@@ -188,7 +188,7 @@ load_another_layout(Config) ->
     echo(Pair),
     echo(socket_pair(Config, [binary, {active, true}])).
 
-%% Nothing is left that could go on; it is said why.
+%% No connection can continue, and the error says why.
 purged_and_of_another_layout(Config) -> weir_upgrade_test:on_own_node(?MODULE, load_another_layout_after_purge, Config).
 
 load_another_layout_after_purge(Config) ->
@@ -199,7 +199,7 @@ load_another_layout_after_purge(Config) ->
     {module, weir_nif} = delete_and_load(),
     ?assertEqual(false, weir_nif:available()),
     ?assertMatch({load, "the sockets" ++ _}, weir_native:load_error()),
-    %% With the library that has them the sockets are back.
+    %% With the library that has them, the sockets are back.
     true = code:replace_path(weir, Original),
     {module, weir_nif} = load(weir_nif),
     ok = sys:resume(weir_pollsets),

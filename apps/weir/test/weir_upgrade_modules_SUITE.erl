@@ -1,6 +1,6 @@
-%% New code in a running node: all modules, in place or by the upgrade of a release, while connections are in use.
+%% New code in a running node: all modules, in place or by a release upgrade, while connections are in use.
 %%
-%% Each case runs on a node of its own.
+%% Each case runs on its own node.
 -module(weir_upgrade_modules_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -96,8 +96,8 @@ load_all_under_load(Config) ->
     ),
     stop_load(Load).
 
-%% Echoes of the drop-in in all modes, of a listener, of ranch's kind of handlers, of a reactor; and pollers that are the
-%% same as before.
+%% Echoes of the drop-in in all modes, of a listener, of a handler for ranch, of a reactor. The pollers stay the same
+%% processes.
 start_load(Config) ->
     {ok, _} = application:ensure_all_started(weir),
     {_, Port} = start_echo(Config, ?MODES),
@@ -105,11 +105,10 @@ start_load(Config) ->
     {ok, _} = weir:start_listener(protocol, #{port => 0}, ?MODULE, []),
     {ok, _} = weir:start_listener(reactor, #{port => 0}, weir_listener_reactor, args),
     Ports = [Port | [weir:get_port(Name) || Name <- [echo, protocol, reactor]]],
-    %% One for each mode of the first.
+    %% One stream for each mode of the first.
     Counts = [length(?MODES), 1, 1, 1],
     Streams = lists:append([start_streams(P, Count) || {P, Count} <- lists:zip(Ports, Counts)]),
     assert_streams_go_on(Streams),
-    %% Those who stand still now.
     Idle = [connect_raw(P) || P <- tl(Ports)],
     {Streams, Idle, processes_of_weir()}.
 
@@ -133,7 +132,7 @@ stop_load({Streams, Idle, _}) ->
      || Peer <- Idle
     ].
 
-%% By release_handler and an appup, from a version to the next and to the one after it.
+%% With release_handler and an appup, from one version to the next, twice.
 release_upgrades_under_load(Config) -> weir_upgrade_test:on_own_node(?MODULE, upgrade_releases, Config).
 
 upgrade_releases(Config) ->
@@ -156,7 +155,7 @@ upgrade_releases(Config) ->
     ?assertEqual(3, libraries()),
     stop_load(Load).
 
-%% The same application with another version, and how to come to it.
+%% The same application with another version, and its appup.
 new_version(Config, Last, Next) ->
     Copy = copy(Config, Next, "weir-" ++ Next),
     File = filename:join([Copy, "ebin", "weir.app"]),
@@ -169,7 +168,7 @@ new_version(Config, Last, Next) ->
     ok = file:write_file(filename:join([Copy, "ebin", "weir.appup"]), io_lib:format("~p.~n", [Appup])),
     Copy.
 
-%% As ranch's protocols.
+%% As a protocol for ranch.
 start_link(Name, _Transport, _Args) ->
     {ok,
         spawn_link(fun() ->

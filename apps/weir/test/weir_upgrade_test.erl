@@ -1,4 +1,4 @@
-%% What the suites of new code in a running node share: each case runs on a node of its own.
+%% Shared by the suites of new code in a running node: each case runs on its own node.
 -module(weir_upgrade_test).
 
 -export([init_case/2]).
@@ -22,7 +22,6 @@ load(Module) ->
     _ = code:purge(Module),
     code:load_file(Module).
 
-%% Makes a copy of the application, with files of its own.
 copy(Config, Name) -> copy(Config, Name, "weir").
 
 copy(Config, Name, Application) ->
@@ -42,7 +41,7 @@ use_copy(Copy) ->
     true = code:replace_path(weir, filename:join(Copy, "ebin")),
     ok.
 
-%% How many files of the library the process has mapped.
+%% The number of files of the library that the process has mapped.
 libraries() ->
     {ok, Maps} = file:open("/proc/self/maps", [read, raw, binary, {read_ahead, 1 bsl 20}]),
     Files = lines(Maps),

@@ -2,17 +2,17 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% Rounds in nanoseconds: of a scheduler with little to do, and with much.
+%% Nanoseconds of a round on a scheduler with little to do, and with much.
 -define(SHORT, 1_000).
 -define(LONG, 2_000_000).
 
-%% What the constants of the module come to.
+%% The resulting constants of the module.
 -define(SPIN_MIN, 5_000).
 -define(SPIN_MAX, 50_000).
 -define(WAKING, 25_000).
 -define(TRY_AFTER, 64).
 
-%% Feeds polls to a strategy. Returns what was to be done after each, and the strategy.
+%% Feeds polls to a strategy. Returns the action after each, and the strategy.
 walk(Polls, Strategy) ->
     lists:mapfoldl(fun({Events, Round}, Before) -> weir_wait_strategy:next(Events, Round, Before) end, Strategy, Polls).
 
@@ -20,7 +20,7 @@ new() ->
     {[yield], Strategy} = walk([{1, 0}], weir_wait_strategy:new()),
     Strategy.
 
-%% Empty polls of a free poller before it sleeps, after a sleep as long as told.
+%% The number of empty polls of a free poller before it sleeps, after a sleep of this length.
 empty_polls(Slept, Strategy) ->
     {Action, Next} = weir_wait_strategy:next(0, Slept, Strategy),
     count_empty(Action, Next, 1).
@@ -40,14 +40,14 @@ work_keeps_it_going_test() ->
     ?assertEqual([yield], lists:usort(Actions)),
     ?assertEqual(normal, weir_wait_strategy:priority(Strategy)).
 
-%% A new one has slept for no time, and spins for twice the least.
+%% A new strategy has not slept yet, and spins for twice the minimum.
 empty_polls_end_in_sleep_test() ->
     {Actions, Strategy} = walk(lists:duplicate(2 * ?SPIN_MIN div ?SHORT, {0, ?SHORT}), new()),
     ?assertEqual([{sleep, false}], [Action || Action <- Actions, Action =/= yield]),
     ?assertEqual({sleep, false}, lists:last(Actions)),
     ?assertEqual(normal, weir_wait_strategy:priority(Strategy)).
 
-%% One event, and the spin begins again.
+%% One event restarts the spin.
 work_renews_the_spin_test() ->
     Nearly = lists:duplicate(?SPIN_MIN div ?SHORT - 1, {0, ?SHORT}),
     {Actions, _} = walk(Nearly ++ [{1, ?SHORT}] ++ Nearly, new()),
@@ -63,7 +63,7 @@ it_spins_no_longer_than_the_most_test() ->
     {Counts, _} = lists:mapfoldl(fun(_, Strategy) -> empty_polls(?SHORT, Strategy) end, Asleep, lists:seq(1, 20)),
     ?assertEqual(?SPIN_MAX div ?SHORT + 1, lists:max(Counts)).
 
-%% Sleeps that follow a spin are shorter than the pauses between events: what counts is both.
+%% A sleep after a spin is shorter than the pause between events: the sum of both counts.
 spin_and_sleep_count_together_test() ->
     Pause = ?SPIN_MAX + ?WAKING + ?SHORT,
     {_, Asleep} = empty_polls(?SHORT, new()),
@@ -78,7 +78,7 @@ long_sleeps_make_it_spin_shorter_test() ->
     ?assertEqual(lists:reverse(lists:sort(Counts)), Counts),
     ?assertEqual(?SPIN_MIN div ?SHORT + 1, lists:last(Counts)).
 
-%% How long it slept says nothing about the run queue.
+%% The length of a sleep says nothing about the run queue.
 long_sleeps_are_no_long_rounds_test() ->
     {_, Asleep} = empty_polls(?SHORT, new()),
     {Actions, Strategy} = walk([{1, ?LONG}, {1, ?SHORT}], Asleep),
@@ -95,12 +95,12 @@ one_long_round_is_chance_test() ->
 two_long_rounds_are_a_crowd_test() ->
     Strategy = crowded(),
     ?assertEqual(high, weir_wait_strategy:priority(Strategy)),
-    %% It sleeps after every poll, whatever that found.
+    %% It sleeps after every poll, whatever the poll found.
     {Actions, Still} = walk([{Events, ?LONG} || Events <- [0, 1, 100]], Strategy),
     ?assertEqual([{sleep, false}, {sleep, false}, {sleep, false}], Actions),
     ?assertEqual(high, weir_wait_strategy:priority(Still)).
 
-%% A yield at high priority would starve the rest.
+%% A yield at high priority would starve other processes.
 never_yields_at_high_priority_test() ->
     lists:foldl(
         fun(N, Strategy) ->
@@ -138,7 +138,7 @@ it_does_not_spin_for_bulk_streams_test_() ->
 no_spin_for_bulk(Bulk, ByThread) ->
     {Actions, Strategy} = walk(lists:duplicate(100, {Bulk, ?SHORT}), new()),
     ?assertEqual([{sleep, ByThread}], lists:usort(Actions)),
-    %% Its short sleeps say nothing of how long to spin for others.
+    %% Its short sleeps must not change how long it spins for others.
     {Before, _} = empty_polls(?SHORT, new()),
     {After, _} = empty_polls(?SHORT, Strategy),
     ?assert(After =< 2 * Before + 1).

@@ -1,4 +1,4 @@
-//! A timer that is an event: it wakes a poller at a moment, to the microsecond.
+//! A timer that wakes a poller as an event, with microsecond resolution.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,32 +10,34 @@ use rustix::time::{
 
 use crate::clock::SECOND;
 
-/// A timer. It is to be watched level-triggered, or edge-triggered and acknowledged.
+/// A timer. Watch it level-triggered, or edge-triggered with [`acknowledge`](Self::acknowledge).
 #[derive(Debug)]
 pub struct Alarm {
     timer: OwnedFd,
 }
 
 impl Alarm {
-    /// A timer that is not set.
+    /// Creates a timer that is not set.
     pub fn new() -> Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Self { timer })
     }
 
-    /// Goes off once, at a time of [`clock::now`](crate::clock::now), or now if that is over.
+    /// Fires once, at a time of [`clock::now`](crate::clock::now), or at once if that time has
+    /// passed.
     #[inline]
     pub fn set(&self, at: u64) -> Result<()> {
         self.schedule(TimerfdTimerFlags::ABSTIME, at.max(1), 0)
     }
 
-    /// Goes off again and again.
+    /// Fires repeatedly.
     pub fn set_every(&self, interval: u64) -> Result<()> {
         self.schedule(TimerfdTimerFlags::empty(), interval, interval)
     }
 
-    /// Takes note that it went off: timerfd_create(2), a timer that goes on makes a new edge only after that.
+    /// Acknowledges that the timer has fired. timerfd_create(2): a periodic timer makes a new edge
+    /// only after a read.
     #[inline]
     pub fn acknowledge(&self) {
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);

@@ -8,8 +8,9 @@ pub const SECOND: u64 = 1_000_000_000;
 /// Nanoseconds in a millisecond.
 pub const MILLISECOND: u64 = 1_000_000;
 
-/// `CLOCK_MONOTONIC` in nanoseconds: the same clock in every process of a machine, so a timestamp that a server writes
-/// can be compared by the client that reads it. Costs no system call where the kernel's vDSO serves it.
+/// `CLOCK_MONOTONIC` in nanoseconds. The clock is the same in every process of a machine, so a
+/// client can compare a server's timestamp with its own time. Costs no system call if the kernel's
+/// vDSO serves it.
 #[inline]
 pub fn now() -> u64 {
     read(ClockId::Monotonic)

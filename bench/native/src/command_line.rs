@@ -1,4 +1,5 @@
-//! What both programs share on the command line: numbers and durations, failures and exit codes.
+//! The parts of the command line that both programs share: numbers, durations, failures and exit
+//! codes.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -13,12 +14,12 @@ use std::time::Duration;
 pub enum Failure {
     /// A wrong argument: exit code 2.
     Usage(String),
-    /// Right arguments, but the system or the peer refused: exit code 1.
+    /// The arguments were right, but the system or the peer refused: exit code 1.
     Runtime(String),
 }
 
 impl Failure {
-    /// A runtime failure: what was tried, and why it did not work.
+    /// A runtime failure: the action that failed, and the reason.
     pub fn runtime(what: impl Display, why: impl Display) -> Self {
         Self::Runtime(format!("{what}: {why}"))
     }
@@ -57,7 +58,8 @@ pub fn run(program: &str, main: impl FnOnce() -> Result<(), Failure>) -> ExitCod
     }
 }
 
-/// Prints a line on standard output, now, so that a program that waits for it on a pipe gets it.
+/// Prints a line on standard output and flushes it, so that a program waiting on a pipe gets it at
+/// once.
 pub fn print(line: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")
@@ -65,7 +67,7 @@ pub fn print(line: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::runtime("cannot write to standard output", error))
 }
 
-/// The whole number of an option, checked against what is allowed.
+/// The whole number of an option, checked against the allowed range.
 pub fn number(option: &str, value: OsString, allowed: RangeInclusive<u64>) -> Result<u64, Failure> {
     let text = text(option, value)?;
     match text.parse() {
@@ -102,7 +104,7 @@ pub fn duration(option: &str, value: OsString) -> Result<Duration, Failure> {
     }
 }
 
-/// The first address of `HOST:PORT`; names are resolved.
+/// The first address of `HOST:PORT`. Resolves names.
 pub fn address(what: &str, value: OsString) -> Result<SocketAddr, Failure> {
     let text = text(what, value)?;
     let well_formed = text

@@ -1,9 +1,9 @@
-//! A table of connections that a late event cannot mislead.
+//! A table of connections in which late events do no harm.
 
 use crate::poller::{Lane, Token};
 
-/// Connections by token. A slot is used again, with a new generation: an event, or a timer, of a connection that is
-/// gone finds nothing.
+/// Connections by token. A reused slot gets a new generation, so an event or timer of a removed
+/// connection finds nothing.
 #[derive(Debug)]
 pub struct Connections<T> {
     lane: Lane,
@@ -18,7 +18,7 @@ struct Slot<T> {
 }
 
 impl<T> Connections<T> {
-    /// An empty table whose tokens are of `lane`.
+    /// An empty table whose tokens have the lane `lane`.
     pub fn new(lane: Lane) -> Self {
         Self {
             lane,
@@ -27,7 +27,8 @@ impl<T> Connections<T> {
         }
     }
 
-    /// The token that the next [`insert`](Self::insert) will use: a socket is registered before its entry exists.
+    /// The token that the next [`insert`](Self::insert) will use. A socket is registered before
+    /// its entry exists.
     pub fn next_token(&self) -> Token {
         match self.free.last() {
             Some(&index) => Token::new(self.lane, index, self.slots[index as usize].generation),
@@ -35,7 +36,7 @@ impl<T> Connections<T> {
         }
     }
 
-    /// Puts a connection in the table.
+    /// Inserts a connection and returns its token.
     pub fn insert(&mut self, connection: T) -> Token {
         let token = self.next_token();
         match self.free.pop() {
@@ -48,7 +49,8 @@ impl<T> Connections<T> {
         token
     }
 
-    /// The connection of a token, unless it is gone. The token may be of another lane (a second descriptor).
+    /// The connection of a token, unless it was removed. The token may have another lane (that of
+    /// a second descriptor).
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         let slot = self.slots.get_mut(token.index() as usize)?;
@@ -58,12 +60,13 @@ impl<T> Connections<T> {
         slot.connection.as_mut()
     }
 
-    /// How many places there are, those of connections that are gone included.
+    /// The number of slots, including free ones.
     pub fn places(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// The connection at a place below [`places`](Self::places) and its token, unless it is gone.
+    /// The connection in a slot below [`places`](Self::places) and its token, unless the slot is
+    /// free.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<(Token, &mut T)> {
         let slot = &mut self.slots[index as usize];
@@ -71,7 +74,7 @@ impl<T> Connections<T> {
         Some((token, slot.connection.as_mut()?))
     }
 
-    /// Takes a connection out of the table.
+    /// Removes a connection.
     pub fn remove(&mut self, token: Token) -> Option<T> {
         self.get_mut(token)?;
         let slot = &mut self.slots[token.index() as usize];
@@ -80,12 +83,12 @@ impl<T> Connections<T> {
         slot.connection.take()
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

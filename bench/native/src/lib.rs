@@ -1,9 +1,9 @@
-//! The yardsticks of Weir's measurements.
+//! The load driver and the reference servers of Weir's benchmarks.
 //!
-//! [`reference`] holds the servers that mark the limit: one thread, edge-triggered epoll, no work that the job does not
-//! ask for. [`drive`] holds the driver that loads them, or any other server, and reports rates, latency
-//! percentiles and the server's CPU time. Both stand on the same few pieces: a [`poller`], a table of [`connections`],
-//! a [`listener`] and a [`stop`] signal.
+//! [`reference`] has servers that show the limit: one thread, edge-triggered epoll, and only the
+//! work that the job requires. [`drive`] has the driver, which loads these or other servers and
+//! reports rates, latency percentiles and the server's CPU time. Both use a [`poller`], a table of
+//! [`connections`], a [`listener`] and a [`stop`] signal.
 
 pub mod alarm;
 pub mod clock;

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limit of descriptors to the hard one and returns the limit now in force. A refusal leaves the limit
-/// as it was: who needs more descriptors than that will say so with the figure returned here.
+/// Raises the soft limit of descriptors to the hard limit and returns the resulting limit. If that
+/// is refused, the limit stays: callers that need more report the returned number.
 pub fn raise_descriptors() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     let soft = limit.current;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, Result};
 use rustix::net::{SocketFlags, accept_with, bind, getsockname, listen, sockopt};
 
-/// Asks for more than any kernel grants: the limit is `net.core.somaxconn`.
+/// More than any kernel grants: the limit is `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
 
 /// A non-blocking listener.
@@ -17,14 +17,14 @@ pub struct Listener {
     address: SocketAddr,
 }
 
-/// What an accept found.
+/// The result of an accept.
 #[derive(Debug)]
 pub enum Accepted {
     /// A new non-blocking connection.
     Connection(OwnedFd),
-    /// Nobody waits.
+    /// The backlog is empty.
     Nobody,
-    /// The process or the system has no descriptor left; the connection still waits in the backlog.
+    /// No descriptor is left in the process or the system; the connection stays in the backlog.
     NoDescriptor,
 }
 
@@ -34,7 +34,7 @@ impl Listener {
         Self::open(ip, port, false)
     }
 
-    /// The same on a port that others listen on as well, who have asked for it, too.
+    /// The same with SO_REUSEPORT, on a port that other listeners share.
     pub fn bind_shared(ip: IpAddr, port: u16) -> io::Result<Self> {
         Self::open(ip, port, true)
     }
@@ -46,7 +46,7 @@ impl Listener {
         if is_shared {
             sockopt::set_socket_reuseport(&socket, true)?;
         }
-        // Accepted sockets inherit it: one system call here instead of one for each connection.
+        // Accepted sockets inherit TCP_NODELAY, which saves a system call for each connection.
         sockopt::set_tcp_nodelay(&socket, true)?;
         bind(&socket, &wanted)?;
         listen(&socket, BACKLOG)?;
@@ -54,12 +54,12 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Bounds the send buffer of connections that are accepted from now on: they inherit it.
+    /// Limits the send buffer of connections accepted from now on, which inherit it.
     pub fn limit_send_buffer(&self, bytes: usize) -> io::Result<()> {
         Ok(sockopt::set_socket_send_buffer_size(&self.socket, bytes)?)
     }
 
-    /// The port that is listened on.
+    /// The local port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
@@ -73,7 +73,8 @@ impl Listener {
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     return Ok(Accepted::NoDescriptor);
                 }
-                // accept(2): errors of the connection that was waiting, not of the listener.
+                // accept(2): these are errors of the connection in the backlog, not of the
+                // listener.
                 Err(
                     Errno::CONNABORTED
                     | Errno::INTR

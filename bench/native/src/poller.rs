@@ -1,4 +1,4 @@
-//! A thin, safe layer over epoll: tokens, interest and readiness by name.
+//! A thin, safe layer over epoll: tokens, interests and readiness.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,15 +8,15 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::{Errno, Result};
 
-/// How many events one wait returns at most. Large enough that a wait is shared by hundreds of requests, small enough
-/// that the events (12 KiB) stay in the first-level cache.
+/// Most events of one wait. Large enough to share a wait among hundreds of requests, small enough
+/// for the events (12 KiB) to stay in the first-level cache.
 const EVENTS_PER_WAIT: usize = 1024;
 
-/// Which of the parts that share a poller an event belongs to.
+/// Identifies one of the users of a shared poller.
 pub type Lane = u8;
 
-/// Names the source of an event: an index into a table, a generation that tells the present holder of the index from
-/// an earlier one, and the lane, which tells tables apart.
+/// Identifies the source of an event: an index into a table, a generation that distinguishes the
+/// present entry from earlier ones, and the lane, which distinguishes tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token(u64);
 
@@ -60,14 +60,14 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What a descriptor is watched for.
+/// The events that a descriptor is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Level-triggered readability: listeners and signals, where leaving some of the work for the next wait is wanted.
+    /// Level-triggered readability, for listeners and signals: work may be left for the next wait.
     Level,
-    /// Edge-triggered arrival of data or of the peer's close.
+    /// Edge-triggered readability, including the peer's close.
     Read,
-    /// Edge-triggered arrival, and room to write after a write fell short.
+    /// The same, and edge-triggered writability after a short write.
     ReadWrite,
 }
 
@@ -87,29 +87,29 @@ impl Interest {
 pub struct Readiness(epoll::EventFlags);
 
 impl Readiness {
-    /// A receive would return something: data, the end of the stream or an error.
+    /// A receive would not block: data, the end of the stream or an error.
     #[inline]
     pub fn readable(self) -> bool {
         use epoll::EventFlags as F;
         self.0.intersects(F::IN | F::RDHUP | F::HUP | F::ERR)
     }
 
-    /// A send would return something: room or an error.
+    /// A send would not block: room or an error.
     #[inline]
     pub fn writable(self) -> bool {
         use epoll::EventFlags as F;
         self.0.intersects(F::OUT | F::HUP | F::ERR)
     }
 
-    /// The peer has closed its side, or the connection failed. Where this is false, a receive that returned less than
-    /// its buffer has drained the socket: a close that arrives later makes an edge of its own.
+    /// The peer has closed its side, or the connection failed. If this is false, a receive that
+    /// returned less than its buffer has drained the socket: a later close makes its own edge.
     #[inline]
     pub fn closing(self) -> bool {
         use epoll::EventFlags as F;
         self.0.intersects(F::RDHUP | F::HUP | F::ERR)
     }
 
-    /// The connection is over in both directions or failed.
+    /// The connection is closed in both directions or failed.
     #[inline]
     pub fn failed(self) -> bool {
         use epoll::EventFlags as F;
@@ -117,7 +117,7 @@ impl Readiness {
     }
 }
 
-/// One event: whose, and in which state.
+/// One event.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// The token that the descriptor was added with.
@@ -126,11 +126,11 @@ pub struct Event {
     pub readiness: Readiness,
 }
 
-/// The events of one wait, in memory that every wait uses again.
+/// The events of one wait, in reused memory.
 pub struct Events(Vec<epoll::Event>);
 
 impl Events {
-    /// Room for one wait.
+    /// Memory for one wait.
     pub fn new() -> Self {
         Self(Vec::with_capacity(EVENTS_PER_WAIT))
     }
@@ -158,32 +158,32 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// A poller that watches nothing yet.
+    /// A poller without descriptors.
     pub fn new() -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self { epoll })
     }
 
-    /// Watches a descriptor. An edge-triggered one reports at once what is ready already. Closing the descriptor ends
-    /// the watch.
+    /// Watches a descriptor. With edge triggering, readiness that exists already is reported at
+    /// once. Closing the descriptor ends the watch.
     #[inline]
     pub fn add(&self, source: impl AsFd, token: Token, interest: Interest) -> Result<()> {
         epoll::add(&self.epoll, source, data(token), interest.flags())
     }
 
-    /// Makes an edge-triggered descriptor report once more what is ready: for who stops reading before the end to let
-    /// others have their turn.
+    /// Makes an edge-triggered descriptor report its readiness again, for callers that stop
+    /// reading early to be fair to others.
     pub fn rearm(&self, source: impl AsFd, token: Token, interest: Interest) -> Result<()> {
         epoll::modify(&self.epoll, source, data(token), interest.flags())
     }
 
-    /// Ends the watch of a descriptor that stays open.
+    /// Stops watching a descriptor that stays open.
     pub fn remove(&self, source: impl AsFd) -> Result<()> {
         epoll::delete(&self.epoll, source)
     }
 
-    /// Waits until something is ready or the time is over (`None`: without end), and puts the events in `events`.
-    /// An interruption by a signal is a wait without events.
+    /// Waits until a descriptor is ready or the timeout expires (`None`: no timeout), and stores
+    /// the events in `events`. Interruption by a signal returns no events.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> Result<()> {
         events.0.clear();

@@ -1,4 +1,5 @@
-//! Connect, receive and send on non-blocking stream sockets, with "not now" told apart from failure.
+//! Connect, receive and send on non-blocking stream sockets, with "would block" separate from
+//! failure.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,10 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, Result};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 
-/// Bytes of the buffer that an event loop receives into. A receive that fills less of it has drained the socket.
+/// Bytes of the receive buffer of an event loop. A receive that fills less has drained the socket.
 pub const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// How often one event may fill the whole scratch buffer before the others get their turn.
+/// How many full scratch buffers are read for one event before other connections are served.
 pub const READS_PER_EVENT: usize = 16;
 
 /// A scratch buffer, zeroed.
@@ -17,18 +18,18 @@ pub fn scratch() -> Box<[u8]> {
     vec![0; SCRATCH_BYTES].into_boxed_slice()
 }
 
-/// What a receive found.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// This many bytes, at least one.
     Bytes(usize),
-    /// Nothing now.
+    /// No data now.
     Nothing,
-    /// The peer has ended its side.
+    /// The peer has closed its side.
     End,
 }
 
-/// Receives what is there, as much as fits.
+/// Receives as much as fits into the buffer.
 #[inline]
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received> {
     match rustix::net::recv(socket, buffer, RecvFlags::empty()) {
@@ -39,8 +40,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received> {
     }
 }
 
-/// Sends as much as the kernel takes and returns how much that was; 0 means none now. A result short of
-/// `bytes.len()` makes the kernel report writability as a new edge.
+/// Sends as much as the kernel takes and returns the number of bytes; 0 if there is no room. If
+/// that is less than `bytes.len()`, writability is reported as a new edge.
 #[inline]
 pub fn send(socket: impl AsFd, bytes: &[u8]) -> Result<usize> {
     match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
@@ -49,16 +50,16 @@ pub fn send(socket: impl AsFd, bytes: &[u8]) -> Result<usize> {
     }
 }
 
-/// Whether a connection lives after its input was read and dropped.
+/// Whether a connection is still open after its input was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// Nothing is left to read.
+    /// No data is left.
     Open,
     /// The peer has closed or reset.
     Closed,
 }
 
-/// Reads and drops all that is there.
+/// Reads and drops all data.
 pub fn drain(socket: impl AsFd, scratch: &mut [u8]) -> Drained {
     loop {
         match receive(&socket, scratch) {
@@ -80,7 +81,7 @@ pub fn stream(address: &SocketAddr) -> Result<OwnedFd> {
     socket_with(family, SocketType::STREAM, flags, None)
 }
 
-/// Begins to connect. The outcome comes as an event: writable, or failed with the socket's error.
+/// Starts to connect. The outcome is an event: writable, or failed with the socket's error.
 pub fn connect(socket: impl AsFd, address: &SocketAddr) -> Result<()> {
     match rustix::net::connect(socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(()),

@@ -8,15 +8,15 @@ use signal_hook::low_level::pipe;
 
 use crate::poller::{Interest, Poller, Token};
 
-/// A self-pipe that becomes readable when the process is asked to stop. A descriptor rather than a flag: a signal that
-/// lands just before `epoll_wait` still ends it, with no timeout to bound the wait.
+/// A self-pipe that becomes readable on SIGTERM or SIGINT. Unlike a flag, it also ends an
+/// `epoll_wait` that starts just after the signal, without a timeout.
 #[derive(Debug)]
 pub struct StopSignal {
     pipe: UnixStream,
 }
 
 impl StopSignal {
-    /// Takes over SIGTERM and SIGINT for the whole process.
+    /// Installs handlers of SIGTERM and SIGINT for the process.
     pub fn install() -> io::Result<Self> {
         let (pipe, writer) = UnixStream::pair()?;
         pipe::register(SIGTERM, writer.try_clone()?)?;
@@ -24,7 +24,7 @@ impl StopSignal {
         Ok(Self { pipe })
     }
 
-    /// Has `poller` report the signal as an event of `token`.
+    /// Makes `poller` report the signal as an event with `token`.
     pub fn register(&self, poller: &Poller, token: Token) -> io::Result<()> {
         Ok(poller.add(&self.pipe, token, Interest::Level)?)
     }

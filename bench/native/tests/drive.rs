@@ -29,7 +29,7 @@ fn echo_of_every_shape() {
         "--connections 3 --size 1000 --depth 16",
         "--connections 3 --frame 4",
         "--connections 3 --frame line --depth 3",
-        // More than the kernel's buffers take at once, in both directions.
+        // More than the kernel's buffers hold, in both directions.
         "--connections 2 --size 1048576 --depth 8",
     ] {
         let report = report(&format!("echo {} {shape}", at(server.port)));
@@ -48,7 +48,7 @@ fn echo_at_a_rate() {
     ));
     assert_clean(&report);
     let requests = report["requests"].as_u64().unwrap();
-    // Without a rate it would be a hundred thousand.
+    // Without the rate limit it would be a hundred thousand.
     assert!(
         report["requests_per_s"].as_f64().unwrap() < 3000.0,
         "{report}"
@@ -70,8 +70,9 @@ fn at_a_rate_a_stalled_server_is_charged_for_what_it_kept_waiting() {
     let report = report(&format!(
         "echo 127.0.0.1:{port} --connections 1 --rate 200 --warmup 0s --duration 3s"
     ));
-    // About 200 were due in the second without a reply, and the median of those waited half of it: of all messages a
-    // tenth have waited half a second or longer, which a closed loop would know of one.
+    // About 200 messages were due in the second without a reply, and waited half a second in the
+    // median. So a tenth of all messages waited half a second or longer; a closed loop would count
+    // one.
     assert!(
         report["latency_us"]["p90"].as_f64().unwrap() > 300_000.0,
         "{report}"
@@ -84,7 +85,7 @@ fn echo_by_tls() {
     for shape in [
         "--connections 20",
         "--connections 2 --frame 4 --depth 4",
-        // More than rustls holds and the kernel's buffers take at once.
+        // More than rustls and the kernel's buffers hold.
         "--connections 2 --size 1048576 --depth 8",
     ] {
         let report = report(&format!("echo {} --tls {shape}", at(port)));
@@ -153,7 +154,7 @@ fn http_at_a_rate() {
         at(server.port)
     ));
     assert_clean(&report);
-    // Without a rate it would be a hundred thousand.
+    // Without the rate limit it would be a hundred thousand.
     assert!(
         report["requests_per_s"].as_f64().unwrap() < 3000.0,
         "{report}"
@@ -169,7 +170,7 @@ fn accept() {
 
 #[test]
 fn a_hello_in_pieces_comes_back_whole() {
-    // Cut in the middle of its piece, and held back: the driver waits for the rest.
+    // The echo stops for 100 ms in the middle of a piece: the driver waits for the rest.
     let port = misbehaving(|mut stream| {
         let mut hello = vec![0; 16384];
         stream.read_exact(&mut hello).unwrap();
@@ -198,7 +199,7 @@ fn game_with_connections_that_come_at_a_rate() {
         server.port
     ));
     assert_eq!(report["errors"], serde_json::json!({}));
-    // Two ticks a second and connection; the edges of the window may cut one.
+    // Two ticks a second for each connection; the edges of the window may cut off one.
     let ticks = report["ticks"].as_u64().unwrap();
     assert!((50..=150).contains(&ticks), "{report}");
     assert!(report["bytes_received"].as_u64().unwrap() >= (ticks - 50) * 512);
@@ -223,7 +224,7 @@ fn idle_after_a_request() {
     let report = report(&arguments);
     assert_eq!(report["connections"], 100);
     assert_eq!(report["errors"], serde_json::json!({}));
-    // What answers otherwise holds nothing that is counted.
+    // This server speaks neither WebSocket nor event streams, so no connection counts as open.
     for other in ["--websocket", "--events --path /any"] {
         let arguments = format!(
             "idle {} {other} --observe {}",
@@ -249,7 +250,7 @@ fn fanout_in_events() {
     });
     let arguments = format!("fanout {} --events --size 100 --connections 20", at(port));
     assert_clean(&report(&arguments));
-    // Of another size the time is not where it should be.
+    // With another message size, the timestamp is not in its place.
     let arguments = format!("fanout {} --events --size 90 --connections 2", at(port));
     assert!(failure_of(&arguments).contains("mismatch"));
 }
@@ -279,7 +280,7 @@ fn listeners_that_never_read_miss_messages_and_the_others_do_not_wait_for_them()
     assert_eq!(report["connections"], 8);
     let (_, summary) = server.stop(Signal::TERM);
     let summary: Value = serde_json::from_str(&summary).unwrap();
-    // The kernel has room for a few messages to those who do not read; they miss all that come then.
+    // The kernel has room for a few messages to slow listeners, which miss all later ones.
     let broadcasts = summary["broadcasts"].as_u64().unwrap();
     let dropped = summary["dropped"].as_u64().unwrap();
     assert!(dropped >= 2 * broadcasts.saturating_sub(100), "{summary}");
@@ -313,7 +314,7 @@ fn progress_goes_to_standard_error() {
     assert_eq!(output.stdout.iter().filter(|&&b| b == b'\n').count(), 1);
 }
 
-/// An echo server that speaks TLS 1.3, as itself, until the test program ends.
+/// A TLS 1.3 echo server with a self-signed certificate, which runs until the test program ends.
 fn tls_echo() -> u16 {
     let certificate = include_bytes!("tls/certificate.der");
     let key = PrivatePkcs8KeyDer::from(&include_bytes!("tls/key.der")[..]);

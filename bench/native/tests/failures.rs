@@ -1,4 +1,4 @@
-//! The driver against servers that misbehave, and with arguments that are wrong.
+//! The driver against servers that misbehave, and with wrong arguments.
 
 #[allow(dead_code, reason = "each test program uses a part")]
 mod programs;
@@ -113,7 +113,7 @@ fn too_many_connections_for_the_descriptors_are_refused_at_once() {
     let output = drive("echo 127.0.0.1:1 --connections 1000000");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    // Where the limit is higher still, nobody listens.
+    // If the limit is even higher, the connection is refused.
     assert!(
         errors.contains("descriptors") || errors.contains("cannot"),
         "{errors}"

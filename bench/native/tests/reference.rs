@@ -22,12 +22,12 @@ fn read_exactly(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes in which a loss or an exchange would show.
+/// Bytes in which a loss or a swap is visible.
 fn numbered(length: usize) -> Vec<u8> {
     (0..length as u32 / 4).flat_map(u32::to_be_bytes).collect()
 }
 
-/// Writes until nothing has moved for a while, and returns how much went.
+/// Writes until the peer stops reading, and returns the number of bytes written.
 fn write_until_stuck(stream: &mut TcpStream) -> usize {
     stream
         .set_write_timeout(Some(Duration::from_millis(300)))
@@ -67,7 +67,7 @@ fn echo_keeps_every_byte_for_a_reader_that_is_late() {
 fn echo_does_not_read_what_it_cannot_write() {
     let server = Reference::start("echo");
     let mut stuck = server.connect();
-    // The kernel's buffers of four sockets at most; without a bound it would never end.
+    // At most the kernel's buffers of four sockets; without a limit the writing would never end.
     assert!(write_until_stuck(&mut stuck) < 64 << 20);
     let mut other = server.connect();
     other.write_all(b"still here").unwrap();
@@ -274,7 +274,7 @@ fn a_wrong_argument_is_one_line_and_exit_code_2() {
 fn a_file_is_sent_whole_again_and_again() {
     let directory = env!("CARGO_TARGET_TMPDIR");
     let path = format!("{directory}/a_file_is_sent_whole");
-    // More than the kernel's buffers take at once.
+    // More than the kernel's buffers hold.
     let bytes = numbered(16 << 20);
     std::fs::write(&path, &bytes).unwrap();
     let server = Reference::start(&format!("file --file {path}"));

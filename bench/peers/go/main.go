@@ -1,9 +1,9 @@
-// weir-go serves with Go's net and net/http, and gorilla/websocket on it, as their documentation does: a peer of the
-// servers that are measured.
+// weir-go serves with Go's net and net/http, and with gorilla/websocket, as their documentation shows. It is a peer
+// of the measured servers.
 //
 //	weir-go echo|http|websocket --port PORT
 //
-// It prints "ready PORT" when it listens on 127.0.0.1. How many cores it takes is GOMAXPROCS.
+// It prints "ready PORT" when it listens on 127.0.0.1. GOMAXPROCS sets the number of cores.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	}
 	flags := flag.NewFlagSet("weir-go", flag.ExitOnError)
 	port := flags.Int("port", 0, "port to listen on, 0 takes a free one")
-	// With ExitOnError an error does not come back.
+	// With ExitOnError, Parse exits instead of returning an error.
 	_ = flags.Parse(os.Args[2:])
 
 	var serve func(net.Listener) error
@@ -52,7 +52,7 @@ func fail(reason string) {
 	os.Exit(1)
 }
 
-// echo has a goroutine for each connection. Not io.Copy: between two sockets it would splice.
+// echo runs a goroutine for each connection. It avoids io.Copy, which would splice between sockets.
 func echo(listener net.Listener) error {
 	for {
 		connection, err := listener.Accept()
@@ -79,7 +79,7 @@ func echo(listener net.Listener) error {
 
 func hello(listener net.Listener) error {
 	return http.Serve(listener, http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
-		// A client that leaves is no concern of the server's.
+		// An error means that the client has left.
 		_, _ = io.WriteString(response, "hello world!")
 	}))
 }

@@ -13,7 +13,7 @@ func messages(listener net.Listener) error {
 	return http.Serve(listener, http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		connection, err := upgrader.Upgrade(response, request, nil)
 		if err != nil {
-			// Upgrade has answered with what was wrong.
+			// Upgrade has already answered with the error.
 			return
 		}
 		defer connection.Close()

@@ -1,8 +1,8 @@
-// Draws what became of loads that grow: the 99th percentile by the rate that was offered, a line for each contestant.
+// Draws ramps: the 99th percentile over the offered rate, a line for each contestant.
 (() => {
   "use strict";
 
-  // Where the page was made without the chart library there are the bars.
+  // A page that was built without the chart library shows only bars.
   if (typeof uPlot === "undefined") return;
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const ink = dark ? "#9aa7b5" : "#5d6b7a";
@@ -19,7 +19,7 @@
   const ramps = JSON.parse(document.getElementById("ramps").textContent);
   for (const place of document.querySelectorAll(".ramp")) {
     const lines = ramps[place.dataset.scenario];
-    // All contestants were offered the same, second by second.
+    // All contestants were offered the same rate in each second.
     const longest = lines.reduce((a, b) => (b.seconds.length > a.seconds.length ? b : a)).seconds;
     const values = lines.map(({ seconds }) => longest.map((_, at) => seconds[at]?.p99_us ?? null));
     const width = () => Math.max(280, place.clientWidth);

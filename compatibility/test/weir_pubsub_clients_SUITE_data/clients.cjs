@@ -1,10 +1,10 @@
-// Clients of npm, unchanged. Says each message: `LINE MESSAGE`. Usage: clients.cjs PACKAGES CLIENT TRANSPORT URL
+// Unchanged npm clients. Prints `LINE MESSAGE` for each message. Usage: clients.cjs PACKAGES CLIENT TRANSPORT URL
 const path = require('path');
 const [packages, client, transport, url] = process.argv.slice(2);
 const need = (name) => require(require.resolve(name, { paths: [packages] }));
 const say = (message) => console.log(`LINE ${message}`);
 
-// What browsers have and Node has not.
+// Browser objects that Node lacks.
 const browser = () => {
   globalThis.window = globalThis;
   globalThis.window.addEventListener ??= () => {};
@@ -17,7 +17,7 @@ const browser = () => {
   globalThis.XMLHttpRequest = Request;
 };
 
-// As much of an XMLHttpRequest as the client of Nchan uses.
+// The part of XMLHttpRequest that Nchan's client uses.
 class Request {
   headers = {};
   aborted = new AbortController();
@@ -57,7 +57,7 @@ const clients = {
   'fetch-event-source'() {
     browser();
     const { fetchEventSource } = need('@microsoft/fetch-event-source');
-    // It calls for comments, too: their data is empty.
+    // The client also reports comments, with empty data.
     fetchEventSource(url, {
       onmessage: (event) => { if (event.data) say(event.data); },
       onclose: () => { throw new Error('closed'); },
@@ -65,7 +65,7 @@ const clients = {
       openWhenHidden: true,
     });
   },
-  // It does not come back by itself: as one would who uses it.
+  // ws does not reconnect by itself, so this does what its user would.
   ws() {
     const { WebSocket } = need('ws');
     let last = '';

@@ -1,4 +1,4 @@
-"""Clients of PyPI, unchanged. Says each message: `LINE MESSAGE`. Usage: clients.py CLIENT URL"""
+"""Unchanged PyPI clients. Prints `LINE MESSAGE` for each message. Usage: clients.py CLIENT URL"""
 import asyncio
 import sys
 import time

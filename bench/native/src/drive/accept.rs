@@ -1,4 +1,4 @@
-//! Short connections, one after the other: connect, ask, read the reply, reset.
+//! Short connections: connect, send a request, read the reply, reset.
 
 use std::os::fd::OwnedFd;
 
@@ -21,17 +21,17 @@ use crate::socket::{Received, receive, scratch, send};
 /// The request, 26 bytes.
 const REQUEST: &[u8] = b"GET / HTTP/1.0\r\nHost:w\r\n\r\n";
 
-/// What is sent on each connection, and when it is answered.
+/// The bytes that each connection sends, and when they count as answered.
 struct Question {
     bytes: Vec<u8>,
-    /// Bytes that are sent at a time.
+    /// Bytes of a send.
     piece: usize,
-    /// Bytes of the answer.
+    /// Received bytes after which the answer counts as complete.
     answer: usize,
 }
 
 impl Question {
-    /// A ClientHello is sent back, all of it: what a proxy has passed on at once is not the whole.
+    /// A ClientHello is echoed in full: a proxy may first pass on a part.
     fn new(hello: Option<Hello>) -> Self {
         match hello {
             None => Self {
@@ -47,7 +47,7 @@ impl Question {
         }
     }
 
-    /// Sends what is left after `sent` bytes, as far as the kernel takes it.
+    /// Sends the bytes after `sent` until the kernel takes no more.
     fn ask(&self, socket: &OwnedFd, sent: &mut usize) -> rustix::io::Result<()> {
         while *sent < self.bytes.len() {
             let end = self.bytes.len().min(*sent + self.piece);
@@ -66,7 +66,7 @@ struct Attempt {
     started: u64,
     sent: usize,
     got: usize,
-    /// The place among those that run at the same time.
+    /// Its index among the concurrent attempts.
     place: u32,
 }
 
@@ -75,17 +75,17 @@ struct Churn<'a> {
     question: Question,
     session: Session,
     attempts: Connections<Attempt>,
-    /// Places whose last attempt failed: they try again at the next tick and not at once, so that a server that refuses has
-    /// no storm of them.
+    /// Indexes whose last attempt failed. They retry at the next tick and not at once, so that a
+    /// refusing server is not flooded.
     resting: Vec<u32>,
     has_succeeded: bool,
     scan_at: u64,
     scratch: Box<[u8]>,
 }
 
-/// Keeps as many attempts running as the load has connections, through warm-up and window.
+/// Keeps as many concurrent attempts as the load has connections, through warm-up and window.
 ///
-/// A server in `backend` is run by the same thread: it is what a proxy under test connects to.
+/// The same thread runs the server in `backend`, to which a proxy under test connects.
 pub fn run<B: Service>(
     load: &Load,
     hello: Option<Hello>,
@@ -156,7 +156,7 @@ impl Churn<'_> {
 
     fn dial(&self, place: u32, started: u64) -> rustix::io::Result<Attempt> {
         let socket = self.load.target.dial(place)?;
-        // On loopback the connection stands already, and the request can go without an event.
+        // On loopback the connection is already established, so the request needs no event.
         let mut sent = 0;
         self.question.ask(&socket, &mut sent)?;
         let interest = if sent == self.question.bytes.len() {
@@ -231,7 +231,8 @@ impl Churn<'_> {
 }
 
 impl Attempt {
-    /// Goes as far as it can, and returns whether the reply is there.
+    /// Proceeds until the kernel has no more data or room, and returns whether the reply is
+    /// complete.
     #[inline]
     fn step(
         &mut self,

@@ -1,22 +1,22 @@
-//! The moments at which an open loop asks, and the connections on which it does.
+//! The moments at which an open loop sends, and the connections that it sends on.
 
 use crate::clock::SECOND;
 
-/// The moments at which something comes due: a Poisson process, the same in each run.
+/// The moments of a Poisson process, the same in each run.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// Mean nanoseconds from one to the next.
+    /// Mean nanoseconds between two moments.
     interval: f64,
     next: u64,
     random: SplitMix64,
 }
 
-/// The generator of Steele, Lea and Flood: small, and good enough to draw connections.
+/// The SplitMix64 generator of Steele, Lea and Flood: small, and good enough to draw connections.
 #[derive(Debug)]
 struct SplitMix64(u64);
 
 impl Arrivals {
-    /// So many a second, the first at `first`.
+    /// A process with this rate, whose first moment is `first`.
     pub fn new(per_second: u64, first: u64) -> Self {
         Self {
             interval: SECOND as f64 / per_second as f64,
@@ -25,27 +25,27 @@ impl Arrivals {
         }
     }
 
-    /// When the next comes due.
+    /// The next moment.
     #[inline]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Nothing comes due before `moment`.
+    /// Sets the next moment.
     pub fn start_at(&mut self, moment: u64) {
         self.next = moment;
     }
 
-    /// A number below `limit` for what comes due next.
+    /// A number below `limit` for the next moment.
     #[inline]
     pub fn draw(&mut self, limit: u32) -> u32 {
         self.random.below(limit)
     }
 
-    /// Goes on to the next.
+    /// Advances to the next moment.
     #[inline]
     pub fn advance(&mut self) {
-        // The time between two events of a Poisson process is distributed exponentially; 1 - x is never 0.
+        // The gaps of a Poisson process are distributed exponentially; 1 - x is never 0.
         let wait = -(1.0 - self.random.fraction()).ln() * self.interval;
         self.next += wait as u64;
     }
@@ -61,7 +61,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// At least 0 and less than 1.
+    /// A number from 0 up to, but not including, 1.
     #[inline]
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
@@ -88,7 +88,7 @@ mod tests {
         }
         let mean = arrivals.next as f64 / gaps.len() as f64;
         assert!((mean / 1000.0 - 1.0).abs() < 0.02, "{mean}");
-        // Of an exponential distribution 63 in a hundred are below the mean.
+        // In an exponential distribution, 63 % are below the mean.
         let below = gaps.iter().filter(|&&gap| gap < 1000).count();
         assert!((62_000..64_500).contains(&below), "{below}");
     }

@@ -1,4 +1,4 @@
-//! A message that comes back, byte for byte, as the question of an open loop.
+//! Echoed messages as requests of an open loop.
 
 use std::os::fd::OwnedFd;
 
@@ -15,7 +15,7 @@ pub struct AskMessage {
     pattern: Pattern,
 }
 
-/// The two ends of a connection's stream.
+/// The positions in both directions of a connection.
 #[derive(Debug)]
 pub struct Stream {
     id: u32,
@@ -71,7 +71,7 @@ impl Dialogue for AskMessage {
         let before = stream.received.message;
         let turn = read(socket, readiness, scratch, |bytes| {
             let is_right = self.pattern.verify(stream.id, &mut stream.received, bytes);
-            // Past what was sent, even right bytes were never asked for.
+            // Bytes beyond those that were sent are wrong, even if they match the pattern.
             if !is_right || stream.received > stream.sent {
                 return Err(Fault::Mismatch);
             }

@@ -1,4 +1,4 @@
-//! A request of HTTP as the question of an open loop.
+//! HTTP requests of an open loop.
 
 use std::os::fd::OwnedFd;
 
@@ -19,7 +19,7 @@ pub struct AskRequest {
 /// The request and the response of a connection.
 #[derive(Debug, Default)]
 pub struct Exchange {
-    /// Bytes of the request still to be sent.
+    /// Bytes of the request that are still to be sent.
     unsent: usize,
     is_waiting: bool,
     reader: ResponseReader,
@@ -68,7 +68,7 @@ impl Dialogue for AskRequest {
     ) -> Result<(Turn, bool), Fault> {
         let was_waiting = exchange.is_waiting;
         let turn = read(socket, readiness, scratch, |bytes| {
-            // After the answer, or before the question, nothing may come.
+            // No bytes may arrive before the request or after the answer.
             if !exchange.is_waiting {
                 return Err(Fault::BadResponse);
             }

@@ -1,27 +1,27 @@
-//! A ClientHello of TLS, as long as is asked for: what a proxy reads that chooses a server by its name.
+//! A TLS ClientHello of a given length, for proxies that route by server name.
 
 use std::ops::RangeInclusive;
 
-/// The name in it.
+/// The server name in it.
 pub const SERVER_NAME: &[u8] = b"bench.example";
 
-/// Bytes of one whose padding is empty.
+/// Length with empty padding.
 const LEAST: usize = 80 + SERVER_NAME.len();
 
-/// How long one may be: with its header the record is no longer than many a proxy's buffer.
+/// Allowed lengths. The longest record, with its header, fits into the buffers of many proxies.
 pub const SIZES: RangeInclusive<u64> = LEAST as u64..=16 * 1024;
 
-/// How one is sent.
+/// How a ClientHello is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Bytes, with those of its record.
+    /// Bytes, including the record header.
     pub bytes: usize,
-    /// Pieces of the same size, each sent by itself.
+    /// The number of pieces of equal size, each sent separately.
     pub pieces: usize,
 }
 
 impl Hello {
-    /// What is sent: one record. Nothing secret is in it, and nobody answers it with TLS.
+    /// The bytes to send: one record. It contains no secret, and no server answers it with TLS.
     pub fn record(&self) -> Vec<u8> {
         let padding = self.bytes.saturating_sub(LEAST);
         let name = [
@@ -33,7 +33,7 @@ impl Hello {
         .concat();
         let extensions = [
             extension(0, &name),
-            // A signature that it takes, and TLS 1.3.
+            // A signature algorithm, and TLS 1.3.
             extension(13, &[0, 2, 4, 3]),
             extension(43, &[2, 3, 4]),
             extension(21, &vec![0; padding]),

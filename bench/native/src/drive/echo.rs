@@ -1,4 +1,5 @@
-//! Sends messages and waits for them to come back, byte for byte. The `proxy` command says the same words.
+//! Sends messages and waits until they come back, byte for byte. The `proxy` command does the same
+//! through a proxy.
 
 use super::measurement::{Fault, Measurement};
 use super::pattern::{Message, Pattern, Position};
@@ -14,24 +15,24 @@ pub struct Echo<T> {
     transport: T,
     pattern: Pattern,
     depth: usize,
-    /// When each message that is on its way was sent: `depth` places for each connection, used in turn.
+    /// Send times of messages in flight: `depth` slots for each connection, used in turn.
     sent_at: Vec<u64>,
     scratch: Box<[u8]>,
 }
 
-/// The two ends of a connection's stream.
+/// The positions in both directions of a connection.
 #[derive(Debug)]
 pub struct Stream<C> {
     channel: C,
     id: u32,
-    /// Messages that are sent or about to be.
+    /// Messages that are sent or queued.
     queued: u64,
     sent: Position,
     received: Position,
 }
 
 impl<T: Transport> Echo<T> {
-    /// Messages that on each of `connections` are sent up to `depth` at the same time.
+    /// Keeps up to `depth` messages in flight on each of `connections`.
     pub fn new(transport: T, message: Message, depth: usize, connections: u32) -> Self {
         Self {
             transport,
@@ -42,7 +43,7 @@ impl<T: Transport> Echo<T> {
         }
     }
 
-    /// Queues messages until `depth` are on their way, and sends them.
+    /// Queues messages until `depth` are in flight, and sends them.
     #[inline]
     fn fill(
         &mut self,
@@ -145,7 +146,7 @@ impl<T: Transport> Protocol for Echo<T> {
                 now = clock::now();
                 let first = received.message;
                 let is_right = self.pattern.verify(*id, received, bytes);
-                // Past what was sent, even right bytes were never asked for.
+                // Bytes beyond those that were sent are wrong, even if they match the pattern.
                 if !is_right || *received > *sent {
                     return Err(Fault::Mismatch);
                 }

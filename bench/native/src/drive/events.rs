@@ -1,5 +1,6 @@
-//! Event streams (server-sent events) as a client. An event is a message whose first eight bytes are its id, in sixteen
-//! hexadecimal digits, and whose other bytes are its data; the id comes first.
+//! A client of event streams (server-sent events). A message becomes an event: its first eight
+//! bytes are the id, in sixteen hexadecimal digits, and the other bytes are the data. The id line
+//! comes first.
 
 use std::os::fd::OwnedFd;
 
@@ -10,22 +11,22 @@ use super::transport::{Transport, Turn, read};
 use crate::poller::Readiness;
 use crate::socket::send;
 
-/// Bytes of a chunk, at most.
+/// Most bytes of a chunk.
 const LONGEST_CHUNK: u64 = 1 << 32;
 
-/// Digits of an id.
+/// Hexadecimal digits of an id.
 const ID_DIGITS: usize = 16;
 
-/// Bytes of the names of fields that are told apart from others.
+/// Length of the longest field name that is recognised.
 const LONGEST_NAME: usize = 4;
 
-/// A stream of events for each connection, which are asked for with one request.
+/// One event stream on each connection, requested once.
 #[derive(Debug)]
 pub struct Events {
     request: Vec<u8>,
 }
 
-/// A connection: what of the request the kernel had no room for, and where in the server's bytes it is.
+/// A connection: the unsent part of the request, and the state of parsing.
 #[derive(Debug)]
 pub struct Channel {
     unsent: Vec<u8>,
@@ -34,40 +35,40 @@ pub struct Channel {
     line: Line,
 }
 
-/// Where in the chunks of the body.
+/// The position within the chunked encoding.
 #[derive(Clone, Copy, Debug)]
 enum Chunk {
-    /// In the line in front of a chunk.
+    /// In the line with the length of a chunk.
     Length(u64),
-    /// So many bytes before its end.
+    /// In the data of a chunk, this many bytes before its end.
     Body(u64),
-    /// In the end of the line after it.
+    /// In the line end after the data.
     End,
 }
 
-/// Where in a line of the stream.
+/// The position within a line of the stream.
 #[derive(Clone, Copy, Debug)]
 enum Line {
-    /// In the name of its field, of which so much has come.
+    /// In the field name, of which this many bytes have arrived.
     Name([u8; LONGEST_NAME], usize),
-    /// Behind the colon.
+    /// After the colon.
     Colon(Field),
     Value(Field),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Field {
-    /// The id, and how many digits of it have come.
+    /// The id, and how many of its digits have arrived.
     Id(u64, usize),
     Data,
-    /// Nothing that is looked at.
+    /// An ignored field.
     Other,
 }
 
 const START: Line = Line::Name([0; LONGEST_NAME], 0);
 
 impl Events {
-    /// The streams that a server at `target` has at `path`.
+    /// The event stream at `path` of the server at `target`.
     pub fn new(target: &Target, path: &str) -> Self {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: {target}\r\nAccept: text/event-stream\r\n\r\n");
@@ -78,7 +79,7 @@ impl Events {
 }
 
 impl Channel {
-    /// Gives the messages in some bytes of the body to `take`.
+    /// Calls `take` with the messages in a part of the body.
     #[inline]
     fn messages(
         &mut self,
@@ -94,7 +95,7 @@ impl Channel {
                             Chunk::Length(length * 16 + u64::from(digit))
                         }
                         (b'\r', _) => Chunk::Length(length),
-                        // The chunk without bytes is the last.
+                        // A chunk of length 0 ends the body.
                         (b'\n', _) if length == 0 => return Err(Fault::Closed),
                         (b'\n', _) => Chunk::Body(length),
                         _ => return Err(Fault::BadResponse),
@@ -151,7 +152,7 @@ impl Line {
                             *next = byte;
                             Self::Name(name, length + 1)
                         }
-                        // Longer than those that are known.
+                        // Longer than any recognised name.
                         None => Self::Value(Field::Other),
                     };
                 }
@@ -214,7 +215,7 @@ impl Transport for Events {
         if readiness.readable() {
             read(socket, readiness, scratch, |bytes| {
                 match channel.greeting.read(bytes, b"200")? {
-                    // What a server broadcasts already is not counted.
+                    // Broadcasts before the start are not counted.
                     Some(body) => channel.messages(body, &mut |_| Ok(())),
                     None => Ok(()),
                 }
@@ -223,7 +224,7 @@ impl Transport for Events {
         Ok(channel.greeting.is_whole())
     }
 
-    /// A client of an event stream sends nothing: all is taken, and none of it sent.
+    /// An event stream has no messages from the client: all bytes are accepted and dropped.
     fn send(&self, _: &mut Channel, _: &OwnedFd, bytes: &[u8]) -> Result<usize, Fault> {
         Ok(bytes.len())
     }
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn messages_are_found_however_the_stream_is_cut() {
-        // A comment, a field that is not looked at, and an event over two chunks.
+        // A comment, an ignored field, and an event over two chunks.
         let events = [
             "b\r\n: welcome\n\n\r\n",
             "1a\r\nretry: 7\nid: 0102030405060\r\n",

@@ -1,5 +1,5 @@
-//! Listeners: each takes the messages that the server sends to all, and sees from the timestamp how long they took. Some
-//! may be slow, which is to say that they never read: what counts then is what the others get.
+//! Listeners that receive the messages a server sends to all, and compute the delay from the
+//! timestamp. Slow listeners never read; only the deliveries to the others count.
 
 use std::os::fd::OwnedFd;
 
@@ -24,23 +24,23 @@ pub struct Fanout<T> {
     scratch: Box<[u8]>,
 }
 
-/// A listener and what carries its messages.
+/// A listener and the state of its transport.
 #[derive(Debug)]
 pub struct Listener<C> {
     channel: C,
     kind: Kind,
 }
 
-/// What a listener does.
+/// The behaviour of a listener.
 #[derive(Debug)]
 pub enum Kind {
-    /// It takes what comes.
+    /// It reads all messages.
     Attentive(Arriving),
     /// It never reads.
     Slow,
 }
 
-/// The message that is on its way.
+/// The message that is being received.
 #[derive(Debug, Default)]
 pub struct Arriving {
     timestamp: [u8; TIMESTAMP_BYTES],
@@ -48,8 +48,8 @@ pub struct Arriving {
 }
 
 impl<T> Fanout<T> {
-    /// Messages of `size` bytes, of which the first eight are the timestamp, to `connections` listeners, `slow` of which
-    /// never read.
+    /// Messages of `size` bytes, whose first eight are the timestamp, for `connections` listeners,
+    /// of which `slow` never read.
     pub fn new(transport: T, size: usize, connections: u32, slow: u32) -> Self {
         Self {
             transport,
@@ -64,7 +64,8 @@ impl<T> Fanout<T> {
 }
 
 impl Arriving {
-    /// Takes bytes of messages of `size` bytes and calls `complete` with the timestamp of each that is whole.
+    /// Takes bytes of messages of `size` bytes, and calls `complete` with the timestamp of each
+    /// complete message.
     fn take(&mut self, size: usize, mut bytes: &[u8], mut complete: impl FnMut(u64)) {
         while !bytes.is_empty() {
             let length = bytes.len().min(size - self.received);
@@ -85,8 +86,8 @@ impl Arriving {
 impl<T: Transport> Protocol for Fanout<T> {
     type State = Listener<T::Channel>;
 
-    /// What the kernel would keep for a slow listener could be more than the server sends in the whole run: it is to have
-    /// no room soon.
+    /// A slow listener gets the smallest receive buffer: by default the kernel could buffer more
+    /// than the server sends in a whole run.
     fn dial(&self, target: &Target, index: u32) -> Result<OwnedFd, Errno> {
         if self.readers.is_slow(index) {
             target.dial_to_ignore(index)
@@ -149,7 +150,8 @@ impl<T: Transport> Protocol for Fanout<T> {
             let mut is_right = true;
             measurement.transferred(bytes.len());
             arriving.take(*size, bytes, |sent_at| {
-                // A time to come, or zero, is no timestamp: the sizes differ, or the server is another one.
+                // Zero or a future time is no timestamp: the sizes differ, or it is another kind
+                // of server.
                 is_right &= sent_at > 0 && sent_at <= now;
                 measurement.completed_in(now.saturating_sub(sent_at));
             });

@@ -1,4 +1,4 @@
-//! Connections that are opened up front and stay: the loop under every command but `accept`.
+//! Connections that are opened first and then stay open: the loop of all commands except `accept`.
 
 use std::os::fd::OwnedFd;
 
@@ -21,7 +21,7 @@ use crate::limits;
 use crate::poller::{Event, Events, Interest};
 use crate::reference::server::{Server, Service};
 
-/// Descriptors of the driver that are not connections: standard streams, epoll, timers, signals, /proc.
+/// Descriptors of the driver besides connections: standard streams, epoll, timers, signals, /proc.
 const OTHER_DESCRIPTORS: u64 = 16;
 
 struct Fleet<'a, P: Protocol> {
@@ -36,10 +36,11 @@ struct Fleet<'a, P: Protocol> {
     scan_at: u64,
 }
 
-/// Opens the connections, runs the protocol on them through warm-up and window, and returns what was measured. A
-/// connection that fails is counted and stays closed; when the last one has failed the run is over.
+/// Opens the connections, runs the protocol on them through warm-up and window, and returns the
+/// measurement. A connection that fails is counted and stays closed. When the last one has failed,
+/// the run ends.
 ///
-/// A server in `backend` is run by the same thread: it is what a proxy under test connects to.
+/// The same thread runs the server in `backend`, to which a proxy under test connects.
 pub fn run<P: Protocol, B: Service>(
     protocol: P,
     load: &Load,
@@ -95,7 +96,7 @@ pub fn run<P: Protocol, B: Service>(
 }
 
 impl<P: Protocol> Fleet<'_, P> {
-    /// Begins as many connections as may be begun, and starts the protocol when all are there.
+    /// Opens as many connections as allowed, and starts the protocol when all are open.
     fn open(&mut self) -> Result<(), Failure> {
         let now = clock::now();
         for _ in 0..self.opener.allowance(now) {
@@ -104,7 +105,7 @@ impl<P: Protocol> Fleet<'_, P> {
             self.opener.in_flight += 1;
             match self.protocol.dial(self.target, index) {
                 Ok(socket) => self.dialed(socket, index, now)?,
-                // Without waiting for an event, as some refusals on the machine itself.
+                // Refused without an event, as some refusals on the same machine are.
                 Err(Errno::CONNREFUSED) => self.not_connected(Fault::Refused, now),
                 Err(errno) => {
                     let nth = index + 1;
@@ -241,7 +242,7 @@ impl<P: Protocol> Fleet<'_, P> {
         self.session.control(event.token, now)
     }
 
-    /// Closes the connections that have waited too long.
+    /// Closes connections whose reply is overdue.
     fn give_up(&mut self, now: u64) -> Result<(), Failure> {
         let mut late = Vec::new();
         for (token, connection) in self.connections.iter_mut() {

@@ -1,4 +1,4 @@
-//! Players: each answers the ticks that the server sends it.
+//! Players that answer the ticks of a server.
 
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
@@ -29,7 +29,7 @@ impl Default for Game {
 }
 
 impl Protocol for Game {
-    /// Bytes of the tick that is on its way.
+    /// Received bytes of the current tick.
     type State = usize;
 
     fn open(&mut self, _index: u32) -> usize {
@@ -57,7 +57,7 @@ impl Protocol for Game {
             *state = total % TICK_BYTES;
             measurement.completed(ticks as u64);
             for _ in 0..ticks {
-                // A server that does not read its answers misses some, as a player on a bad line would miss them.
+                // If the server does not read, unsent answers are dropped, as on a bad line.
                 send(&*socket, &ANSWER)?;
             }
             Ok(())

@@ -1,23 +1,24 @@
-//! The head of the one response that a connection begins with, before it is given to something else.
+//! The head of the response before a connection changes its protocol.
 
 use super::measurement::Fault;
 
-/// What a response begins with: its version, and its status behind a space.
+/// The position of the status code, after the version and a space.
 const STATUS: std::ops::Range<usize> = 9..12;
 
 const END: &[u8; 4] = b"\r\n\r\n";
 
-/// A head, as far as it has come.
+/// The received part of a head.
 #[derive(Debug, Default)]
 pub struct Greeting {
     line: [u8; STATUS.end],
     length: usize,
-    /// Bytes of the empty line at its end that have come.
+    /// How many bytes of the final empty line have arrived.
     ended: usize,
 }
 
 impl Greeting {
-    /// Takes the next bytes. Once the head is whole, and of that status, returns those that follow it.
+    /// Takes received bytes. Once the head is complete and has this status, returns the bytes
+    /// after it.
     pub fn read<'a>(
         &mut self,
         mut bytes: &'a [u8],
@@ -44,7 +45,7 @@ impl Greeting {
         }
     }
 
-    /// Whether it has come.
+    /// Whether the head is complete.
     pub fn is_whole(&self) -> bool {
         self.ended == END.len()
     }

@@ -1,4 +1,5 @@
-//! HTTP/1.1 keep-alive: the next GET, or the next few at once, when the responses to the last are there.
+//! HTTP/1.1 keep-alive: the next GETs are sent when the responses to the previous ones are
+//! complete.
 
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
@@ -12,7 +13,7 @@ use crate::socket::{scratch, send};
 /// The HTTP protocol.
 #[derive(Debug)]
 pub struct Http {
-    /// What is sent at once: as many requests as are answered before the next.
+    /// The bytes of `depth` pipelined requests.
     requests: Vec<u8>,
     depth: usize,
     scratch: Box<[u8]>,
@@ -22,9 +23,9 @@ pub struct Http {
 #[derive(Debug, Default)]
 pub struct Exchange {
     reader: ResponseReader,
-    /// Bytes of the requests still to be sent.
+    /// Bytes of the requests that are still to be sent.
     unsent: usize,
-    /// Responses still to come.
+    /// Outstanding responses.
     missing: usize,
 }
 
@@ -94,7 +95,7 @@ impl Protocol for Http {
             readiness,
             &mut self.scratch,
             |mut bytes| {
-                // After the answers, or before the questions, nothing may come.
+                // No bytes may arrive before the requests or after the answers.
                 if answered_at.is_some() || sent_at == 0 {
                     return Err(Fault::BadResponse);
                 }

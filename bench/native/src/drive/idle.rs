@@ -1,4 +1,4 @@
-//! Connections that are held and say nothing, once they are open.
+//! Connections that are held open without traffic.
 
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
@@ -6,7 +6,7 @@ use super::transport::{Transport, Turn, read};
 use crate::poller::Readiness;
 use crate::socket::scratch;
 
-/// The protocol of silence.
+/// The protocol of idle connections.
 #[derive(Debug)]
 pub struct Idle<T> {
     transport: T,
@@ -14,7 +14,7 @@ pub struct Idle<T> {
 }
 
 impl<T> Idle<T> {
-    /// The protocol, with what opens a connection, and with the buffer for what a server may say all the same.
+    /// Opens connections with `transport`. Bytes that the server sends anyway go into a buffer.
     pub fn new(transport: T) -> Self {
         Self {
             transport,
@@ -53,7 +53,7 @@ impl<T: Transport> Protocol for Idle<T> {
         if !readiness.readable() {
             return Ok(Turn::Done);
         }
-        // Whatever it is: a ping, a heartbeat.
+        // Pings and heartbeats are ignored.
         read(&connection.socket, readiness, &mut self.scratch, |_| Ok(()))
     }
 }

@@ -1,4 +1,4 @@
-//! A connection of HTTP on which one request was answered, and which is kept for the next.
+//! HTTP connections that are kept open after one request.
 
 use std::os::fd::OwnedFd;
 
@@ -15,7 +15,7 @@ pub struct KeepAlive {
     request: Vec<u8>,
 }
 
-/// A connection: what of the request the kernel had no room for, and the response.
+/// A connection: the unsent part of the request, and the response.
 #[derive(Debug)]
 pub struct Channel {
     unsent: Vec<u8>,

@@ -1,8 +1,8 @@
-//! Which events are whose: the lanes of the driver's tokens, and the tokens of what is not a connection.
+//! The lanes of the driver's tokens, and the tokens of sources that are not connections.
 
 use crate::poller::{Lane, Token};
 
-/// The lane of what is not a connection.
+/// The lane of sources that are not connections.
 const CONTROL: Lane = 0;
 
 /// The lane of the connections to the server under test.
@@ -14,7 +14,7 @@ pub(crate) const BACKEND: Lane = 2;
 /// The token of the signal that ends the run.
 pub(crate) const STOP: Token = Token::new(CONTROL, 0, 0);
 
-/// The token of the timer by which the course of the run is looked at.
+/// The token of the timer that checks the progress of the run.
 pub(crate) const TICKER: Token = Token::new(CONTROL, 1, 0);
 
 /// The token of the backend's listener.

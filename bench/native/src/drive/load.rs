@@ -1,4 +1,4 @@
-//! What a run is: the command, and how much load it offers. A value.
+//! A run as a value: the command and the amount of load.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::client_hello::Hello;
 use super::pattern::Message;
 use super::target::Target;
 
-/// A run: what is said, and how much of it.
+/// A run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What is said.
+    /// The kind of traffic.
     pub command: Command,
-    /// How much of it.
+    /// The amount of load.
     pub load: Load,
 }
 
@@ -20,68 +20,68 @@ pub struct Run {
 pub struct Load {
     /// The server under test.
     pub target: Target,
-    /// Connections at the same time.
+    /// Concurrent connections.
     pub connections: u32,
-    /// Most connections that are opened a second, where the driver's own rate is not meant.
+    /// Most connections opened in a second; `None`: the driver's own rate.
     pub connect_rate: Option<u64>,
     /// Time under load before the window.
     pub warmup: Duration,
     /// Length of the measured window.
     pub duration: Duration,
-    /// Bytes after which the window ends before its time.
+    /// Bytes after which the window ends early.
     pub most_bytes: Option<u64>,
     /// Longest wait for a connection or a reply.
     pub timeout: Duration,
-    /// The server's processes.
+    /// Pids of the server.
     pub observe: Vec<u32>,
-    /// Whether to tell each second how it goes.
+    /// Whether to print figures each second.
     pub progress: bool,
 }
 
-/// What carries messages.
+/// The protocol that carries messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carrier {
-    /// The connection itself.
+    /// Plain TCP.
     #[default]
     Plain,
-    /// TLS on it.
+    /// TLS.
     Tls,
-    /// Frames of WebSocket.
+    /// WebSocket frames.
     WebSocket,
 }
 
-/// What carries the messages of a broadcast.
+/// The protocol that carries broadcasts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Broadcast {
-    /// The connection itself.
+    /// Plain TCP.
     #[default]
     Bytes,
-    /// Frames of WebSocket.
+    /// WebSocket frames.
     WebSocket,
-    /// Events of an event stream.
+    /// Server-sent events.
     Events,
 }
 
 /// How clients listen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listening {
-    /// By a long poll after the other.
+    /// With long polls.
     #[default]
     Poll,
-    /// The same, and an answer may have several messages.
+    /// With long polls whose answers may have several messages.
     Several,
-    /// To an event stream.
+    /// With an event stream.
     Events,
-    /// On a WebSocket.
+    /// With a WebSocket.
     WebSocket,
 }
 
-/// How much is said.
+/// The rate of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Messages that clients are to get a second, in all.
+    /// Messages a second that all clients together receive.
     Rate(u64),
-    /// So many in the one room are on their way at the same time, each until all clients have it.
+    /// This many messages in flight in a single room, each until all clients have it.
     AtATime(u32),
 }
 
@@ -90,22 +90,23 @@ pub enum Said {
 pub struct Chat {
     /// How many rooms.
     pub rooms: u32,
-    /// Who speak in each of them.
+    /// Speakers in each room.
     pub speakers: u32,
     /// How clients listen.
     pub carrier: Listening,
     /// Clients that never read.
     pub slow: u32,
-    /// How much is said.
+    /// The rate of messages.
     pub said: Said,
-    /// Clients that drop their connection and come back, a second.
+    /// Clients a second that drop their connection and reconnect.
     pub churn: u64,
     /// Bytes of a message.
     pub size: usize,
 }
 
 impl Chat {
-    /// Messages that are said a second, in all rooms, where clients are to get so many: each is for all clients of its room.
+    /// Messages published a second in all rooms, given the rate of received messages: each goes to
+    /// all clients of its room.
     pub fn published_per_second(&self, rate: u64, clients: u32) -> u64 {
         (rate * u64::from(self.rooms))
             .div_ceil(u64::from(clients))
@@ -113,13 +114,13 @@ impl Chat {
     }
 }
 
-/// What a connection is before it falls silent.
+/// The state of a connection while it is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Held {
-    /// Open, and no more.
+    /// Connected only.
     #[default]
     Open,
-    /// One of HTTP on which a request was answered.
+    /// HTTP keep-alive after one request.
     Http,
     /// A WebSocket.
     WebSocket,
@@ -130,80 +131,81 @@ pub enum Held {
 /// The commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Messages that come back.
+    /// Echoed messages in a closed loop.
     Echo {
-        /// What is sent.
+        /// The messages.
         message: Message,
-        /// Messages on their way at the same time.
+        /// Messages in flight on a connection.
         depth: usize,
-        /// What carries them.
+        /// Their carrier.
         carrier: Carrier,
     },
-    /// Messages that come back, at a rate.
+    /// Echoed messages at a rate.
     MessagesAtRate {
-        /// What is sent.
+        /// The messages.
         message: Message,
         /// Messages a second.
         rate: u64,
-        /// As of a proxy; `None`: the server itself sends them back.
+        /// The backend port if a proxy is tested; `None`: the server itself echoes.
         backend: Option<u16>,
     },
-    /// Requests of HTTP, at a rate.
+    /// HTTP requests at a rate.
     RequestsAtRate {
         /// Requests a second.
         rate: u64,
     },
-    /// Requests of HTTP.
+    /// HTTP requests in a closed loop.
     Http {
-        /// Requests on their way at the same time.
+        /// Requests in flight on a connection.
         depth: usize,
     },
-    /// Messages that come back, through a proxy to a backend in the driver.
+    /// Messages that a backend in the driver echoes, through a proxy.
     Proxy {
-        /// What is sent.
+        /// The messages.
         message: Message,
-        /// Messages on their way at the same time.
+        /// Messages in flight on a connection.
         depth: usize,
         /// Port of the backend; 0 takes a free one.
         backend: u16,
     },
     /// Connections with one request each.
     Accept {
-        /// As of a proxy; `None`: the server itself answers.
+        /// The backend port if a proxy is tested; `None`: the server itself answers.
         backend: Option<u16>,
-        /// What is sent instead of a request of HTTP.
+        /// The ClientHello to send instead of an HTTP request.
         hello: Option<Hello>,
     },
     /// Answers to the ticks of a game.
     Game,
-    /// Connections on which nothing is said.
+    /// Idle connections.
     Idle {
-        /// What the connections are.
+        /// The state of the connections.
         held: Held,
-        /// What is asked for.
+        /// The path of the request.
         path: String,
-        /// As of a proxy, for connections that are open and no more; `None`: they are the server's own.
+        /// The backend port if a proxy is tested, for plain connections; `None`: the server itself
+        /// holds them.
         backend: Option<u16>,
     },
-    /// Listeners to broadcasts.
+    /// Listeners that receive broadcasts.
     Fanout {
         /// Bytes of a message.
         size: usize,
         /// Connections that never read.
         slow: u32,
-        /// What carries the messages.
+        /// The protocol of the broadcasts.
         broadcast: Broadcast,
     },
     /// Listeners and speakers in rooms.
     Chat(Chat),
     /// A stream from the server.
     Download {
-        /// As of a proxy; `None`: from the server itself.
+        /// The backend port if a proxy is tested; `None`: the server itself sends.
         backend: Option<u16>,
     },
     /// A stream to the server.
     Upload {
-        /// As of a proxy; `None`: to the server itself.
+        /// The backend port if a proxy is tested; `None`: the server itself receives.
         backend: Option<u16>,
     },
 }

@@ -1,4 +1,4 @@
-//! What is counted while the load runs.
+//! Counters of a run.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::clock::SECOND;
 
-/// The longest latency that is told apart from longer ones.
+/// The longest latency that the histogram distinguishes.
 const LONGEST: u64 = 600 * SECOND;
 
 /// Why a connection or a request failed.
@@ -17,17 +17,17 @@ pub enum Fault {
     Closed,
     /// The connection was reset.
     Reset,
-    /// Nobody listens.
+    /// No server listens.
     Refused,
-    /// No reply, or no connection, in time.
+    /// No reply or no connection in time.
     Timeout,
-    /// The bytes that came are not the bytes that were sent.
+    /// The received bytes differ from those that were sent.
     Mismatch,
-    /// What came is no HTTP response that the driver can follow.
+    /// The bytes are not an HTTP response that the driver can parse.
     BadResponse,
     /// An HTTP response with a status other than 2xx.
     Status,
-    /// TLS that the driver cannot follow, or that the server refused.
+    /// A TLS error, or the server refused the handshake.
     Tls,
     /// Another error of the system.
     System(Errno),
@@ -61,8 +61,8 @@ impl From<Errno> for Fault {
     }
 }
 
-/// Latencies, counts and errors. Latencies and counts are kept in the measured window only; errors from the first
-/// connection on, because a server that loses connections before the window has lost them.
+/// Latencies, counts and errors. Latencies and counts are kept for the measured window only,
+/// errors from the first connection on: connections that were lost before the window count, too.
 #[derive(Debug)]
 pub struct Measurement {
     is_recording: bool,
@@ -104,7 +104,7 @@ impl Measurement {
         }
     }
 
-    /// Counts what has no latency, as it came without having been asked for.
+    /// Counts messages without a latency: the server sends them unasked.
     #[inline]
     pub fn completed(&mut self, count: u64) {
         if self.is_recording {
@@ -112,7 +112,7 @@ impl Measurement {
         }
     }
 
-    /// Counts bytes received or, by a command that does nothing but send, sent.
+    /// Counts bytes received or, by a command that only sends, bytes sent.
     #[inline]
     pub fn transferred(&mut self, bytes: usize) {
         if self.is_recording {
@@ -146,7 +146,7 @@ impl Measurement {
     }
 }
 
-/// Errors by kind, in a message to people.
+/// Errors by kind, as text for people.
 pub fn errors_in_words(errors: &BTreeMap<&'static str, u64>) -> String {
     let kinds: Vec<_> = errors
         .iter()

@@ -1,4 +1,4 @@
-//! The driver: one thread that offers a server as much load as it answers, or load at a rate, and measures it.
+//! The driver: one thread that loads a server in a closed loop or at a rate, and measures it.
 
 pub mod accept;
 pub mod arrivals;
@@ -61,7 +61,7 @@ use tls::Tls;
 use transport::Plain;
 use websocket::WebSocket;
 
-/// Of the commands that load a server directly.
+/// For commands that load a server directly.
 const NO_BACKEND: Option<Server<reference::echo::Echo>> = None;
 
 /// Runs `weir-drive` with the arguments that follow the program's name, and prints the report.
@@ -228,7 +228,7 @@ fn drive(run: &Run) -> Result<Report, Failure> {
     }
 }
 
-/// The echo server behind a proxy, if there is one, and how connections are opened then.
+/// The echo server behind a proxy, if a proxy is tested, and how connections are then opened.
 fn echoing(
     backend: Option<u16>,
 ) -> Result<(Option<Server<reference::echo::Echo>>, Opening), Failure> {
@@ -241,9 +241,10 @@ fn echoing(
     }
 }
 
-/// The backend of a proxy under test, which is started only when it listens.
+/// The backend of a proxy under test. The proxy is started after the backend listens.
 fn serve<S: Service>(service: S, port: u16) -> Result<Server<S>, Failure> {
-    // Several drivers of one proxy have one port: the kernel deals its connections out among them.
+    // Several drivers of one proxy share a port: the kernel distributes its connections among
+    // them.
     let listener = Listener::bind_shared(Ipv4Addr::LOCALHOST.into(), port).map_err(|error| {
         Failure::runtime(
             format!("cannot listen on 127.0.0.1:{port} for the backend"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::clock::SECOND;
 use crate::command_line::Failure;
 
-/// Other processes that are watched: those of one server.
+/// The observed processes of one server.
 #[derive(Debug)]
 pub struct Observer {
     pids: Vec<u32>,
@@ -27,8 +27,8 @@ pub struct Sample {
 pub struct ServerUse {
     /// CPU time of all its threads, in nanoseconds.
     pub cpu: u64,
-    /// How often one of its threads gave up its processor, or lost it. A thread that ends in the window takes its share
-    /// with it.
+    /// Context switches of its threads, voluntary or not. Switches of a thread that ends in the
+    /// window are lost.
     pub switches: u64,
     /// Resident memory before the first connection.
     pub rss_baseline_kib: u64,
@@ -40,14 +40,15 @@ pub struct ServerUse {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Cpu {
-    /// Nanoseconds by thread, from schedstat. A thread that ends in the window takes its share with it.
+    /// Nanoseconds by thread, from schedstat. The time of a thread that ends in the window is
+    /// lost.
     Threads(BTreeMap<u32, u64>),
-    /// Nanoseconds of the whole process, in steps of a clock tick: where the kernel keeps no schedstat.
+    /// Nanoseconds of the whole process, in clock ticks, if the kernel has no schedstat.
     Process(u64),
 }
 
 impl Observer {
-    /// Begins to watch processes, and takes their present memory as the baseline.
+    /// Starts to observe processes, and takes their present memory as the baseline.
     pub fn new(pids: &[u32]) -> Result<Self, Failure> {
         let present = |&pid: &u32| {
             rss_kib(pid).ok_or_else(|| {
@@ -62,7 +63,7 @@ impl Observer {
         })
     }
 
-    /// The state now; `None` if one of the processes has gone.
+    /// The present state; `None` if one of the processes has ended.
     pub fn sample(&self) -> Option<Sample> {
         let pids = self.pids.iter().copied();
         Some(Sample {
@@ -94,7 +95,7 @@ impl Observer {
 impl Cpu {
     fn of(pid: u32) -> Option<Self> {
         let threads = by_thread(pid, processor_time)?;
-        // All zero: the kernel has the files but keeps no account.
+        // All zero: the kernel has the files but does not fill them.
         if threads.values().any(|&time| time > 0) {
             return Some(Self::Threads(threads));
         }
@@ -109,7 +110,7 @@ impl Cpu {
         match (self, start) {
             (Self::Threads(now), Self::Threads(then)) => grown(now, then),
             (Self::Process(now), Self::Process(then)) => now.saturating_sub(*then),
-            // A process of which the first sample had no schedstat has none in the second.
+            // A process without schedstat in the first sample has none in the second.
             _ => 0,
         }
     }
@@ -131,7 +132,7 @@ fn by_thread(pid: u32, read: fn(&Path) -> Option<u64>) -> Option<BTreeMap<u32, u
     Some(numbers)
 }
 
-/// By how much numbers of threads have grown together. A new thread counts in full.
+/// The total growth of the threads' numbers. A new thread counts in full.
 fn grown(now: &BTreeMap<u32, u64>, then: &BTreeMap<u32, u64>) -> u64 {
     now.iter()
         .map(|(thread, number)| number.saturating_sub(then.get(thread).copied().unwrap_or(0)))
@@ -155,7 +156,8 @@ fn status_switches(status: &str) -> Option<u64> {
     Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
 }
 
-/// User and system time in clock ticks. The second field is the program's name in brackets, which may hold anything.
+/// User and system time in clock ticks. The second field is the program's name in parentheses,
+/// which may contain any character.
 fn stat_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);

@@ -1,8 +1,8 @@
-//! Questions at a rate, whatever the server makes of it: they come due at random moments, each on a connection drawn at
-//! random.
+//! Requests at a given rate, independent of the server: they are due at random moments, each on a
+//! connection drawn at random.
 //!
-//! A latency is counted from the moment at which its question was due. So a server that stalls is not spared the
-//! questions that would have come meanwhile: they wait for the answer to the one before and count their wait.
+//! A latency counts from the due time. A server that stalls therefore also pays for requests that
+//! become due meanwhile: they wait for the answer to the previous one, and their wait counts.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,21 +16,21 @@ use crate::connections::Connections;
 use crate::poller::Readiness;
 use crate::socket::scratch;
 
-/// What is said on a connection: a question, and the next when its answer is there.
+/// The exchange on a connection: a request, and the next after its answer.
 pub trait Dialogue {
-    /// What it keeps for a connection.
+    /// The state of a connection.
     type State;
 
     /// The state of a new connection.
     fn open(&self, index: u32) -> Self::State;
 
-    /// Begins the next question.
+    /// Starts the next request.
     fn ask(&mut self, state: &mut Self::State, socket: &OwnedFd) -> Result<(), Fault>;
 
-    /// Sends what is left of the question, if something is.
+    /// Sends the rest of the request, if any.
     fn go_on(&mut self, state: &mut Self::State, socket: &OwnedFd) -> Result<(), Fault>;
 
-    /// Receives what is there, and returns whether the answer is whole.
+    /// Receives bytes, and returns whether the answer is complete.
     fn receive(
         &mut self,
         state: &mut Self::State,
@@ -41,7 +41,7 @@ pub trait Dialogue {
     ) -> Result<(Turn, bool), Fault>;
 }
 
-/// The protocol.
+/// An open loop with this kind of request.
 #[derive(Debug)]
 pub struct OpenLoop<D> {
     dialogue: D,
@@ -49,16 +49,16 @@ pub struct OpenLoop<D> {
     scratch: Box<[u8]>,
 }
 
-/// A connection, with what it was drawn for.
+/// A connection with its queue of requests.
 #[derive(Debug)]
 pub struct Queue<S> {
     state: S,
-    /// When the questions without an answer were due; the first is on its way.
+    /// Due times of unanswered requests; the first is in flight.
     due: VecDeque<u64>,
 }
 
 impl<D> OpenLoop<D> {
-    /// So many questions a second over all connections.
+    /// Sends this many requests a second over all connections.
     pub fn new(dialogue: D, per_second: u64) -> Self {
         Self {
             dialogue,
@@ -78,7 +78,7 @@ impl<D: Dialogue> Protocol for OpenLoop<D> {
         }
     }
 
-    /// Nothing comes due before the last connection is there.
+    /// The first request is due when the last connection is open.
     fn start(&mut self, _: &mut Connection<Self::State>, _: &mut Measurement) -> Result<(), Fault> {
         self.arrivals.start_at(clock::now());
         Ok(())
@@ -130,7 +130,7 @@ impl<D: Dialogue> Protocol for OpenLoop<D> {
             let due = self.arrivals.next();
             let drawn = self.arrivals.draw(connections.places());
             self.arrivals.advance();
-            // What was drawn for a connection that has failed is lost: the failure is counted.
+            // A request drawn for a failed connection is dropped: the failure is already counted.
             let Some((token, connection)) = connections.at_mut(drawn) else {
                 continue;
             };

@@ -1,38 +1,40 @@
-//! When the next connection may be begun: bounded in number and rate, and patient with a server that is being started.
+//! When the next connection may be opened: limits number and rate, and waits for a server that is
+//! starting.
 
 use super::measurement::Fault;
 use crate::clock::{MILLISECOND, SECOND};
 
-/// How many connections may be on their way at the same time: less than the backlog of a server with defaults.
+/// Most connections being opened at a time: fewer than the default backlog of a server.
 const MOST_IN_FLIGHT: u32 = 500;
 
-/// How long a server that is being started is waited for, and how often it is tried.
+/// How long to wait for a server that is starting, and the interval of attempts.
 const RETRY_FOR: u64 = 5 * SECOND;
 const RETRY_EVERY: u64 = 50 * MILLISECOND;
 
 /// How the connections are opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {
-    /// The most connections a second.
+    /// Most connections a second.
     pub per_second: u64,
     /// Waits up to five seconds for a server that does not listen yet.
     pub retries: bool,
 }
 
 impl Opening {
-    /// As fast as every server accepts: what its backlog does not hold, the kernel tries again a second later.
+    /// A rate that every server accepts. The kernel retries a connection one second after a full
+    /// backlog.
     pub const STEADY: Self = Self {
         per_second: 10_000,
         retries: false,
     };
 
-    /// Of the commands whose server is a proxy, started when the backend is ready.
+    /// For a proxy under test, which is started after the backend is ready.
     pub const PATIENT: Self = Self {
         retries: true,
         ..Self::STEADY
     };
 
-    /// The same at another rate, if one is asked for.
+    /// The same with another rate, if given.
     pub(super) fn at(self, per_second: Option<u64>) -> Self {
         Self {
             per_second: per_second.unwrap_or(self.per_second),
@@ -41,7 +43,7 @@ impl Opening {
     }
 }
 
-/// How far the opening of all connections has come: a value.
+/// The progress of opening all connections: a value.
 #[derive(Debug)]
 pub(super) struct Opener {
     opening: Opening,
@@ -72,7 +74,7 @@ impl Opener {
         self.dialed == self.wanted && self.in_flight == 0
     }
 
-    /// How many connections may be begun now.
+    /// How many connections may be opened now.
     pub(super) fn allowance(&self, now: u64) -> u32 {
         if now < self.not_before {
             return 0;
@@ -81,7 +83,7 @@ impl Opener {
         let elapsed = u128::from(now - self.started);
         let due = 1 + elapsed * u128::from(self.opening.per_second) / u128::from(SECOND);
         let by_rate = (due as u32).saturating_sub(self.dialed);
-        // A server that may not be there yet is felt for with one connection.
+        // A server that may not listen yet is probed with one connection.
         let by_caution = if self.opening.retries && self.open == 0 {
             1_u32.saturating_sub(self.in_flight)
         } else {
@@ -98,7 +100,7 @@ impl Opener {
         self.open += 1;
     }
 
-    /// A connection failed on its way. Returns whether that counts: one that will be tried again does not.
+    /// A connection failed to open. Returns whether that counts: not if it will be retried.
     pub(super) fn failed(&mut self, fault: Fault, now: u64) -> bool {
         self.in_flight -= 1;
         self.last_fault = Some(fault);

@@ -19,19 +19,17 @@ const LARGEST_SIZE: u64 = 1 << 20;
 /// Most bytes of a window.
 const MOST_BYTES: u64 = 1 << 50;
 
-/// Most connections.
 const MOST_CONNECTIONS: u64 = 1_000_000;
 
-/// What the arguments ask for.
+/// The result of parsing the arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Invocation {
-    /// This text.
+    /// Print this help text.
     Help(&'static str),
-    /// A run.
+    /// Run this load.
     Drive(Run),
 }
 
-/// The options as far as they were given.
 #[derive(Default)]
 struct Given {
     target: Option<OsString>,
@@ -63,7 +61,7 @@ struct Given {
     pieces: Option<u64>,
 }
 
-/// Reads the arguments that follow the program's name.
+/// Parses the arguments after the program's name.
 pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let name = match parser.next()? {
@@ -85,7 +83,7 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
         "upload" => help::HELP_UPLOAD,
         _ => {
             return Err(Failure::Usage(format!(
-                "{name} is no command: echo, http, proxy, accept, game, idle, fanout, chat, download or upload is \
+                "unknown command {name}: echo, http, proxy, accept, game, idle, fanout, chat, download or upload is \
                  needed"
             )));
         }
@@ -97,7 +95,7 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
 }
 
 impl Given {
-    /// `None`: help is wanted.
+    /// `None`: `--help` was given.
     fn read(command: &str, parser: &mut lexopt::Parser) -> Result<Option<Self>, Failure> {
         let mut given = Self::default();
         while let Some(argument) = parser.next()? {
@@ -240,7 +238,7 @@ impl Given {
             },
             "fanout" | "chat" if slow >= u64::from(connections) => {
                 return Err(Failure::Usage(format!(
-                    "--slow {slow}: of {connections} connections one at least has to read"
+                    "--slow {slow}: at least one of {connections} connections must read"
                 )));
             }
             "fanout" => Command::Fanout {
@@ -272,7 +270,7 @@ impl Given {
             },
         };
         let target = self.target.ok_or_else(|| missing("HOST:PORT"))?;
-        // An idle server needs a moment until its memory and its timers have settled.
+        // The memory and timers of an idle server need a moment to settle.
         let warmup = Duration::from_secs(if name == "idle" { 2 } else { 1 });
         let load = Load {
             target: Target::new(address("HOST:PORT", target)?, connections),

@@ -1,4 +1,4 @@
-//! What the options of a chat mean together.
+//! Combines the options of a chat.
 
 use super::Given;
 use crate::command_line::Failure;
@@ -39,7 +39,7 @@ impl Given {
         }
     }
 
-    /// Who never reads cannot be waited for, nor come back.
+    /// Slow clients exclude options that wait for all clients or reconnect.
     fn slow(&self) -> Result<u32, Failure> {
         match self.slow.unwrap_or(0) {
             0 => Ok(0),

@@ -175,7 +175,7 @@ fn options_come_in_any_order() {
 fn wrong_arguments_are_named() {
     for (line, part) in [
         ("", "a command is missing"),
-        ("sing 127.0.0.1:80", "sing is no command"),
+        ("sing 127.0.0.1:80", "unknown command sing"),
         ("echo", "HOST:PORT is missing"),
         ("echo 127.0.0.1", "127.0.0.1: HOST:PORT is needed"),
         ("echo 127.0.0.1:80 127.0.0.1:81", "127.0.0.1:81"),
@@ -197,7 +197,7 @@ fn wrong_arguments_are_named() {
         ("fanout 127.0.0.1:80 --size 7", "--size 7: a"),
         (
             "fanout 127.0.0.1:80 --slow 100",
-            "--slow 100: of 100 connections",
+            "--slow 100: at least one of 100 connections",
         ),
         ("echo 127.0.0.1:80 --slow 1", "--slow"),
         ("download 127.0.0.1:80 --bytes 0", "--bytes 0: a"),
@@ -225,7 +225,7 @@ fn wrong_arguments_are_named() {
             "--several does not go with --events",
         ),
         ("chat 127.0.0.1:80 --slow 9 --churn 1", "--churn"),
-        ("chat 127.0.0.1:80 --slow 100", "one at least"),
+        ("chat 127.0.0.1:80 --slow 100", "at least one"),
         (
             "chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --speakers 2",
             "--speakers",

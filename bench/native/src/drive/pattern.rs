@@ -1,41 +1,42 @@
-//! The bytes that an echo is known by.
+//! The byte pattern by which an echo is verified.
 
 use std::ops::Range;
 
-/// Bytes at the front of a message that tell it from every other.
+/// Bytes at the front of a message that distinguish it from every other.
 const COUNTER_BYTES: usize = 8;
 
-/// How the server tells where a message ends.
+/// How messages are framed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Frame {
-    /// It does not: it sends back bytes.
+    /// No framing: the server echoes bytes.
     #[default]
     None,
-    /// By a length of four bytes, big-endian, in front of the message: `{packet, 4}`.
+    /// A length of four bytes, big-endian, before the message: `{packet, 4}`.
     Length4,
-    /// By the newline that is the last byte of the message, and none of the others: `{packet, line}`.
+    /// A newline as the last byte of the message and nowhere else: `{packet, line}`.
     Line,
 }
 
-/// What a message is.
+/// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// How it is framed.
     pub frame: Frame,
-    /// Its bytes, without what the frame puts in front.
+    /// Its bytes, without the length of the frame.
     pub size: usize,
 }
 
-/// Messages of one size. Each begins with a counter of its connection and its place in the stream, as far as it fits;
-/// the rest is the same in all. So a lost, doubled, torn or misdirected byte is seen, and a check costs two compares.
+/// Messages of one size. Each begins with a counter of its connection and its place in the stream,
+/// as far as it fits; the rest is the same in all. A lost, duplicated, torn or misdirected byte is
+/// noticed, and a check costs two comparisons.
 #[derive(Debug)]
 pub struct Pattern {
     frame: Frame,
-    /// A message with its frame. What it holds in place of the counter does not matter.
+    /// A framed message, whose counter is overwritten.
     template: Vec<u8>,
-    /// Where in the message the counter is.
+    /// The range of the counter in the message.
     counter: Range<usize>,
-    /// Room for a batch of messages, whose counters are written before each send.
+    /// A buffer for a batch of messages, whose counters are written before each send.
     batch: Vec<u8>,
 }
 
@@ -44,12 +45,12 @@ pub struct Pattern {
 pub struct Position {
     /// Whole messages before it.
     pub message: u64,
-    /// Bytes of the message it is in.
+    /// Bytes before it in its message.
     pub offset: usize,
 }
 
 impl Pattern {
-    /// Messages of `size` bytes (at least one) in frames, at most `depth` of them sent at once.
+    /// Messages of `size` bytes (at least one) in frames, at most `depth` of them in a send.
     pub fn new(frame: Frame, size: usize, depth: usize) -> Self {
         let filler = (0..size).map(|n| (n * 7 + n / 251) as u8);
         let mut template: Vec<u8> = match frame {
@@ -81,7 +82,7 @@ impl Pattern {
         self.template.len()
     }
 
-    /// The bytes of the stream of connection `id` from `start` to the beginning of message `end`.
+    /// The bytes of connection `id`'s stream from `start` up to message `end`.
     #[inline]
     pub fn bytes(&mut self, id: u32, start: Position, end: u64) -> &[u8] {
         let count = (end - start.message) as usize;
@@ -93,8 +94,8 @@ impl Pattern {
         &self.batch[start.offset..count * length]
     }
 
-    /// Compares what was received with what the stream holds at `position`, and moves the position on. Returns whether
-    /// all bytes are right.
+    /// Compares received bytes with the stream at `position`, and advances the position. Returns
+    /// whether all bytes are right.
     #[inline]
     pub fn verify(&self, id: u32, position: &mut Position, mut received: &[u8]) -> bool {
         let Range { start, end } = self.counter;
@@ -120,7 +121,7 @@ impl Pattern {
 }
 
 impl Position {
-    /// The place `bytes` further on in a stream of messages of `length`.
+    /// The position `bytes` later in a stream of messages of `length` bytes.
     #[inline]
     pub fn after(self, bytes: usize, length: usize) -> Self {
         let offset = self.offset + bytes;
@@ -134,8 +135,8 @@ impl Position {
     }
 }
 
-/// The place in the stream comes first, its lowest byte in front: even a message of one byte differs from its
-/// neighbours. In a line there is room for seven bits in each byte, which leaves 16 for the connection.
+/// The message number comes first, little-endian: even messages of one byte differ from their
+/// neighbours. In a line each byte carries seven bits, which leaves 16 for the connection.
 #[inline]
 fn counter(frame: Frame, id: u32, message: u64) -> [u8; COUNTER_BYTES] {
     let number = message ^ u64::from(id) << 40;

@@ -1,4 +1,4 @@
-//! What the commands that keep their connections have to say, connection by connection.
+//! The interface of commands that keep their connections.
 
 use std::os::fd::OwnedFd;
 
@@ -10,12 +10,12 @@ use super::transport::Turn;
 use crate::connections::Connections;
 use crate::poller::Readiness;
 
-/// What is said on a connection.
+/// What happens on a connection.
 pub trait Protocol {
-    /// What the protocol keeps for a connection.
+    /// The protocol's state of a connection.
     type State;
 
-    /// Begins the connection of this index.
+    /// Starts to connect the connection with this index.
     fn dial(&self, target: &Target, index: u32) -> Result<OwnedFd, Errno> {
         target.dial(index)
     }
@@ -23,7 +23,8 @@ pub trait Protocol {
     /// The state of a new connection.
     fn open(&mut self, index: u32) -> Self::State;
 
-    /// Says what has to be said before a connection counts as open, and returns whether it does.
+    /// Performs the handshake before a connection counts as open, and returns whether it is
+    /// complete.
     fn greet(
         &mut self,
         _connection: &mut Connection<Self::State>,
@@ -32,14 +33,15 @@ pub trait Protocol {
         Ok(true)
     }
 
-    /// Says the first word, once all connections are open.
+    /// Sends the first bytes, once all connections are open.
     fn start(
         &mut self,
         connection: &mut Connection<Self::State>,
         measurement: &mut Measurement,
     ) -> Result<(), Fault>;
 
-    /// Serves a connection that is ready. What the server sends unasked may come before [`start`](Self::start).
+    /// Serves a connection that is ready. Unsolicited data of the server may arrive before
+    /// [`start`](Self::start).
     fn ready(
         &mut self,
         connection: &mut Connection<Self::State>,
@@ -47,12 +49,12 @@ pub trait Protocol {
         measurement: &mut Measurement,
     ) -> Result<Turn, Fault>;
 
-    /// When [`tick`](Self::tick) is wanted next, by [`clock::now`], of a protocol that does something by time.
+    /// When [`tick`](Self::tick) is due next, by [`clock::now`]; `None` without timed work.
     fn deadline(&self) -> Option<u64> {
         None
     }
 
-    /// Does what is due at `now`. A connection that fails is to be counted and taken out.
+    /// Does the work that is due at `now`. It must count and remove connections that fail.
     fn tick(
         &mut self,
         _connections: &mut Connections<Connection<Self::State>>,
@@ -67,9 +69,9 @@ pub trait Protocol {
 pub struct Connection<S> {
     /// Its socket.
     pub socket: OwnedFd,
-    /// When the oldest request without a reply was sent; 0 while there is none. It is what timeouts are taken from.
+    /// When the oldest unanswered request was sent; 0 without one. Timeouts are based on it.
     pub waiting_since: u64,
-    /// What the protocol keeps.
+    /// The protocol's state.
     pub state: S,
     /// Whether it counts as open.
     pub(super) is_connected: bool,

@@ -1,11 +1,11 @@
-//! Which of the listeners never read.
+//! Decides which listeners never read.
 
-/// Who reads: the slow are spread evenly among the others, as a server may serve them in order.
+/// Slow listeners are spread evenly among the others, because a server may serve them in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Readers {
     /// All listeners.
     pub all: u32,
-    /// Those who never read.
+    /// The number of slow listeners.
     pub slow: u32,
 }
 

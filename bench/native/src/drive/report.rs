@@ -12,7 +12,7 @@ use super::observer::ServerUse;
 use super::session::Outcome;
 use crate::clock::SECOND;
 
-/// What a run reports; fields that do not apply to its command are left out.
+/// The report of a run. Fields that do not apply to its command are omitted.
 #[derive(Debug, Serialize)]
 pub struct Report {
     command: &'static str,
@@ -86,7 +86,7 @@ struct Server {
 }
 
 impl Report {
-    /// Of a command that counts requests and their latencies.
+    /// For a command that counts requests and their latencies.
     pub fn of_requests(
         command: &'static str,
         load: &Load,
@@ -108,7 +108,7 @@ impl Report {
         report
     }
 
-    /// Of a command that counts bytes.
+    /// For a command that counts bytes.
     pub fn of_bytes(
         command: &'static str,
         load: &Load,
@@ -127,7 +127,7 @@ impl Report {
         report
     }
 
-    /// Of a command that counts what the server sends by time.
+    /// For a command that counts ticks, which the server sends by a timer.
     pub fn of_ticks(
         command: &'static str,
         load: &Load,
@@ -141,7 +141,7 @@ impl Report {
         report
     }
 
-    /// Of a command that holds connections: what they cost the server.
+    /// For a command that holds connections: their cost for the server.
     pub fn of_idling(
         command: &'static str,
         load: &Load,
@@ -158,13 +158,13 @@ impl Report {
         report
     }
 
-    /// Adds that all bytes received were compared with what had been sent.
+    /// Adds that all received bytes were compared with those that were sent.
     pub fn with_bytes_verified(mut self) -> Self {
         self.bytes_verified = Some(self.bytes);
         self
     }
 
-    /// Adds what a chat has to tell besides.
+    /// Adds the figures of a chat.
     pub fn with_course(mut self, course: Course) -> Self {
         self.published = Some(course.published);
         self.missed = Some(course.missed);
@@ -173,7 +173,7 @@ impl Report {
         self
     }
 
-    /// Whether anything succeeded at all.
+    /// Whether any request, tick or byte succeeded.
     pub fn is_success(&self) -> bool {
         match self.requests.or(self.ticks).or(self.bytes_transferred) {
             Some(count) => count > 0,
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(json["server"]["switches_per_request"], 0.25);
         assert_eq!(json["driver_cpu_s"], 0.5);
         assert_eq!(json["errors"], serde_json::json!({}));
-        // The histogram keeps three digits: each figure may be off by a thousandth.
+        // The histogram keeps three digits: each figure may be off by 0.1 %.
         for (name, expected) in [
             ("min", 1.0),
             ("p50", 500.0),

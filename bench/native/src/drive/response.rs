@@ -1,4 +1,4 @@
-//! HTTP responses out of a stream that is cut anywhere.
+//! Parses HTTP responses from a stream that may be cut anywhere.
 
 use std::mem::MaybeUninit;
 
@@ -6,36 +6,35 @@ use httparse::{ParserConfig, Response, Status};
 
 use super::measurement::Fault;
 
-/// Bytes that the head of a response may have.
+/// Most bytes of a response head.
 const LONGEST_HEAD: usize = 16 * 1024;
 
-/// Header lines that a response may have.
 const MOST_HEADERS: usize = 64;
 
-/// Reads one response after the other, of those that tell their length.
+/// Reads a sequence of responses that have a Content-Length.
 #[derive(Debug, Default)]
 pub struct ResponseReader {
-    /// The part of a head that has come so far.
+    /// The received part of a head.
     head: Vec<u8>,
-    /// The response whose body is being read, and the bytes still to come.
+    /// The status of the response whose body is being read, and the bytes still to come.
     body: Option<(u16, usize)>,
 }
 
-/// What the bytes amount to.
+/// The result of parsing some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The response goes on.
+    /// The response is incomplete.
     Incomplete,
-    /// The response is there.
+    /// The response is complete.
     Complete {
         /// Its status code.
         status: u16,
-        /// Bytes that were given and are not part of it.
+        /// Given bytes that follow the response.
         rest: usize,
     },
 }
 
-/// What came cannot be followed: it is no HTTP/1 response, its head is too long, or it does not tell its length.
+/// The bytes cannot be parsed: no HTTP/1 response, a head that is too long, or no length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadResponse;
 
@@ -54,7 +53,7 @@ struct Head {
 }
 
 impl ResponseReader {
-    /// Takes the next bytes of the stream. After a response is complete its `rest` is to be given again.
+    /// Takes received bytes. After a complete response, pass its `rest` again.
     #[inline]
     pub fn read(&mut self, mut bytes: &[u8]) -> Result<Progress, BadResponse> {
         loop {
@@ -71,14 +70,14 @@ impl ResponseReader {
                 return Ok(Progress::Incomplete);
             };
             bytes = &bytes[used..];
-            // 1xx: the response itself is still to come.
+            // 1xx: the final response follows.
             if head.status >= 200 {
                 self.body = Some((head.status, head.body_length));
             }
         }
     }
 
-    /// A whole head, and how many of `bytes` belong to it.
+    /// A complete head, and how many of `bytes` belong to it.
     #[inline]
     fn read_head(&mut self, bytes: &[u8]) -> Result<Option<(Head, usize)>, BadResponse> {
         if self.head.is_empty() {
@@ -98,7 +97,8 @@ impl ResponseReader {
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), BadResponse> {
-        // What follows the head may be long; a head that is not found in the first bytes will not be found later.
+        // The bytes after a head may be long, so only those that fit are searched; a head that is
+        // longer is an error.
         let room = LONGEST_HEAD - self.head.len();
         if room == 0 {
             return Err(BadResponse);

@@ -1,4 +1,4 @@
-//! The course of a run: opening, warm-up, the measured window, the end.
+//! The phases of a run: opening, warm-up, the measured window, the end.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::command_line::Failure;
 use crate::poller::{Interest, Poller, Token};
 use crate::stop::StopSignal;
 
-/// How often the course is looked at. A timer of its own, so that no wait of the hot loop needs a timeout, which the
-/// kernel would have to arm and disarm each time.
+/// How often the phase is checked. A separate timer, because a timeout of each wait in the hot
+/// loop would make the kernel set and cancel a timer each time.
 const TICK: u64 = 20 * MILLISECOND;
 
-/// How often the connections are looked at for replies that do not come.
+/// How often connections are checked for overdue replies.
 pub(crate) const TIMEOUT_SCAN: u64 = 200 * MILLISECOND;
 
 /// One run of the driver.
 #[derive(Debug)]
 pub struct Session {
-    /// The poller that everything of the run is registered with.
+    /// The poller of the run.
     pub poller: Poller,
-    /// What is counted.
+    /// The counters.
     pub measurement: Measurement,
     phase: Phase,
     warmup: u64,
     duration: u64,
-    /// Bytes after which the window ends before its time.
+    /// Bytes after which the window ends early.
     most_bytes: u64,
     observer: Option<Observer>,
     progress: Option<Progress>,
     ticker: Alarm,
-    /// Held for as long as the poller watches it.
+    /// Must live as long as the poller watches it.
     _stop: StopSignal,
 }
 
@@ -54,7 +54,7 @@ struct Window {
     server: Option<Sample>,
 }
 
-/// What a finished run has measured, besides the [`Measurement`].
+/// The figures of a finished run, besides the [`Measurement`].
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// Connections that were open when the window began.
@@ -63,7 +63,7 @@ pub struct Outcome {
     pub window: u64,
     /// CPU time of the driver in the window, in nanoseconds.
     pub driver_cpu: u64,
-    /// The observed server, if one was named and lived to the end.
+    /// The observed server, if one was named and it ran to the end.
     pub server: Option<ServerUse>,
 }
 
@@ -75,7 +75,8 @@ struct Progress {
 }
 
 impl Session {
-    /// Prepares a run: takes over the signals, and looks at the observed server before it has a connection.
+    /// Prepares a run: installs the signal handlers, and samples the observed server before its
+    /// first connection.
     pub fn new(load: &Load) -> Result<Self, Failure> {
         let poller = Poller::new()?;
         let stop = StopSignal::install()?;
@@ -104,13 +105,13 @@ impl Session {
         })
     }
 
-    /// All connections are open: the warm-up begins.
+    /// All connections are open: starts the warm-up.
     pub fn begin(&mut self, connections: u32) {
         let until = clock::now() + self.warmup;
         self.phase = Phase::Warmup { until, connections };
     }
 
-    /// Serves an event of the control lane. `now` decides what is due.
+    /// Handles an event of the control lane at the time `now`.
     pub fn control(&mut self, token: Token, now: u64) -> Result<(), Failure> {
         if token == STOP {
             return self.finish(now);
@@ -130,7 +131,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the run now, with what was measured so far.
+    /// Ends the run now and keeps its figures.
     pub fn finish(&mut self, now: u64) -> Result<(), Failure> {
         match &self.phase {
             Phase::Finished(_) => Ok(()),
@@ -154,7 +155,7 @@ impl Session {
         }
     }
 
-    /// What the run has measured, once it is over.
+    /// The figures of the run, once it is over.
     pub fn outcome(&self) -> Option<Outcome> {
         match self.phase {
             Phase::Finished(outcome) => Some(outcome),
@@ -166,7 +167,7 @@ impl Session {
         let server = self.observer.as_ref().and_then(Observer::sample);
         self.measurement.record(true);
         self.phase = Phase::Measuring(Window {
-            // The samples took time: the window begins after them.
+            // Sampling takes time: the window begins after it.
             cpu: clock::process_cpu(),
             started: clock::now(),
             connections,

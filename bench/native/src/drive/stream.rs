@@ -1,4 +1,4 @@
-//! Bytes in one direction, as fast as they go: `download` takes what the server sends, `upload` sends.
+//! Bytes in one direction, as fast as possible: `download` receives, `upload` sends.
 
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
@@ -7,13 +7,13 @@ use crate::clock;
 use crate::poller::Readiness;
 use crate::socket::{READS_PER_EVENT, SCRATCH_BYTES, scratch, send};
 
-/// Takes what comes.
+/// Receives and drops.
 #[derive(Debug)]
 pub struct Download {
     scratch: Box<[u8]>,
 }
 
-/// Sends, 64 KiB at a time.
+/// Sends 64 KiB at a time.
 #[derive(Debug)]
 pub struct Upload {
     bytes: Box<[u8]>,
@@ -79,7 +79,7 @@ impl Protocol for Upload {
 
     fn open(&mut self, _index: u32) {}
 
-    /// It has begun: a connection that is there is writable, and sends.
+    /// Nothing to do: an open connection is writable and sends already.
     fn start(&mut self, _: &mut Connection<()>, _: &mut Measurement) -> Result<(), Fault> {
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Protocol for Upload {
         readiness: Readiness,
         measurement: &mut Measurement,
     ) -> Result<Turn, Fault> {
-        // A server that only takes has nothing to say but that it is gone.
+        // A server that only receives sends nothing; only its close is of interest.
         if readiness.closing() {
             return Err(Fault::Closed);
         }

@@ -10,11 +10,12 @@ use rustix::net::{bind, sockopt};
 
 use crate::socket;
 
-/// How many connections leave one source address. The ports that Linux gives out by itself are about 28,000, those of one
-/// parity first: when they are gone it looks at all 14,000 of them again before it takes one of the others.
+/// Connections for each source address. Linux has about 28,000 ephemeral ports and uses those of
+/// one parity first: when these are used up, it searches all 14,000 of them again before it takes
+/// one of the others.
 const PER_SOURCE: u32 = 10_000;
 
-/// Where the load goes.
+/// The server that the load goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     address: SocketAddr,
@@ -22,8 +23,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target for so many connections at the same time. On loopback, more than fit on one source address are spread
-    /// over several.
+    /// A target for this many concurrent connections. On loopback, connections that do not fit on
+    /// one source address are spread over several.
     pub fn new(address: SocketAddr, connections: u32) -> Self {
         let is_loopback = matches!(address.ip(), IpAddr::V4(ip) if ip.is_loopback());
         Self {
@@ -32,8 +33,9 @@ impl Target {
         }
     }
 
-    /// Begins the connection of this index. The caller sees the outcome as the socket's first event. It ends in a reset
-    /// when it is closed: neither side keeps a TIME_WAIT, of which the next measurements would meet tens of thousands.
+    /// Starts to connect the connection with this index. The outcome is the socket's first event.
+    /// Closing it sends a reset, so that neither side keeps a TIME_WAIT: tens of thousands of them
+    /// would disturb the next measurements.
     pub fn dial(&self, index: u32) -> Result<OwnedFd> {
         let socket = socket::stream(&self.address)?;
         sockopt::set_tcp_nodelay(&socket, true)?;
@@ -41,7 +43,8 @@ impl Target {
         Ok(socket)
     }
 
-    /// As [`dial`](Self::dial), with the smallest receive buffer that the kernel has: for a connection that is not read.
+    /// As [`dial`](Self::dial), with the smallest receive buffer of the kernel, for a connection
+    /// that is never read.
     pub fn dial_to_ignore(&self, index: u32) -> Result<OwnedFd> {
         let socket = socket::stream(&self.address)?;
         sockopt::set_socket_recv_buffer_size(&socket, 1)?;
@@ -58,8 +61,8 @@ impl Target {
     }
 
     fn source(&self, index: u32) -> Option<Ipv4Addr> {
-        // 127.0.0.1 is left to the others on the machine, and each server has sources of its own: a port that is bound is
-        // taken for all destinations.
+        // 127.0.0.1 is left to other programs of the machine, and each server has its own source
+        // addresses: a bound port is taken for all destinations.
         let [high, low] = self.address.port().to_be_bytes();
         self.spreads_sources.then(|| {
             Ipv4Addr::from_bits(Ipv4Addr::new(127, high, low, 2).to_bits() + index / PER_SOURCE)

@@ -1,4 +1,4 @@
-//! TLS 1.3, as a client that takes any certificate: what is measured is the server, not its identity.
+//! A TLS 1.3 client that accepts any certificate: the identity of the server does not matter here.
 
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// TLS 1.3 with the provider's own choice of ciphers.
+    /// TLS 1.3 with the provider's default ciphers.
     pub fn new() -> Self {
         let provider = Arc::new(ring::default_provider());
         let verifier = Arc::new(AnyCertificate(provider.clone()));
@@ -52,7 +52,7 @@ impl From<rustls::Error> for Fault {
     }
 }
 
-/// The errors of the session itself: those of the socket are told apart before.
+/// Errors of the session; errors of the socket are handled before.
 impl From<io::Error> for Fault {
     fn from(_: io::Error) -> Self {
         Self::Tls
@@ -125,7 +125,7 @@ impl Transport for Tls {
         let turn = read(socket, readiness, scratch, |bytes| {
             decrypt(channel, bytes, &mut take)
         })?;
-        // The answer to a change of keys, if the server wanted one.
+        // Sends the answer to a key update, if the server requested one.
         self.flush(channel, socket)?;
         Ok(turn)
     }
@@ -156,7 +156,7 @@ fn decrypt(
     Ok(())
 }
 
-/// The socket as rustls writes to it, with the fault that an `io::Error` would not name.
+/// The socket as a writer for rustls. It keeps the fault, which an `io::Error` would lose.
 struct Kernel<'a> {
     socket: &'a OwnedFd,
     fault: Option<Fault>,
@@ -179,7 +179,7 @@ impl Write for Kernel<'_> {
     }
 }
 
-/// Takes any certificate, and no signature that does not fit it.
+/// Accepts any certificate, but checks signatures.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

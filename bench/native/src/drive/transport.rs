@@ -1,4 +1,4 @@
-//! What carries the bytes of a connection: the socket itself, or TLS on it.
+//! Carries the bytes of a connection: plain or encrypted.
 
 use std::os::fd::OwnedFd;
 
@@ -6,15 +6,15 @@ use super::measurement::Fault;
 use crate::poller::Readiness;
 use crate::socket::{READS_PER_EVENT, Received, receive, send};
 
-/// A way for bytes to go over a socket.
+/// A way to carry bytes over a socket.
 pub trait Transport {
-    /// What it keeps for a connection.
+    /// The transport's state of a connection.
     type Channel;
 
     /// The channel of a new connection.
     fn open(&self) -> Self::Channel;
 
-    /// Agrees with the peer on how to go on, as far as that goes now. Returns whether all is agreed.
+    /// Continues the handshake as far as possible. Returns whether it is complete.
     fn greet(
         &self,
         channel: &mut Self::Channel,
@@ -23,8 +23,9 @@ pub trait Transport {
         scratch: &mut [u8],
     ) -> Result<bool, Fault>;
 
-    /// Takes as many of the bytes as there is room for and returns how many. A result short of `bytes.len()`, or bytes
-    /// kept for [`flush`](Self::flush), make the kernel report writability as a new edge.
+    /// Accepts as many bytes as there is room for, and returns their number. If that is less than
+    /// `bytes.len()`, or if bytes are kept for [`flush`](Self::flush), writability is reported as
+    /// a new edge.
     fn send(
         &self,
         channel: &mut Self::Channel,
@@ -32,10 +33,10 @@ pub trait Transport {
         bytes: &[u8],
     ) -> Result<usize, Fault>;
 
-    /// Sends what was taken before and the kernel had no room for.
+    /// Sends bytes that were accepted before and did not fit.
     fn flush(&self, channel: &mut Self::Channel, socket: &OwnedFd) -> Result<(), Fault>;
 
-    /// Receives what is there and gives it to `take`, piece by piece.
+    /// Receives data and calls `take` with each piece.
     fn read(
         &self,
         channel: &mut Self::Channel,
@@ -46,16 +47,16 @@ pub trait Transport {
     ) -> Result<Turn, Fault>;
 }
 
-/// Whether a connection was read to its end.
+/// Whether a connection was read until it was empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing is left.
+    /// Nothing is left to read.
     Done,
-    /// The others first.
+    /// Data may be left; other connections get their turn first.
     More,
 }
 
-/// Receives what is there and gives it to `take`, piece by piece.
+/// Receives data and calls `take` with each piece.
 #[inline]
 pub fn read(
     socket: &OwnedFd,
@@ -78,7 +79,7 @@ pub fn read(
     Ok(Turn::More)
 }
 
-/// The bytes as they are.
+/// Plain TCP.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 

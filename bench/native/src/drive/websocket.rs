@@ -1,4 +1,5 @@
-//! WebSocket (RFC 6455) as a client: each message in a binary frame. The mask is zero, which costs the server what any other does.
+//! A WebSocket client (RFC 6455): each message is a binary frame. The mask is zero, which costs
+//! the server as much as any other.
 
 use std::os::fd::OwnedFd;
 
@@ -16,17 +17,17 @@ pub struct WebSocket {
     size: usize,
 }
 
-/// A connection: what the kernel had no room for, and where in the server's bytes it is.
+/// A connection: unsent bytes, and the state of parsing.
 #[derive(Debug, Default)]
 pub struct Channel {
     unsent: Vec<u8>,
     greeting: Greeting,
     head: FrameHead,
-    /// Bytes left of the payload in progress.
+    /// Bytes left in the current payload.
     left: u64,
 }
 
-/// The beginning of a frame, as far as it has come.
+/// The received part of a frame's head.
 #[derive(Debug, Default)]
 struct FrameHead {
     bytes: [u8; 10],
@@ -48,14 +49,14 @@ impl WebSocket {
 }
 
 impl FrameHead {
-    /// Takes the next byte. Returns the length of the payload when the head is whole.
+    /// Takes the next byte. Returns the payload's length when the head is complete.
     fn push(&mut self, byte: u8) -> Result<Option<u64>, Fault> {
         self.bytes[self.length] = byte;
         self.length += 1;
         if self.length < 2 {
             return Ok(None);
         }
-        // One binary frame, without a mask, which servers do not use.
+        // Only unfragmented binary frames without a mask, because servers do not mask.
         if self.bytes[0] != 0x82 || self.bytes[1] > 127 {
             return Err(Fault::BadResponse);
         }
@@ -79,7 +80,7 @@ impl FrameHead {
 }
 
 impl Channel {
-    /// Gives the payloads in some bytes to `take`.
+    /// Calls `take` with the payloads in the received bytes.
     #[inline]
     fn payloads(
         &mut self,
@@ -124,7 +125,7 @@ impl Transport for WebSocket {
         if readiness.readable() {
             read(socket, readiness, scratch, |bytes| {
                 match channel.greeting.read(bytes, b"101")? {
-                    // What a server broadcasts already is not counted.
+                    // Broadcasts before the start are not counted.
                     Some(frames) => channel.payloads(frames, &mut |_| Ok(())),
                     None => Ok(()),
                 }

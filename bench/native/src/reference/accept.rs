@@ -1,4 +1,4 @@
-//! A request, a reply, and the connection is over.
+//! One request and one reply on each connection.
 
 use std::os::fd::OwnedFd;
 
@@ -10,13 +10,13 @@ use crate::socket::{Received, receive, scratch, send};
 
 const REPLY: &[u8] = b"ok";
 
-/// The service of short connections. The client closes, so that the server keeps no TIME_WAIT.
+/// The service of short connections. The client closes, so the server keeps no TIME_WAIT.
 #[derive(Debug)]
 pub struct Accept {
     scratch: Box<[u8]>,
 }
 
-/// A client that asks once.
+/// A client that sends one request.
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
@@ -29,7 +29,7 @@ impl Accept {
         Self { scratch: scratch() }
     }
 
-    /// Reads what is there, and answers the first of it: the client has one request, and what else it says is dropped.
+    /// Reads, and answers once: a client has one request, and further bytes are dropped.
     fn serve(&mut self, client: &mut Client) -> Result<Received> {
         let received = receive(&client.socket, &mut self.scratch)?;
         if matches!(received, Received::Bytes(_)) && !client.is_answered {
@@ -59,7 +59,8 @@ impl Service for Accept {
             socket,
             is_answered: false,
         };
-        // Under load the request has arrived by the time of the accept: answered here, it costs no event.
+        // Under load the request has arrived by the time of the accept. Answering here saves an
+        // event.
         if self.serve(&mut client)? == Received::End {
             return Ok(None);
         }

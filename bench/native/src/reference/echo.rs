@@ -1,4 +1,4 @@
-//! Sends back what comes.
+//! Echoes bytes.
 
 use std::os::fd::OwnedFd;
 
@@ -18,7 +18,8 @@ pub struct Echo {
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
-    /// What the kernel has not taken yet. Nothing is read meanwhile, so it never holds more than one scratch buffer.
+    /// Bytes that the kernel has not taken yet. The socket is not read until they are sent, so
+    /// this is at most one scratch buffer.
     pending: Vec<u8>,
 }
 

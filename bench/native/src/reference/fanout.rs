@@ -1,4 +1,4 @@
-//! One message to everybody who is connected, again and again.
+//! Broadcasts messages to all connections.
 
 use std::os::fd::OwnedFd;
 
@@ -19,9 +19,9 @@ pub const TIMESTAMP_BYTES: usize = 8;
 pub struct Fanout {
     scratch: Box<[u8]>,
     message: Vec<u8>,
-    /// Nanoseconds between two broadcasts; 0 is as fast as the listeners take them.
+    /// Nanoseconds between two broadcasts; 0: as fast as the listeners read.
     period: u64,
-    /// `None` while nobody can take a message.
+    /// `None` while no listener has room.
     next_at: Option<u64>,
     started_at: Option<u64>,
     broadcasts: u64,
@@ -29,18 +29,19 @@ pub struct Fanout {
     dropped: u64,
 }
 
-/// A connection that listens.
+/// A connection that receives broadcasts.
 #[derive(Debug)]
 pub struct Subscriber {
     socket: OwnedFd,
-    /// The kernel has no room: messages are dropped until it says that it has.
+    /// The kernel has no room: messages are dropped until it reports some.
     is_blocked: bool,
-    /// The rest of a message that the kernel took a part of.
+    /// The unsent rest of a message.
     rest: Vec<u8>,
 }
 
 impl Fanout {
-    /// Messages of `size` bytes, `per_second` times a second (0: as fast as the listeners take them).
+    /// Broadcasts messages of `size` bytes, `per_second` times a second (0: as fast as the
+    /// listeners read).
     pub fn new(size: usize, per_second: u64) -> Self {
         Self {
             scratch: scratch(),
@@ -54,7 +55,7 @@ impl Fanout {
         }
     }
 
-    /// What was delivered since the first connection came, as a JSON object.
+    /// Deliveries since the first connection, as a JSON object.
     pub fn summary(&self) -> String {
         let since = self.started_at.map_or(0, |at| clock::now() - at);
         let seconds = since as f64 / SECOND as f64;
@@ -84,7 +85,7 @@ impl Fanout {
     }
 }
 
-/// What became of a message for one subscriber.
+/// The outcome of a message for one subscriber.
 enum Delivery {
     Done,
     Begun,
@@ -109,7 +110,7 @@ impl Subscriber {
         Ok(Delivery::Begun)
     }
 
-    /// Completes a message that has begun, and returns whether it did so now.
+    /// Sends the rest of a message, and returns whether that completed it.
     fn complete(&mut self) -> Result<bool> {
         let has_rest = !self.rest.is_empty();
         let sent = send(&self.socket, &self.rest)?;
@@ -166,12 +167,13 @@ impl Service for Fanout {
                     can_go_on = true;
                 }
                 Ok(Delivery::Begun) => {}
-                // A connection that failed has an event of its own, which closes it.
+                // A failed connection gets its own event, which closes it.
                 Ok(Delivery::Dropped) | Err(_) => self.dropped += 1,
             }
         }
         self.broadcasts += 1;
-        // At a given rate the clock goes on even if some are blocked; at full speed only a socket with room is worth a turn.
+        // At a given rate, broadcasts go on even if all are blocked; at full speed, only if a
+        // socket had room.
         self.next_at = if self.period > 0 && !subscribers.is_empty() {
             Some((self.next_at.unwrap_or(now) + self.period).max(now))
         } else if can_go_on {

@@ -1,4 +1,4 @@
-//! HTTP/1.1 keep-alive with a file for an answer, sent by the kernel.
+//! HTTP/1.1 keep-alive that answers with a file, sent by sendfile(2).
 
 use std::fs::File;
 use std::io;
@@ -28,14 +28,14 @@ pub struct FileServer {
 pub struct Client {
     socket: OwnedFd,
     heads: HeadCounter,
-    /// Responses that are still to be sent to their end.
+    /// Responses that are not completely sent.
     owed: usize,
-    /// Bytes of the next of them that were sent, its head first.
+    /// Bytes sent of the first of them, including its head.
     sent: u64,
 }
 
 impl FileServer {
-    /// Serves the file at `path`, as it is now.
+    /// Serves the file at `path` with its present length.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
@@ -48,7 +48,7 @@ impl FileServer {
         })
     }
 
-    /// Sends what is owed as far as the kernel takes it.
+    /// Sends responses until the kernel takes no more.
     fn pay(&self, client: &mut Client) -> Result<()> {
         let head_length = self.head.len() as u64;
         while client.owed > 0 {
@@ -65,7 +65,7 @@ impl FileServer {
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(errno) => return Err(errno),
             };
-            // The file was cut: what was promised cannot be sent any more.
+            // The file was truncated: the announced length cannot be sent.
             if sent == 0 && rest > 0 {
                 return Err(Errno::IO);
             }
@@ -99,7 +99,7 @@ impl Service for FileServer {
 
     fn ready(&mut self, client: &mut Client, event: Event, _: &Poller) -> Result<Next> {
         self.pay(client)?;
-        // Nothing is read while something is owed; what came meanwhile is still there afterwards.
+        // Requests are read only while no response is owed; they stay in the kernel until then.
         while client.owed == 0 {
             let length = match receive(&client.socket, &mut self.scratch)? {
                 Received::Bytes(length) => length,

@@ -1,4 +1,4 @@
-//! Many players that get the state of their world twice a second.
+//! Players that get the state of the game twice a second.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::socket::{Drained, drain, scratch, send};
 /// Bytes of a tick.
 pub const TICK_BYTES: usize = 512;
 
-/// Bytes that a player answers a tick with.
+/// Bytes of an answer to a tick.
 pub const ANSWER_BYTES: usize = 16;
 
 const PERIOD: u64 = 500 * MILLISECOND;
@@ -25,8 +25,8 @@ static TICK: [u8; TICK_BYTES] = [b'.'; TICK_BYTES];
 #[derive(Debug)]
 pub struct Game {
     scratch: Box<[u8]>,
-    /// The next tick of each player. The period is the same for all, so a queue is in order of time by itself, and the
-    /// ticks are spread over the period as the players came.
+    /// The next tick of each player. All have the same period, so the queue is in order of time,
+    /// and the ticks are spread over the period by the times of connecting.
     ticks: VecDeque<(u64, Token)>,
 }
 
@@ -34,7 +34,7 @@ pub struct Game {
 #[derive(Debug)]
 pub struct Player {
     socket: OwnedFd,
-    /// Bytes of the last tick that the kernel did not take.
+    /// Unsent bytes of the last tick.
     owed: usize,
 }
 
@@ -55,8 +55,8 @@ impl Default for Game {
 }
 
 impl Player {
-    /// Sends a tick. Who has not taken the last one is skipped: a state of the world that is late is worth nothing, but
-    /// a tick that has begun is completed first.
+    /// Sends a tick. A player that has not read the last one is skipped, because a late state is
+    /// worthless; but a tick that was partly sent is completed first.
     fn tick(&mut self) -> Result<()> {
         if self.owed > 0 {
             self.owed -= send(&self.socket, &TICK[TICK_BYTES - self.owed..])?;
@@ -101,10 +101,10 @@ impl Service for Game {
             && at <= now
         {
             self.ticks.pop_front();
-            // A player who has left is in the queue until the next tick would be due.
+            // A player that has left stays in the queue until its next tick.
             if let Some(player) = players.get_mut(token) {
                 match player.tick() {
-                    // Late by more than a period, the ticks that were missed are not made up for.
+                    // If it is late by more than a period, missed ticks are not repeated.
                     Ok(()) => self.ticks.push_back(((at + PERIOD).max(now), token)),
                     Err(_) => drop(players.remove(token)),
                 }

@@ -11,10 +11,10 @@ use crate::socket::{READS_PER_EVENT, Received, receive, scratch, send};
 const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: Keep-Alive\r\n\r\nhello world!";
 
-/// How many responses one send holds at most, for clients that pipeline.
+/// Most responses in one send, for clients that pipeline.
 const RESPONSES_PER_SEND: usize = 64;
 
-/// What ends the head of a request; requests with a body are not served.
+/// The end of a request head. Requests with a body are not supported.
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
 /// The HTTP service.
@@ -29,15 +29,15 @@ pub struct Http {
 pub struct Client {
     socket: OwnedFd,
     heads: HeadCounter,
-    /// Bytes of responses still to be sent. As all responses are equal, the number is all there is to keep. Nothing is
-    /// read while it is not zero.
+    /// Unsent bytes of responses. All responses are equal, so their number is enough. The socket
+    /// is not read until it is 0.
     owed: usize,
 }
 
-/// Counts the heads of requests in a stream, however the stream is cut into pieces.
+/// Counts request heads in a stream that may be cut anywhere.
 #[derive(Debug, Default)]
 pub(super) struct HeadCounter {
-    /// How many bytes of [`END_OF_HEAD`] the stream ends with.
+    /// How many bytes of [`END_OF_HEAD`] end the stream so far.
     matched: usize,
 }
 
@@ -79,11 +79,11 @@ impl Default for Http {
 }
 
 impl Client {
-    /// Sends what is owed as far as the kernel takes it.
+    /// Sends responses until the kernel takes no more.
     #[inline]
     fn pay(&mut self, responses: &[u8]) -> Result<()> {
         while self.owed > 0 {
-            // Responses are owed whole at first, so the remainder tells how much of the next one is left.
+            // Responses are added whole, so the remainder is the unsent part of the current one.
             let start = (RESPONSE.len() - self.owed % RESPONSE.len()) % RESPONSE.len();
             let length = self.owed.min(responses.len() - start);
             let sent = send(&self.socket, &responses[start..start + length])?;

@@ -1,4 +1,4 @@
-//! The reference servers: what one core can do when nothing stands between the kernel and the job.
+//! The reference servers: the limit of one core with no framework between the kernel and the job.
 
 pub mod accept;
 pub mod echo;
@@ -20,7 +20,7 @@ use crate::stop::StopSignal;
 use options::{Command, Invocation, Options};
 use server::{Server, Service};
 
-/// Runs `weir-reference` with the arguments that follow the program's name, until SIGTERM or SIGINT.
+/// Runs `weir-reference` with the arguments after the program's name, until SIGTERM or SIGINT.
 pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
     let options = match Options::parse(arguments)? {
         Invocation::Help(text) => return command_line::print(text),
@@ -63,5 +63,5 @@ pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
 fn serve<S: Service>(service: S, listener: Listener, stop: &StopSignal) -> Result<S, Failure> {
     command_line::print(&format!("ready {}", listener.port()))?;
     server::run(Server::new(service, listener), stop)
-        .map_err(|error| Failure::runtime("cannot go on serving", error))
+        .map_err(|error| Failure::runtime("cannot continue to serve", error))
 }

@@ -12,19 +12,19 @@ use crate::command_line::{Failure, address, number, text};
 /// Most bytes of a send buffer.
 const LARGEST_SEND_BUFFER: u64 = 1 << 30;
 
-/// What the arguments ask for.
+/// The result of parsing the arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Invocation {
-    /// This text.
+    /// Print this help text.
     Help(&'static str),
-    /// A server.
+    /// Run this server.
     Serve(Options),
 }
 
-/// A server and where it listens.
+/// A server and its address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Which server.
+    /// The server.
     pub command: Command,
     /// The address it listens on.
     pub ip: IpAddr,
@@ -63,82 +63,82 @@ pub enum Command {
         size: usize,
         /// Broadcasts a second; 0 is as fast as possible.
         per_second: u64,
-        /// Bytes that the kernel may keep for a connection; `None` leaves it to the kernel.
+        /// SO_SNDBUF of each connection; `None` keeps the kernel's default.
         send_buffer: Option<usize>,
     },
 }
 
 const HELP: &str = "\
-weir-reference: the servers that mark the limit of one core
+weir-reference: servers that show the limit of one core
 
 usage: weir-reference COMMAND --port PORT [--ip ADDRESS] [options]
 
-  echo      sends back what comes
-  relay     connects each client to a backend, bytes both ways
+  echo      echoes bytes
+  relay     connects each client to a backend and copies bytes in both directions
   accept    one request, one reply of two bytes, then the client closes
   http      HTTP/1.1 keep-alive, answers \"hello world!\"
-  game      512 bytes to every connection every 500 ms, drops what comes
-  fanout    one message to all connections, again and again
+  game      sends 512 bytes to every connection every 500 ms, drops all input
+  fanout    broadcasts messages to all connections
   file      HTTP/1.1 keep-alive, answers with a file
-  discard   takes what comes and drops it
+  discard   receives and drops
   chargen   sends without end, 64 KiB at a time
 
-  --port PORT    port to listen on, 0 takes a free one
+  --port PORT    port to listen on; 0: a free port
   --ip ADDRESS   address to listen on (127.0.0.1)
-  --help         this text; after a command, the command's own
+  --help         this text; after a command, help for the command
 
 Prints \"ready PORT\" when it listens; SIGTERM and SIGINT end it.";
 
 const HELP_ECHO: &str = "\
 usage: weir-reference echo --port PORT [--ip ADDRESS]
 
-Sends back what comes. What the kernel does not take is kept, and nothing is read from that connection meanwhile.";
+Echoes bytes. A connection is not read while the kernel has no room for its echo.";
 
 const HELP_RELAY: &str = "\
 usage: weir-reference relay --port PORT --to HOST:PORT [--ip ADDRESS]
 
-Opens one backend connection for each client and hands the bytes of either to the other. An end of stream is passed on
-as a half-close, a failure as a reset; a side that does not read slows the other down.
+Opens one backend connection for each client and copies bytes in both directions. An end of stream is passed on as a
+half-close, a failure as a reset; a side that does not read slows the other down.
 
   --to HOST:PORT   the backend";
 
 const HELP_ACCEPT: &str = "\
 usage: weir-reference accept --port PORT [--ip ADDRESS]
 
-Answers the first bytes of a connection with \"ok\" and waits for the client to close or reset.";
+Answers the first bytes of a connection with \"ok\" and waits until the client closes or resets.";
 
 const HELP_HTTP: &str = "\
 usage: weir-reference http --port PORT [--ip ADDRESS]
 
 Answers every request head with 200 and the twelve bytes \"hello world!\", keep-alive, pipelined or not. Requests with a
-body are not served.";
+body are not supported.";
 
 const HELP_GAME: &str = "\
 usage: weir-reference game --port PORT [--ip ADDRESS]
 
-Sends 512 bytes to every connection every 500 ms, the first 500 ms after it was accepted, and drops what comes back.";
+Sends 512 bytes to every connection every 500 ms, the first 500 ms after it was accepted, and drops all input.";
 
 const HELP_FANOUT: &str = "\
 usage: weir-reference fanout --port PORT [options] [--ip ADDRESS]
 
 Sends a message to all connections RATE times a second. Its first 8 bytes are the monotonic clock in nanoseconds,
-big-endian. A connection that has no room misses messages until it has. Ends with a JSON object of what was delivered.
+big-endian. A connection without room misses messages. Ends with a JSON object of the deliveries.
 
   --size BYTES        bytes of a message, at least 8 (128)
-  --per-second RATE   broadcasts a second, 0 is as fast as the connections take them (10)
-  --sndbuf BYTES      bounds the kernel's send buffer of each connection (the kernel's own choice)";
+  --per-second RATE   broadcasts a second; 0: as fast as the connections read (10)
+  --sndbuf BYTES      SO_SNDBUF of each connection (the kernel's default)";
 
 const HELP_FILE: &str = "\
 usage: weir-reference file --port PORT --file PATH [--ip ADDRESS]
 
-Answers every request head with 200 and the file, keep-alive, by sendfile(2). Requests with a body are not served.
+Answers every request head with 200 and the file, keep-alive, with sendfile(2). Requests with a body are not supported.
 
-  --file PATH   the file, of the length that it has at the start";
+  --file PATH   the file, with its length at the start";
 
 const HELP_DISCARD: &str = "\
 usage: weir-reference discard --port PORT [--ip ADDRESS]
 
-Takes what comes and drops it.";
+Receives bytes and drops them.";
 
 const HELP_CHARGEN: &str = "\
 usage: weir-reference chargen --port PORT [--ip ADDRESS]
@@ -146,7 +146,7 @@ usage: weir-reference chargen --port PORT [--ip ADDRESS]
 Sends without end, 64 KiB at a time, and closes a connection whose client has ended its side.";
 
 impl Options {
-    /// Reads the arguments that follow the program's name.
+    /// Parses the arguments after the program's name.
     pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
         let mut parser = lexopt::Parser::from_args(arguments);
         let name = match parser.next()? {
@@ -167,7 +167,7 @@ impl Options {
             "chargen" => HELP_CHARGEN,
             _ => {
                 return Err(Failure::Usage(format!(
-                    "{name} is no command: echo, relay, accept, http, game, fanout, file, discard or chargen is \
+                    "unknown command {name}: echo, relay, accept, http, game, fanout, file, discard or chargen is \
                      needed"
                 )));
             }
@@ -291,7 +291,7 @@ mod tests {
     fn wrong_arguments_are_named() {
         for (line, part) in [
             ("", "a command is missing"),
-            ("sing --port 1", "sing is no command"),
+            ("sing --port 1", "unknown command sing"),
             ("echo", "--port PORT is missing"),
             ("relay --port 0", "--to HOST:PORT is missing"),
             ("file --port 0", "--file PATH is missing"),

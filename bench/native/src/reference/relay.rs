@@ -1,4 +1,4 @@
-//! One backend connection for each client, and the bytes of either handed to the other.
+//! Opens one backend connection for each client and copies bytes in both directions.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -30,10 +30,10 @@ pub struct Link {
 /// The state of one direction.
 #[derive(Debug, Default)]
 struct Flow {
-    /// What the receiving side has not taken yet. Nothing is read from the sending side meanwhile, so it never holds
-    /// more than one scratch buffer, and the sender feels the pressure through its own window.
+    /// Bytes that the receiver has not taken yet. The sender is not read until they are sent, so
+    /// this is at most one scratch buffer, and TCP flow control slows the sender down.
     pending: Vec<u8>,
-    /// The sender has ended its side, and the receiver was told.
+    /// The sender has closed its side, and the receiver's write side is shut down.
     is_finished: bool,
 }
 
@@ -66,7 +66,7 @@ impl Service for Relay {
     fn ready(&mut self, link: &mut Link, event: Event, poller: &Poller) -> Result<Next> {
         let served = link.serve(event, &mut self.scratch, poller);
         if served.is_err() {
-            // The failure of one side is passed on to the other: as a reset, not as an orderly end.
+            // A failure of one side is passed on as a reset, not as an orderly close.
             for side in [&link.client, &link.backend] {
                 let _ = sockopt::set_socket_linger(side, Some(Duration::ZERO));
             }
@@ -107,7 +107,8 @@ impl Link {
         }
         if event.readiness.writable()
             && !inward.pending.is_empty()
-            // The sender's edges came while nothing was read from it: its state is not known.
+            // Edges of the sender may have been missed while it was not read: its readiness is
+            // unknown.
             && inward.carry(other, this, None, scratch)? == Carried::More
         {
             poller.rearm(other, other_token, Interest::ReadWrite)?;
@@ -122,17 +123,18 @@ impl Link {
     }
 }
 
-/// Whether the sender was read to the end of what it had.
+/// Whether the sender was read until it was empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carried {
-    /// Nothing left, or the receiver takes no more: an edge will come.
+    /// Nothing is left, or the receiver has no room: an edge will follow.
     All,
-    /// Its turn was over first.
+    /// Data may be left; the turn is over.
     More,
 }
 
 impl Flow {
-    /// Carries bytes from one socket to the other. `known` is the sender's readiness if this is its event.
+    /// Copies bytes from one socket to the other. `known` is the sender's readiness if the event
+    /// is the sender's.
     fn carry(
         &mut self,
         from: &OwnedFd,
@@ -141,7 +143,8 @@ impl Flow {
         scratch: &mut [u8],
     ) -> Result<Carried> {
         if !self.pending.is_empty() {
-            // A failed sender is not worth waiting for its receiver: what it sent is lost with it, as its reset says.
+            // If the sender has failed, unsent bytes are dropped: a reset means that data may be
+            // lost.
             if known.is_some_and(Readiness::failed) {
                 sockopt::socket_error(from)??;
             }
@@ -163,7 +166,7 @@ impl Flow {
                 Received::End => {
                     self.is_finished = true;
                     return match shutdown(to, Shutdown::Write) {
-                        // The receiver has gone altogether: its own event tells.
+                        // The receiver is closed; its own event follows.
                         Ok(()) | Err(Errno::NOTCONN) => Ok(Carried::All),
                         Err(errno) => Err(errno),
                     };

@@ -13,39 +13,41 @@ use crate::stop::StopSignal;
 /// The lane of accepted connections.
 pub const CLIENTS: Lane = 1;
 
-/// The lane of the connections that a service opens itself.
+/// The lane of connections that a service opens.
 pub const BACKENDS: Lane = 2;
 
-/// The lane of the listener and of what else is not a connection.
+/// The lane of the listener and other sources that are not connections.
 pub const CONTROL: Lane = 0;
 
 const STOP: Token = Token::new(CONTROL, 0, 0);
 const LISTENER: Token = Token::new(CONTROL, 1, 0);
 
-/// How many connections one event of the listener accepts before the others get their turn.
+/// Connections accepted for one event of the listener before other events are served.
 const ACCEPTS_PER_EVENT: usize = 256;
 
-/// How long the listener rests when no descriptor is left: its backlog would wake the loop without end.
+/// How long the listener pauses when no descriptor is left: its backlog would wake the loop
+/// without end.
 const REST_WITHOUT_DESCRIPTORS: u64 = 100 * MILLISECOND;
 
-/// How long what is left of a service is seen out.
+/// How long remaining connections are served after the end of a run.
 const LONGEST_SEEING_OUT: u64 = 500 * MILLISECOND;
 
-/// What becomes of a connection after its event.
+/// What happens to a connection after its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It stays.
     Keep,
-    /// It is taken out of the table, and its sockets close.
+    /// It is removed, and its sockets are closed.
     Close,
 }
 
-/// What a server does with its connections.
+/// The behaviour of a server.
 pub trait Service {
-    /// What is kept for a connection; dropping it closes the socket.
+    /// The state of a connection. Dropping it closes the socket.
     type Connection;
 
-    /// Takes an accepted socket and registers it with the poller under `token`. `None`: it was closed already.
+    /// Takes an accepted socket and registers it with the poller under `token`. `None`: it is
+    /// already closed.
     fn accepted(
         &mut self,
         socket: OwnedFd,
@@ -61,12 +63,12 @@ pub trait Service {
         poller: &Poller,
     ) -> rustix::io::Result<Next>;
 
-    /// When [`tick`](Self::tick) is wanted next, by [`clock::now`]; `None` while there is nothing to do by time.
+    /// When [`tick`](Self::tick) is due next, by [`clock::now`]; `None` without timed work.
     fn deadline(&self) -> Option<u64> {
         None
     }
 
-    /// Does what is due at `now`.
+    /// Does the work that is due at `now`.
     fn tick(&mut self, _connections: &mut Connections<Self::Connection>, _now: u64) {}
 }
 
@@ -77,18 +79,18 @@ pub struct Server<S: Service> {
     listener: Listener,
     lane: Lane,
     connections: Connections<S::Connection>,
-    /// Set while the listener rests.
+    /// Set while the listener pauses.
     accept_again_at: Option<u64>,
     has_warned: bool,
 }
 
 impl<S: Service> Server<S> {
-    /// A server that is not part of a poller yet.
+    /// A server that is not registered with a poller yet.
     pub fn new(service: S, listener: Listener) -> Self {
         Self::in_lane(service, listener, CLIENTS)
     }
 
-    /// As [`new`](Self::new), with the tokens of its connections in another lane than [`CLIENTS`].
+    /// As [`new`](Self::new), but its connections have another lane than [`CLIENTS`].
     pub fn in_lane(service: S, listener: Listener, lane: Lane) -> Self {
         Self {
             service,
@@ -100,17 +102,17 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// The port that is listened on.
+    /// The local port.
     pub fn port(&self) -> u16 {
         self.listener.port()
     }
 
-    /// Begins to accept: the listener's events come under `token`.
+    /// Starts to accept; the listener's events have `token`.
     pub fn register(&self, poller: &Poller, token: Token) -> rustix::io::Result<()> {
         poller.add(&self.listener, token, crate::poller::Interest::Level)
     }
 
-    /// Serves an event of a connection. A connection that fails is closed: the peer is told by the kernel.
+    /// Serves an event of a connection. If it fails, the connection is closed.
     #[inline]
     pub fn ready(&mut self, event: Event, poller: &Poller) {
         let Some(connection) = self.connections.get_mut(event.token) else {
@@ -128,7 +130,7 @@ impl<S: Service> Server<S> {
             match self.listener.accept()? {
                 Accepted::Connection(socket) => {
                     let token = self.connections.next_token();
-                    // A failure is this connection's alone, as in `ready`.
+                    // A failure concerns only this connection, as in `ready`.
                     if let Ok(Some(connection)) = self.service.accepted(socket, token, poller) {
                         self.connections.insert(connection);
                     }
@@ -140,8 +142,8 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// Serves what is left, and what still comes, until there is no connection or it has taken too long. Where others
-    /// listen on the same port, their clients' connections are here as well.
+    /// Serves remaining and new connections until there are none, or for a limited time. If
+    /// several drivers share the port, connections of their clients arrive here, too.
     pub fn see_out(&mut self, poller: &Poller, listener: Token) -> rustix::io::Result<()> {
         let until = clock::now() + LONGEST_SEEING_OUT;
         let mut events = Events::new();
@@ -163,7 +165,7 @@ impl<S: Service> Server<S> {
         if !self.has_warned {
             self.has_warned = true;
             eprintln!(
-                "no descriptor is left after {} connections: the others wait (ulimit -n)",
+                "out of descriptors after {} connections: others wait in the backlog (raise ulimit -n)",
                 self.connections.len()
             );
         }
@@ -191,7 +193,7 @@ impl<S: Service> Server<S> {
     }
 }
 
-/// Serves until the stop signal comes, and returns the service with what it has counted.
+/// Serves until the stop signal, and returns the service with its counters.
 pub fn run<S: Service>(mut server: Server<S>, stop: &StopSignal) -> io::Result<S> {
     let poller = Poller::new()?;
     stop.register(&poller, STOP)?;

@@ -9,7 +9,7 @@ use super::server::{Next, Service};
 use crate::poller::{Event, Interest, Poller, Token};
 use crate::socket::{READS_PER_EVENT, Received, SCRATCH_BYTES, receive, scratch, send};
 
-/// Takes what comes and drops it.
+/// Receives and drops.
 #[derive(Debug)]
 pub struct Discard {
     scratch: Box<[u8]>,
@@ -35,7 +35,7 @@ impl Default for Discard {
 }
 
 impl Chargen {
-    /// The service, with what it sends.
+    /// The service, with the bytes that it sends.
     pub fn new() -> Self {
         Self {
             bytes: vec![b'c'; SCRATCH_BYTES].into_boxed_slice(),
@@ -93,7 +93,7 @@ impl Service for Chargen {
     }
 
     fn ready(&mut self, socket: &mut OwnedFd, event: Event, poller: &Poller) -> Result<Next> {
-        // A client that has heard enough; what it says is not listened to.
+        // The client has closed; its data is never read.
         if event.readiness.closing() {
             return Ok(Next::Close);
         }

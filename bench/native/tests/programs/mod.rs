@@ -1,4 +1,4 @@
-//! The two programs, started and ended by the tests.
+//! Starts and stops the two programs for the tests.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// The longest that any program of these tests runs before it counts as hung.
+/// Longest run of a program before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running `weir-reference`, killed if the test ends before it does.
+/// A running `weir-reference`, killed when the test ends.
 pub struct Reference {
     child: Child,
     pub port: u16,
@@ -33,7 +33,7 @@ impl Reference {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        // Byte by byte: a buffer would swallow what `stop` reads later.
+        // Reads byte by byte: a buffer would swallow output that `stop` reads later.
         let mut out = child.stdout.take().unwrap();
         while !line.ends_with('\n') {
             let mut byte = [0];
@@ -74,7 +74,7 @@ impl Drop for Reference {
     }
 }
 
-/// Starts `weir-drive`; its streams are pipes.
+/// Starts `weir-drive` with pipes for its streams.
 pub fn start_drive(arguments: &str) -> Child {
     Command::new(env!("CARGO_BIN_EXE_weir-drive"))
         .args(arguments.split_whitespace())
@@ -84,12 +84,12 @@ pub fn start_drive(arguments: &str) -> Child {
         .unwrap()
 }
 
-/// Runs `weir-drive` to its end.
+/// Runs `weir-drive` until it ends.
 pub fn drive(arguments: &str) -> Output {
     finish(start_drive(arguments))
 }
 
-/// Runs `weir-drive`, which has to succeed, and returns its report.
+/// Runs `weir-drive`, which must succeed, and returns its report.
 pub fn report(arguments: &str) -> Value {
     let output = drive(arguments);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -103,7 +103,7 @@ pub fn last_line(output: &Output) -> Value {
     serde_json::from_str(text.lines().last().unwrap()).unwrap()
 }
 
-/// Waits for a program that writes less than a pipe holds.
+/// Waits for a program whose output fits into a pipe.
 pub fn finish(mut child: Child) -> Output {
     wait(&mut child);
     child.wait_with_output().unwrap()
@@ -137,7 +137,7 @@ pub fn first_error_line(child: &mut Child) -> String {
     line
 }
 
-/// A port that nobody listens on.
+/// A port without a listener.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap().port()
@@ -149,7 +149,7 @@ pub fn at(port: u16) -> String {
     format!("127.0.0.1:{port} {BRIEF}")
 }
 
-/// A server that handles each connection as told, until the test program ends.
+/// A server that calls `handle` for each connection, until the test program ends.
 pub fn misbehaving(handle: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -161,8 +161,8 @@ pub fn misbehaving(handle: impl Fn(TcpStream) + Send + Sync + Copy + 'static) ->
     port
 }
 
-/// The one line of a run in which every connection failed before the window. It ends then, so the window may be far away: a busy machine
-/// is given time.
+/// The error line of a run in which every connection fails before the window. The run ends then,
+/// so a long warm-up costs nothing and gives a busy machine time.
 pub fn failure_of(arguments: &str) -> String {
     let output = drive(&arguments.replace("--warmup 100ms", "--warmup 60s"));
     assert_eq!(output.status.code(), Some(1));
@@ -171,7 +171,7 @@ pub fn failure_of(arguments: &str) -> String {
     errors
 }
 
-/// A report in which everything went well.
+/// Checks a report without errors.
 pub fn assert_clean(report: &Value) {
     assert_eq!(report["errors"], serde_json::json!({}), "{report}");
     assert!(report["requests"].as_u64().unwrap() > 0, "{report}");

@@ -1,9 +1,9 @@
-//! Sends back what comes.
+//! Echoes bytes.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Serves a connection to its end.
+/// Echoes until the client closes.
 pub(crate) async fn serve(mut connection: TcpStream) {
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = connection.read(&mut buffer).await {

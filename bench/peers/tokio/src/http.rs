@@ -1,4 +1,4 @@
-//! Answers requests of HTTP/1.1 with `hello world!`, by hyper.
+//! Answers HTTP/1.1 requests with `hello world!`, using hyper.
 
 use std::convert::Infallible;
 
@@ -10,9 +10,9 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(crate) async fn serve(connection: TcpStream) {
-    // A client that leaves is no concern of the server's.
+    // An error means that the client has left.
     let _ = http1::Builder::new()
         .pipeline_flush(true)
         .serve_connection(TokioIo::new(connection), service_fn(hello))

@@ -1,5 +1,5 @@
-//! `weir-tokio echo|http|websocket --port PORT`: servers as the documentation of tokio, hyper and tokio-tungstenite has
-//! them, on one thread.
+//! `weir-tokio echo|http|websocket --port PORT`: servers as the documentation of tokio, hyper and
+//! tokio-tungstenite shows them, on one thread.
 //!
 //! Prints `ready PORT` when it listens on 127.0.0.1.
 
@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use lexopt::prelude::*;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Connections that wait to be accepted: as many as the other servers let wait.
+/// The same backlog as the other servers.
 const BACKLOG: u32 = 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,7 +46,7 @@ fn arguments() -> Result<(String, u16), lexopt::Error> {
     }
 }
 
-/// A task for each connection, which ends with it, however that ends.
+/// Accepts connections and runs a task for each.
 async fn serve<F>(port: u16, connected: fn(TcpStream) -> F) -> Result<(), Box<dyn Error>>
 where
     F: Future<Output = ()> + Send + 'static,

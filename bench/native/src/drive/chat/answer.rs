@@ -1,17 +1,16 @@
-//! The answer to a long poll: a message, or several in parts of multipart/mixed.
+//! The answer to a long poll: one message, or several as multipart/mixed.
 
 use httparse::{EMPTY_HEADER, Response, Status};
 
 use super::super::measurement::Fault;
 
-/// Header lines that a response may have.
 const MOST_HEADERS: usize = 64;
 
-/// A whole answer, at the beginning of what has come.
+/// A complete answer at the beginning of the received bytes.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    /// Bytes of all of it.
+    /// Bytes of head and body.
     pub length: usize,
     pub body: std::ops::Range<usize>,
     /// Last-Modified and Etag.
@@ -20,7 +19,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// `None`: it is not whole.
+    /// `None`: the answer is incomplete.
     pub fn read(bytes: &[u8]) -> Result<Option<Self>, Fault> {
         let mut headers = [EMPTY_HEADER; MOST_HEADERS];
         let mut response = Response::new(&mut headers);
@@ -64,7 +63,7 @@ impl Answer {
         }))
     }
 
-    /// The messages in it, the first of them first.
+    /// The messages of the answer, oldest first.
     pub fn messages<'a>(&self, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, Fault> {
         let body = &bytes[self.body.clone()];
         match &self.boundary {
@@ -74,7 +73,7 @@ impl Answer {
     }
 }
 
-/// The data of parts. `None` if they have no end.
+/// The data of the parts. `None` if the closing delimiter is missing.
 fn parts<'a>(body: &'a [u8], boundary: &[u8]) -> Option<Vec<&'a [u8]>> {
     let delimiter = [b"\r\n--", boundary].concat();
     let mut parts = Vec::new();
@@ -88,7 +87,7 @@ fn parts<'a>(body: &'a [u8], boundary: &[u8]) -> Option<Vec<&'a [u8]>> {
     Some(parts)
 }
 
-/// Where a part stands first.
+/// The index of the first occurrence of `part`.
 pub fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }

@@ -1,4 +1,4 @@
-//! How connections of a chat begin.
+//! Opens the connections of a chat.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -12,15 +12,17 @@ use crate::clock;
 use crate::command_line::Failure;
 use crate::poller::Interest;
 
-/// Connections that are begun and of no use yet, at most: what a backlog of moderate size holds, and Pushpin's processes pass on.
+/// Most connections that are opened but not yet subscribed. A backlog of moderate size holds
+/// these, and Pushpin's processes cope with them.
 const BEGUN_AT_A_TIME: usize = 50;
 
-/// How often to look whether everybody listens at last, and how long that may take.
+/// How often to check whether all listeners are subscribed, and the longest time until they are.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: u64 = 120 * clock::SECOND;
 
 impl Crowd<'_> {
-    /// Begins connections of those who rest, some at a time, and the run when everybody listens.
+    /// Opens connections for resting members, some at a time, and starts the run when all are
+    /// subscribed.
     pub(super) fn resume(&mut self) -> Result<(), Failure> {
         if self.is_started && self.resting.is_empty() {
             return Ok(());
@@ -38,19 +40,19 @@ impl Crowd<'_> {
         Ok(())
     }
 
-    /// An error if the run has not begun long after the first connection.
+    /// Returns an error if the run has not started long after the first connection.
     pub(super) fn give_up_if_late(&mut self, since: u64) -> Result<(), Failure> {
         if self.is_started || clock::now() - since < PATIENCE {
             return Ok(());
         }
         let waiting = self.begun() + self.resting.len();
-        let why = format!("{waiting} connections wait after two minutes");
-        Err(Failure::runtime("not everybody listens", why))
+        let why = format!("{waiting} connections are not ready after two minutes");
+        Err(Failure::runtime("not all listeners are subscribed", why))
     }
 
     fn begun(&mut self) -> usize {
         let is_there = |one: &Member| match one.role {
-            // Who never reads does not see what the server says.
+            // A slow listener never reads the server's confirmation.
             Role::Listener(index) => {
                 self.readers.is_slow(index) || self.listeners[index as usize].listens()
             }
@@ -97,7 +99,7 @@ impl Crowd<'_> {
 
     pub(super) fn failed(&mut self, role: Role, fault: Fault) {
         self.session.measurement.failed(fault);
-        // Not at once: a server that refuses is not to be stormed.
+        // Not at once: a refusing server must not be flooded.
         self.resting.insert(0, role);
     }
 }

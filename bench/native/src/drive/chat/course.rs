@@ -1,27 +1,27 @@
-//! What a chat has to tell besides its delays.
+//! Figures of a chat besides its delays.
 
-/// How it went.
+/// The figures of a chat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Course {
-    /// Messages that the server has taken, in the window.
+    /// Messages that the server accepted in the window.
     pub published: u64,
-    /// Messages that a client should have got and was told nothing of.
+    /// Messages that a client should have received and did not.
     pub missed: u64,
-    /// The longest time, in nanoseconds, for which something was due and nobody got anything.
+    /// The longest time, in nanoseconds, in which a message was due and no client received one.
     pub longest_silence: u64,
-    /// Connections that did not come to be.
+    /// Connections that failed to open.
     pub failed_connects: u64,
-    /// When something was due first since somebody got something.
+    /// When the first message became due after the last one received.
     silent_since: Option<u64>,
 }
 
 impl Course {
-    /// Something is to be said since then.
+    /// A message is due at this time.
     pub fn due(&mut self, at: u64) {
         self.silent_since.get_or_insert(at);
     }
 
-    /// A client has got a message, and missed some before it.
+    /// A client received a message after missing `missed` others.
     pub fn got(&mut self, now: u64, missed: u64, is_recording: bool) {
         self.missed += missed;
         if let Some(since) = self.silent_since.take()
@@ -31,7 +31,7 @@ impl Course {
         }
     }
 
-    /// The window is over. A server that says nothing at the end is silent, too.
+    /// The window is over. Silence at its end counts, too.
     pub fn ended(&mut self, now: u64) {
         if let Some(since) = self.silent_since {
             self.was_silent(now, since);

@@ -1,4 +1,4 @@
-//! Who listens in a room, and its position there, which it keeps from one connection to the next.
+//! A listener in a room, and its position, which it keeps when it reconnects.
 
 use super::super::load::{Chat, Listening, Load};
 use super::super::measurement::Fault;
@@ -7,34 +7,35 @@ use super::answer::{Answer, find};
 use super::message::{self, Message};
 use crate::clock;
 
-/// Bytes that may wait for their end.
+/// Most bytes of an incomplete answer, event or frame.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// Somebody who listens.
+/// A listener.
 #[derive(Debug)]
 pub struct Listener {
     carrier: Listening,
-    /// The request without the position and the empty line.
+    /// The request without its position and the empty line.
     head: String,
     request: Vec<u8>,
-    /// What has come and is not whole.
+    /// Received bytes that are not yet complete.
     bytes: Vec<u8>,
-    /// The head of a stream, of events or of frames, has come.
+    /// The head of an event stream or of a WebSocket has arrived.
     is_streaming: bool,
     position: Option<Position>,
-    /// The number of the last message of each speaker, 0 before the first, and since when it listens.
+    /// The number of the last message of each speaker, 0 before the first, and the time of the
+    /// subscription.
     last: Vec<u64>,
     since: u64,
 }
 
-/// Where it is, in the server's words.
+/// The position of a listener, in the server's terms.
 #[derive(Debug)]
 enum Position {
     Poll { modified: Vec<u8>, tag: Vec<u8> },
     Event(Vec<u8>),
 }
 
-/// Those of all rooms, among which they are divided.
+/// The listeners of all rooms, distributed among the rooms.
 pub fn of_rooms(load: &Load, chat: &Chat) -> Vec<Listener> {
     (0..load.connections)
         .map(|index| {
@@ -49,7 +50,7 @@ pub fn of_rooms(load: &Load, chat: &Chat) -> Vec<Listener> {
 }
 
 impl Listener {
-    /// Who listens in a room of so many speakers.
+    /// A listener in a room with this many speakers.
     pub fn new(target: &Target, carrier: Listening, room: u32, speakers: u32) -> Self {
         let accept = match carrier {
             Listening::Poll | Listening::Several => "",
@@ -59,7 +60,7 @@ impl Listener {
                  Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
             }
         };
-        // Nchan is told by its configuration, and looks into no query.
+        // Nchan uses its configuration for this and ignores the query.
         let query = match carrier {
             Listening::Several => "?poll_answer=multipart",
             _ => "",
@@ -76,18 +77,19 @@ impl Listener {
         }
     }
 
-    /// Its connection is over.
+    /// The connection has ended.
     pub fn left(&mut self) {
         self.bytes.clear();
         self.is_streaming = false;
     }
 
-    /// Whether the server knows of it, as far as it says so: to a long poll it says nothing before a message.
+    /// Whether the server has confirmed the subscription. A long poll gets no confirmation before
+    /// a message.
     pub fn listens(&self) -> bool {
         self.is_streaming || matches!(self.carrier, Listening::Poll | Listening::Several)
     }
 
-    /// What it asks.
+    /// The request to subscribe or to poll.
     pub fn request(&mut self) -> &[u8] {
         let request = &mut self.request;
         request.clear();
@@ -104,7 +106,8 @@ impl Listener {
         request
     }
 
-    /// Takes the next bytes, calls `take` with each message that is whole, and returns whether it has to ask again.
+    /// Takes received bytes, calls `take` with each complete message, and returns whether another
+    /// request is due.
     pub fn hear(&mut self, bytes: &[u8], mut take: impl FnMut(Message)) -> Result<bool, Fault> {
         if self.bytes.len() + bytes.len() > MOST_BYTES {
             return Err(Fault::BadResponse);
@@ -127,7 +130,7 @@ impl Listener {
         let Some(answer) = Answer::read(&self.bytes)? else {
             return Ok(false);
         };
-        // One request, one answer.
+        // One request gets one answer.
         if answer.length != self.bytes.len() {
             return Err(Fault::BadResponse);
         }
@@ -145,7 +148,7 @@ impl Listener {
                     .position
                     .map(|(modified, tag)| Position::Poll { modified, tag });
             }
-            // Nothing was said for long.
+            // The long poll timed out without a message.
             408 | 304 => {}
             _ => return Err(Fault::Status),
         }
@@ -161,11 +164,11 @@ impl Listener {
         while let Some(length) = self.bytes[done..].iter().position(|&byte| byte == b'\n') {
             let line = &self.bytes[done..done + length];
             done += length + 1;
-            // Lengths of chunks, comments and names of events are lines that say nothing to us.
+            // Lines with chunk lengths, comments and event names are ignored.
             if let Some(id) = line.strip_prefix(b"id: ") {
                 self.position = Some(Position::Event(id.trim_ascii().to_vec()));
             } else if let Some(data) = line.strip_prefix(b"data: ") {
-                // A gap has data of its own, and what is missing is counted by the numbers of the messages.
+                // A gap event has other data. Missing messages are counted by their numbers.
                 if let Some(stamp) = message::read(data) {
                     self.got(stamp, take)?;
                 }
@@ -184,7 +187,7 @@ impl Listener {
             let payload = done + payload.start..done + payload.end;
             done = payload.end;
             match kind {
-                // Whole messages, of text or bytes.
+                // Complete messages, text or binary.
                 0x81 | 0x82 => {
                     let stamp = message::read(&self.bytes[payload]).ok_or(Fault::Mismatch)?;
                     self.got(stamp, take)?;
@@ -197,7 +200,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Whether the head of a stream has come, with that status.
+    /// Whether the head of the stream has arrived, with this status.
     fn begins(&mut self, status: &[u8]) -> Result<bool, Fault> {
         if !self.is_streaming
             && let Some(end) = find(&self.bytes, b"\r\n\r\n")
@@ -216,7 +219,8 @@ impl Listener {
         (due, number): (u64, u64),
         take: &mut impl FnMut(Message),
     ) -> Result<(), Fault> {
-        // Of another run, or from before it came: nobody's delay, and no number of this run.
+        // From an earlier run or from before the subscription: neither its delay nor its number
+        // counts.
         if due < self.since {
             return Ok(());
         }
@@ -243,7 +247,8 @@ fn field(request: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     request.extend_from_slice(b"\r\n");
 }
 
-/// The first byte of a whole frame of a WebSocket, and where its payload is. None is as long as 64 KiB.
+/// The first byte of a complete WebSocket frame, and the range of its payload. No frame is as long
+/// as 64 KiB.
 fn frame(bytes: &[u8]) -> Option<(u8, std::ops::Range<usize>)> {
     let (start, length) = match *bytes.get(1)? {
         126 => (
@@ -269,7 +274,7 @@ mod tests {
         String::from_utf8(message).unwrap()
     }
 
-    /// What is heard, however it is cut: what was missed before each message.
+    /// The missed counts of the messages in a stream, for each size of pieces.
     fn heard(carrier: Listening, stream: &[u8]) -> Vec<Vec<u64>> {
         (1..=stream.len())
             .map(|piece| {
@@ -301,7 +306,7 @@ mod tests {
         assert_eq!(count, 1);
         let request = String::from_utf8(listener.request().to_vec()).unwrap();
         assert!(request.ends_with("If-Modified-Since: then\r\nIf-None-Match: 7\r\n\r\n"));
-        // The same again is a repetition.
+        // The same answer again is a repetition.
         assert_eq!(
             listener.hear(answer.as_bytes(), |_| ()),
             Err(Fault::Mismatch)

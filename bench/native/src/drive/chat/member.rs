@@ -1,11 +1,11 @@
-//! A connection of a chat, and what the kernel had no room for.
+//! A connection of a chat, with unsent bytes.
 
 use std::os::fd::OwnedFd;
 
 use super::super::measurement::Fault;
 use crate::socket::send;
 
-/// Whose it is.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
     /// The listener of this number.
@@ -14,7 +14,7 @@ pub enum Role {
     Speaker(u32),
 }
 
-/// Speakers come first: what is said before everybody listens is not measured.
+/// Speakers come first: messages before all listeners are subscribed are not measured.
 pub fn everybody(listeners: u32, speakers: u32) -> Vec<Role> {
     (0..listeners)
         .rev()
@@ -29,7 +29,8 @@ pub struct Member {
     pub socket: OwnedFd,
     pub role: Role,
     pub is_connected: bool,
-    /// Since when an answer, or the connection, is waited for; 0 while nothing is. A long poll may wait for ever.
+    /// When waiting for the connection or an answer began; 0 while it does not wait. A long poll
+    /// may wait without a limit.
     pub since: u64,
     unsent: Vec<u8>,
 }
@@ -45,12 +46,12 @@ impl Member {
         }
     }
 
-    /// Whether it waits for longer than `timeout`.
+    /// Whether it has waited for longer than `timeout`.
     pub fn is_late(&self, now: u64, timeout: u64) -> bool {
         self.since > 0 && now.saturating_sub(self.since) > timeout
     }
 
-    /// Sends a request, after what is left of the one before.
+    /// Sends a request, after the unsent bytes of the previous one.
     pub fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
         if self.unsent.is_empty() {
             let sent = send(&self.socket, request)?;
@@ -61,7 +62,7 @@ impl Member {
         Ok(())
     }
 
-    /// Sends what is left.
+    /// Sends the unsent bytes.
     pub fn flush(&mut self) -> Result<(), Fault> {
         if !self.unsent.is_empty() {
             let sent = send(&self.socket, &self.unsent)?;

@@ -1,40 +1,40 @@
-//! What is said in a room: when it was due and its number, in hexadecimal, and filling.
+//! A message in a room: its due time and its number in hexadecimal, and padding.
 
 /// Bytes of the two numbers.
 pub const STAMP_BYTES: usize = 32;
 
-/// A number has that of its speaker above so many bits.
+/// A number has the speaker above this many bits.
 const SPEAKER_BITS: u32 = 40;
 
-/// What a client has got.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// When it was due.
     pub due: u64,
-    /// Its number among those of its speaker.
+    /// Its number in the sequence of its speaker.
     pub number: u64,
-    /// Messages of its speaker before it that never came.
+    /// Earlier messages of its speaker that did not arrive.
     pub missed: u64,
 }
 
-/// What the numbers of a speaker come behind.
+/// The number before the first of a speaker.
 pub fn first(speaker: u32) -> u64 {
     u64::from(speaker) << SPEAKER_BITS
 }
 
-/// Which speaker has said that.
+/// The speaker of a message with this number.
 pub fn speaker(number: u64) -> usize {
     (number >> SPEAKER_BITS) as usize
 }
 
-/// Writes a message of so many bytes.
+/// Appends a message with this many bytes.
 pub fn write(message: &mut Vec<u8>, due: u64, number: u64, size: usize) {
     let start = message.len();
     message.extend_from_slice(format!("{due:016x}{number:016x}").as_bytes());
     message.resize(start + size.max(STAMP_BYTES), b'.');
 }
 
-/// When a message was due, and its number; `None` if that is no message of ours.
+/// The due time and number of a message; `None` if it is not one of ours.
 pub fn read(message: &[u8]) -> Option<(u64, u64)> {
     let stamp = std::str::from_utf8(message.get(..STAMP_BYTES)?).ok()?;
     let due = u64::from_str_radix(&stamp[..16], 16).ok()?;

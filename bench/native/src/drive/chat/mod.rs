@@ -1,9 +1,13 @@
-//! Rooms of a push server: clients that listen in them, by long polls or event streams, and a speaker for each room.
+//! Rooms of a push server: clients that listen with long polls, event streams or WebSockets, and
+//! speakers in each room.
 //!
-//! What is to be said comes due at random moments, whatever the server makes of it, and a delay is counted from when a message was
-//! due to when a client has it: a server that stalls is not spared what would have been said meanwhile. Or so many messages are on their way
-//! at a time, and a delay is that of the last client. Clients come and go: one drops its connection and comes back with the position that it
-//! had, as often as is asked for.
+//! Messages are due at random moments, independent of the server, and a delay counts from the due
+//! time until a client has the message: a server that stalls also pays for messages that become
+//! due meanwhile. Alternatively a fixed number of messages is in flight at a time, and a delay is
+//! that of the last client.
+//!
+//! With churn, clients drop their connections at the given rate and reconnect with their old
+//! position.
 
 mod answer;
 mod beginning;
@@ -41,7 +45,7 @@ struct Crowd<'a> {
     load: &'a Load,
     session: Session,
     members: Connections<Member>,
-    /// Those without a connection.
+    /// Members without a connection.
     resting: Vec<Role>,
     readers: Readers,
     listeners: Vec<Listener>,
@@ -105,7 +109,7 @@ pub fn run(
 }
 
 impl Crowd<'_> {
-    /// Something is due: a message, or a departure.
+    /// Handles what is due: messages and departures.
     fn tick(&mut self) -> Result<(), Failure> {
         self.alarm.acknowledge();
         let now = clock::now();
@@ -114,7 +118,7 @@ impl Crowd<'_> {
         self.set_alarm()
     }
 
-    /// Has said what is to be said by now.
+    /// Publishes all messages that are due.
     fn say(&mut self, now: u64) -> Result<(), Failure> {
         while let Some((due, speaker)) = self.pace.due(now) {
             self.course.due(due);
@@ -125,7 +129,7 @@ impl Crowd<'_> {
         Ok(())
     }
 
-    /// Listeners drop their connections and come back.
+    /// Makes listeners drop their connections and reconnect.
     fn depart(&mut self, now: u64) -> Result<(), Failure> {
         while let Some(departures) = &mut self.departures {
             if departures.next() > now {
@@ -165,7 +169,7 @@ impl Crowd<'_> {
         self.set_alarm()
     }
 
-    /// Says the next thing that is due of a speaker.
+    /// Sends the next due message of a speaker.
     fn speak(&mut self, token: Token) -> Result<(), Failure> {
         let Some(member) = self.members.get_mut(token) else {
             return Ok(());
@@ -239,7 +243,7 @@ impl Crowd<'_> {
         Ok(())
     }
 
-    /// Reads what has come, and answers it.
+    /// Reads from a connection and sends the next request if one is due.
     fn served(&mut self, event: Event) -> Result<Turn, Fault> {
         let Self {
             members,
@@ -301,7 +305,7 @@ impl Crowd<'_> {
         Ok(turn)
     }
 
-    /// A connection is over, and its owner comes back later.
+    /// Removes a connection that failed; its owner reconnects later.
     fn lose(&mut self, token: Token, fault: Fault) {
         let Some(member) = self.members.remove(token) else {
             return;

@@ -1,20 +1,20 @@
-//! When something is said: at random moments, or as soon as everybody has what was said before.
+//! When messages are published: at random moments, or when all clients have an earlier one.
 
 use std::collections::VecDeque;
 
 use super::super::arrivals::Arrivals;
 use super::super::load::{Chat, Said};
 
-/// When something is said.
+/// When messages are published.
 #[derive(Debug)]
 pub enum Pace {
-    /// At random moments, whatever the server makes of it, by one of so many speakers.
+    /// At random moments, independent of the server, by one of the speakers.
     Random { arrivals: Arrivals, speakers: u32 },
-    /// In one room, as long as fewer messages are on their way than may be.
+    /// In one room, while fewer messages than the maximum are in flight.
     AtATime(Broadcasts),
 }
 
-/// Messages on their way to all.
+/// Broadcasts in flight.
 #[derive(Debug)]
 pub struct Broadcasts {
     most: usize,
@@ -28,7 +28,7 @@ pub struct Broadcasts {
 struct Broadcast {
     number: u64,
     begun: u64,
-    /// Those who do not have it.
+    /// Clients that do not have it yet.
     left: u32,
 }
 
@@ -49,7 +49,7 @@ impl Pace {
         }
     }
 
-    /// Everybody listens.
+    /// All clients are subscribed; publishing begins.
     pub fn start_at(&mut self, moment: u64) {
         match self {
             Self::Random { arrivals, .. } => arrivals.start_at(moment),
@@ -57,7 +57,7 @@ impl Pace {
         }
     }
 
-    /// What comes due by itself next, and when.
+    /// When the next message is due, if that depends on time only.
     pub fn next(&self) -> Option<u64> {
         match self {
             Self::Random { arrivals, .. } => Some(arrivals.next()),
@@ -65,7 +65,7 @@ impl Pace {
         }
     }
 
-    /// Whether something is to be said because something else has come to all.
+    /// Whether a message can be published because all clients have an earlier one.
     #[inline]
     pub fn has_room(&self) -> bool {
         match self {
@@ -74,7 +74,7 @@ impl Pace {
         }
     }
 
-    /// What is to be said by now: when it was due, and by which speaker.
+    /// The next message that is due: its due time and speaker.
     pub fn due(&mut self, now: u64) -> Option<(u64, u32)> {
         match self {
             Self::Random { arrivals, speakers } => {
@@ -89,7 +89,7 @@ impl Pace {
         }
     }
 
-    /// A client has a message. Returns whether that is what is measured.
+    /// A client received a message. Returns whether its delay is measured.
     #[inline]
     pub fn came(&mut self, number: u64) -> bool {
         match self {
@@ -98,7 +98,8 @@ impl Pace {
         }
     }
 
-    /// Gives up what is on its way for longer than `timeout`, and returns how many that are.
+    /// Gives up broadcasts that have been in flight for longer than `timeout`, and returns their
+    /// number.
     pub fn give_up(&mut self, now: u64, timeout: u64) -> usize {
         match self {
             Self::Random { .. } => 0,
@@ -129,7 +130,7 @@ impl Broadcasts {
         has_room
     }
 
-    /// Whether everybody has it now.
+    /// Counts a delivery and returns whether it was the last one.
     fn came(&mut self, number: u64) -> bool {
         let Some(at) = self.under_way.iter().position(|one| one.number == number) else {
             return false;
@@ -178,7 +179,7 @@ mod tests {
         let mut pace = started(2);
         assert_eq!(pace.next(), None);
         assert_eq!(begun(&mut pace, 10), 4);
-        // Two for one, then the second of them for the other.
+        // Both messages for one client, then the second message for the other.
         assert_eq!([1, 2].map(|number| pace.came(number)), [false; 2]);
         assert_eq!(begun(&mut pace, 20), 0);
         assert!(pace.came(2));
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(pace.give_up(110, 100), 0);
         assert_eq!(pace.give_up(111, 100), 4);
         assert_eq!(begun(&mut pace, 111), 4);
-        // Of one that was given up.
+        // Message 1 was given up.
         assert!(!pace.came(1));
     }
 }

@@ -1,4 +1,5 @@
-//! Who speaks in a room, maybe beside others: one request of HTTP after the other, each as soon as it is due and the one before is answered.
+//! A speaker in a room, alone or beside others. It sends one HTTP request at a time, when a
+//! message is due and the previous request is answered.
 
 use std::collections::VecDeque;
 
@@ -14,9 +15,9 @@ use crate::poller::Token;
 pub struct Speaker {
     head: String,
     size: usize,
-    /// When what is to be said was due.
+    /// Due times of unsent messages.
     due: VecDeque<u64>,
-    /// The number of the last message, its own among those of the room.
+    /// The number of the last message.
     number: u64,
     token: Option<Token>,
     is_waiting: bool,
@@ -24,7 +25,7 @@ pub struct Speaker {
     request: Vec<u8>,
 }
 
-/// Those of all rooms: first one of each.
+/// The speakers of all rooms: first one for each room.
 pub fn of_rooms(load: &Load, chat: &Chat) -> Vec<Speaker> {
     (0..chat.rooms * chat.speakers)
         .map(|index| {
@@ -35,7 +36,7 @@ pub fn of_rooms(load: &Load, chat: &Chat) -> Vec<Speaker> {
 }
 
 impl Speaker {
-    /// Who says messages of `size` bytes in a room, as its speaker of that number.
+    /// A speaker with this number in a room, whose messages have `size` bytes.
     pub fn new(target: &Target, room: u32, speaker: u32, size: usize) -> Self {
         let size = size.max(message::STAMP_BYTES);
         Self {
@@ -52,26 +53,26 @@ impl Speaker {
         }
     }
 
-    /// Something is to be said that was due then. Returns its connection.
+    /// Queues a message that was due at this time. Returns the speaker's connection.
     pub fn enqueue(&mut self, due: u64) -> Option<Token> {
         self.due.push_back(due);
         self.token
     }
 
-    /// It has a connection.
+    /// A connection is open.
     pub fn came(&mut self, token: Token) {
         self.token = Some(token);
         self.is_waiting = false;
         self.reader = ResponseReader::default();
     }
 
-    /// It has none any more. What was on its way is not said again.
+    /// The connection has ended. A request in flight is not repeated.
     pub fn left(&mut self) {
         self.token = None;
         self.is_waiting = false;
     }
 
-    /// The next request, if one is due and none is on its way.
+    /// The next request, if a message is due and no request is in flight.
     pub fn next_request(&mut self) -> Option<&[u8]> {
         if self.is_waiting {
             return None;
@@ -85,7 +86,7 @@ impl Speaker {
         Some(&self.request)
     }
 
-    /// Takes the next bytes of an answer, and returns whether it is whole.
+    /// Takes received bytes, and returns whether the answer is complete.
     pub fn hear(&mut self, bytes: &[u8]) -> Result<bool, Fault> {
         if !self.is_waiting {
             return Err(Fault::BadResponse);
