@@ -1,8 +1,8 @@
 %% @doc The command line: finds the command, runs it, and ends the emulator with its exit code.
 %%
-%% Exit codes: 0 is success, 1 a failure (a port in use), 2 a wrong argument, 3 a load that could not be offered, 4 and 5 a
-%% node with warnings and with something critical, 130 an interrupted measurement. Failures and wrong arguments are one line on
-%% standard error.
+%% Exit codes: 0 success; 1 failure, such as a port in use; 2 wrong argument; 3 `load' could not offer the load; 4
+%% `doctor' found warnings; 5 `doctor' found something critical; 130 interrupted measurement. A failure or a wrong
+%% argument prints a message that begins with `weir: ' on standard error.
 -module(weir_cli).
 
 -export([start/0]).
@@ -14,17 +14,17 @@
 -type outcome() ::
     ok | {found, none | weir_scope_rule:severity()} | {help, iodata()} | {usage, iodata()} | {failed, iodata()} | {unoffered, iodata()} | interrupted.
 
-%% @doc Runs the command that follows `-extra' on the emulator's command line, in a process of its own that ends the
-%% emulator. Returns at once, because the emulator has booted only when this has returned.
+%% @doc Runs the command that follows `-extra' on the emulator's command line, in a separate process that ends the
+%% emulator. Returns at once, because the emulator only finishes its boot after this has returned.
 -spec start() -> ok.
 start() ->
-    %% Whatever the locale: figures have units such as µs.
+    %% UTF-8 in every locale: the output contains units such as µs.
     ok = io:setopts(standard_io, [{encoding, unicode}]),
     ok = io:setopts(standard_error, [{encoding, unicode}]),
     _ = spawn(fun main/0),
     ok.
 
-%% init:stop/1 takes a second, and there is nothing left to stop.
+%% init:stop/1 would take a second, and nothing is left to stop.
 -spec main() -> no_return().
 main() ->
     halt(exit_code(init:get_plain_arguments())).

@@ -1,4 +1,4 @@
-%% @doc `weir bench': measures what the suite says, and writes documents from it.
+%% @doc `weir bench': measures the scenarios of the suite, and writes documents from the results.
 -module(weir_cli_bench).
 
 -export([run/1]).

@@ -1,18 +1,18 @@
-%% @doc `weir demo chat': a chat in the browser, on the push server, until SIGTERM or SIGINT. Robots can be added to it, and the page
-%% shows how long messages take to them.
+%% @doc `weir demo chat': a chat in the browser, on the push server, until SIGTERM or SIGINT. Robots can join, and the
+%% page shows how long messages take to reach them.
 -module(weir_cli_chat).
 
 -export([run/1]).
 
 -define(PUBLIC, [<<"chat/lobby">>, <<"chat/kitchen">>, <<"chat/garden">>, <<"chat/library">>, <<"chat/rooftop">>]).
 
-%% Anybody sets the dial; the server alone writes down the delays.
+%% Every client may publish to the dial. Only the server publishes the delays.
 -define(DIAL, <<"demo/dial">>).
 -define(DELAY, <<"demo/delay">>).
 
 -define(LISTENER, ?MODULE).
 
-%% What connections have to end once the server is to stop, in milliseconds.
+%% Milliseconds that connections have to end after the signal.
 -define(DRAIN_MS, 2000).
 
 -spec run([string()]) -> weir_cli:outcome().

@@ -1,4 +1,4 @@
-%% @doc `weir doctor': what is set wrong in a node, or goes wrong in it just now.
+%% @doc `weir doctor': finds wrong settings and present faults of a node.
 -module(weir_cli_doctor).
 
 -export([run/1]).

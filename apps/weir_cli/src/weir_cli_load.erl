@@ -1,7 +1,7 @@
-%% @doc `weir load': offers load to a server and reports what came of it; compares two such reports.
+%% @doc `weir load': puts load on a server and reports the results; compares two reports.
 %%
-%% Exit codes: 0 if all promises were kept, 1 if one was broken or the load was not possible, 2 for a wrong argument, 3
-%% if the generator itself could not offer the load, which makes promises void.
+%% Exit codes: 0 all promises kept; 1 a promise broken, or no load possible; 2 wrong argument; 3 the generator itself
+%% could not offer the load, so that promises were not judged.
 -module(weir_cli_load).
 
 -export([run/1]).
@@ -23,7 +23,7 @@ run([Name | Arguments]) ->
         {error, Message} -> {usage, Message}
     end.
 
-%% Another name is that of the user's own module.
+%% Any other name is a module of the user.
 scenario(Name) ->
     case lists:keyfind(Name, 1, scenarios()) of
         {Name, Module} -> loaded(Module);
@@ -72,7 +72,7 @@ run(Name, Scenario, #{options := Own, defaults := Defaults} = Description, Argum
         {ok, #{help := true}, _} ->
             {help, help(Name, Description)};
         {ok, Given, [Target]} ->
-            %% Defaults of the scenario are texts like those of the user, which come after them.
+            %% The scenario's defaults are texts, as arguments are. They come first, so that the user's arguments win.
             Texts = [
                 lists:flatten(["--", atom_to_list(Option), "=", Text])
              || {Option, Text} <- Defaults, default_applies(Option, Given)
@@ -90,7 +90,7 @@ run(Name, Scenario, #{options := Own, defaults := Defaults} = Description, Argum
             {usage, [Message, " (weir load ", Name, " --help)"]}
     end.
 
-%% A closed loop needs no rate, and a search begins with a constant one.
+%% A closed loop has no rate, and its number of connections is its concurrency. A search begins at a constant rate.
 default_applies(rate, #{concurrency := _}) -> false;
 default_applies(rate, #{search := _}) -> false;
 default_applies(connections, #{concurrency := _}) -> false;
@@ -104,7 +104,7 @@ offer(Plan, About, Outputs) ->
         {error, Message} -> {failed, Message}
     end.
 
-%% The nodes that the load comes from. One that is observed is joined with them, as names are all short or all long.
+%% Returns the nodes that generate the load. An observed node joins with them: names must be all short or all long.
 nodes_of(Outputs) ->
     Observed = [Node || #{observe := Node} <- [Outputs], is_atom(Node)],
     Cookie = maps:get(cookie, Outputs, none),
@@ -172,7 +172,7 @@ verdict(#{promises := Promises, total := Total}) ->
         {[], #{connected := 0}} -> {failed, "no connection could be opened"};
         {[], #{answered := 0, offered := Offered}} when is_integer(Offered), Offered > 0 ->
             {failed, "nothing was answered"};
-        %% A closed loop offers nothing by a schedule, and pushed messages are not asked for.
+        %% A closed loop has no schedule and thus no `offered'. Pushed messages come without requests.
         {[], #{answered := 0, pushed := 0, error_count := Errors}} when Errors > 0 ->
             {failed, ["nothing was answered, errors: ", integer_to_list(Errors)]};
         {[], _} -> ok

@@ -1,4 +1,4 @@
-%% @doc `weir load compare': two reports of `weir load --json', and whether one is better.
+%% @doc `weir load compare': compares two reports of `weir load --json'.
 -module(weir_cli_load_compare).
 
 -export([run/1]).

@@ -1,4 +1,4 @@
-%% @doc The options that all scenarios of `weir load' have, and how their values are read.
+%% @doc The options that all scenarios of `weir load' have, with the parsers of their values.
 -module(weir_cli_load_options).
 
 -export([all/0]).
@@ -6,7 +6,7 @@
 
 -define(SECOND, 1_000_000_000).
 
-%% @doc Those of a scenario: where nothing is asked for, there is no rate of it.
+%% @doc Returns the options of a scenario. A scenario without requests has no options about requests.
 -spec all(weir_load_scenario:description()) -> [weir_cli_options:option()].
 all(#{arrivals := none}) ->
     OfRequests = [rate, concurrency, arrivals, seed, depth, search],
@@ -14,7 +14,7 @@ all(#{arrivals := none}) ->
 all(_Description) ->
     all().
 
-%% @doc All of them.
+%% @doc Returns all options.
 -spec all() -> [weir_cli_options:option()].
 all() ->
     File = {text, fun(File) -> {ok, File} end},

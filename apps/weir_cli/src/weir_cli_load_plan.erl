@@ -1,10 +1,11 @@
-%% @doc From the command line of `weir load' to a plan for the generator, with what is said about it in reports.
+%% @doc Turns the command line of `weir load' into a plan for the generator and a description of it for reports.
 -module(weir_cli_load_plan).
 
 -export([new/5]).
 
-%% @doc The plan of a run, what its document says of it, and the values that say what to do beside it. An error is one line:
-%% options that exclude each other, or a target that is none.
+%% @doc Returns the plan of a run, its description for the report, and the options that are not part of the plan
+%% (output files, search, repeats, nodes). An error is one line: options that exclude each other, a wrong target, or an
+%% unknown host.
 -spec new(Name :: string(), module(), weir_load_scenario:description(), Target :: string(), weir_cli_options:values()) ->
     {ok, weir_load_run:plan(), weir_load_document:about(), Outputs :: weir_cli_options:values()} | {error, iodata()}.
 new(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
@@ -44,7 +45,7 @@ new(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
             end
     end.
 
-%% The scenario as it is, or within TLS.
+%% Returns the scenario as it is, or wrapped in TLS.
 transport("http", _Scenario, #{tls := true}) ->
     {error, "--tls and http:// exclude each other: https:// is needed"};
 transport(Url, Scenario, Values) when Url =:= "https"; is_map_key(tls, Values) ->

@@ -1,10 +1,11 @@
-%% @doc `weir load --search': runs at many rates, and the highest that keeps a promise. With `--repeat' it searches
-%% several times, and tells the median and how far the others are from it.
+%% @doc `weir load --search': finds the highest rate that keeps a promise, by runs at many rates. With `--repeat' it
+%% searches several times and reports the median and the spread.
 -module(weir_cli_load_search).
 
 -export([run/4]).
 
-%% @doc Searches from a rate on. The plan's own rate does not count. `json' names a file for what was found.
+%% @doc Searches, beginning at the rate `start'. Ignores the plan's own rate. Writes the result to the file `json', if
+%% there is one.
 -spec run(weir_load_run:plan(), weir_load_document:about(), Search, weir_load_promise:promise()) ->
     weir_cli:outcome()
 when
@@ -28,7 +29,7 @@ run(Plan, About, #{start := Start, repeat := Repeat, text := Text} = Search, Pro
         throw:{unoffered, _} = Unoffered -> Unoffered
     end.
 
-%% A search begins where the one before has ended, which saves it the way there.
+%% Each further search begins at the rate that the one before has found, which saves runs.
 search(Count, Start, Try) ->
     case weir_load_search:search(Try, Start) of
         {ok, #{kept := Kept} = Result} when Count > 1, Kept =/= none ->
@@ -87,7 +88,7 @@ document(#{scenario := Scenario, target := Target, started := Started}, Text, Re
         }
     }.
 
-%% The search in the middle. One that has found no rate is the lowest.
+%% The search with the median rate. A search that found no rate counts as the lowest.
 median(Results) ->
     Ordered = lists:sort(fun(#{kept := A}, #{kept := B}) -> rank(A) =< rank(B) end, Results),
     lists:nth((length(Ordered) + 1) div 2, Ordered).

@@ -1,16 +1,15 @@
-%% @doc Reaching another node from a command: distribution without a port that listens, and hidden from the other nodes of its
-%% cluster.
+%% @doc Connects a command to another node. The command's own node is hidden from the cluster and does not listen.
 -module(weir_cli_node).
 
 -export([connect/2]).
 -export([explain/1]).
 -export([options/0]).
 
-%% How often a node is asked that does not answer, and how long that takes at least.
+%% Attempts to connect to a node that does not answer. An attempt that fails faster than this was refused.
 -define(ATTEMPTS, 6).
 -define(UNANSWERED_US, 2_000_000).
 
-%% @doc The options of a command that visits a node.
+%% @doc Returns the options of every command that visits a node.
 -spec options() -> [weir_cli_options:option()].
 options() ->
     [
@@ -20,7 +19,8 @@ options() ->
             help => "load no module there for the visit: slower, and not everything can be told"}
     ].
 
-%% @doc Connects to a node that is called so.
+%% @doc Connects to the node `NAME@HOST'. Returns `usage' if the name has another form, and `failed' if the node cannot
+%% be reached.
 -spec connect(string(), weir_cli_options:values()) -> {ok, node()} | {failed, iodata()} | {usage, iodata()}.
 connect(Name, Values) ->
     case string:split(Name, "@") of
@@ -34,13 +34,13 @@ domain(Host) ->
         false -> shortnames
     end.
 
-%% Nobody can connect to it, so that the host matters to nobody; its form must be that of the domain.
+%% This node accepts no connections, so its host does not matter. Only its form must fit the name domain.
 own_name(Domain) ->
     Host = case Domain of longnames -> "127.0.0.1"; shortnames -> "localhost" end,
     list_to_atom(lists:concat(["weir_", os:getpid(), "_", erlang:unique_integer([positive]), "@", Host])).
 
 connect(Node, Domain, Values) ->
-    %% What cannot be reached is told by us, in a line.
+    %% The command reports an unreachable node in one line, so the kernel's reports are turned off.
     ok = logger:set_primary_config(level, none),
     case net_kernel:start(own_name(Domain), #{name_domain => Domain, hidden => true, dist_listen => false}) of
         {ok, _} ->
@@ -53,8 +53,8 @@ connect(Node, Domain, Values) ->
             {failed, io_lib:format("distribution does not start: ~0tp", [Reason])}
     end.
 
-%% A node that does not run, or has another cookie, says so at once. One that is too busy to answer in the time that the VM gives it
-%% (`net_setuptime' of the kernel, 7 s) is asked again.
+%% The attempt fails at once if the node does not run or has another cookie. A node that is too busy to answer within
+%% `net_setuptime' of the kernel (7 s) is tried again.
 reach(Node, Attempts) ->
     case timer:tc(net_kernel, hidden_connect_node, [Node]) of
         {_, true} -> ok;
@@ -63,7 +63,7 @@ reach(Node, Attempts) ->
         _ -> {error, timeout}
     end.
 
-%% @doc Why a visit has failed, in a line.
+%% @doc Returns a one-line message about a failed visit.
 -spec explain(weir_scope:reason() | busy) -> iodata().
 explain({no_connection, Node}) ->
     io_lib:format("cannot reach ~s: it does not run, or has another cookie (--cookie)", [Node]);

@@ -1,5 +1,5 @@
-%% @doc `weir proxy': a TCP proxy in the foreground, until SIGTERM or SIGINT; SIGHUP has it read its file again. And the commands that
-%% ask one that runs. See {@link weir_proxy}.
+%% @doc `weir proxy': runs a TCP proxy in the foreground, until SIGTERM or SIGINT; SIGHUP reloads its file. Also the
+%% commands for a running proxy. See {@link weir_proxy}.
 -module(weir_cli_proxy).
 
 -export([run/1]).
@@ -67,13 +67,13 @@ await_successor(Main) ->
         ok -> Main ! succeeded;
         {error, {no_proxy, _}} -> ok
     catch
-        %% Its process was killed, and has a successor of its own.
+        %% The proxy's process was killed; its supervisor starts it again.
         exit:_ ->
             timer:sleep(1000),
             await_successor(Main)
     end.
 
-%% A port, or the path of a unix socket.
+%% Returns the port of an address, or the path of a unix socket.
 port(Address) ->
     case string:split(Address, ":", trailing) of
         [<<"unix">>, Path] -> Path;
@@ -103,7 +103,7 @@ stop(Drain) ->
         {error, {timeout, Left}} -> weir_cli_notice:complain("~b connections were ended", [Left])
     end.
 
-%%% Asking one that runs.
+%%% Commands for a running proxy.
 
 ask(Command, Arguments) ->
     case weir_cli_options:parse(ask_options(), Arguments) of

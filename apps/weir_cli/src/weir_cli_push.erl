@@ -1,5 +1,5 @@
-%% @doc `weir push': serves channels over HTTP in the foreground, until SIGTERM or SIGINT. SIGHUP has it read its file again. See {@link
-%% weir_pubsub_server}.
+%% @doc `weir push': serves channels over HTTP in the foreground, until SIGTERM or SIGINT. SIGHUP reloads its file. See
+%% {@link weir_pubsub_server}.
 -module(weir_cli_push).
 
 -export([run/1]).
@@ -87,7 +87,7 @@ loop(File, Control, Server) ->
             loop(File, Control, Changed)
     end.
 
-%% The socket stays where it was: who has asked by it is to get the answer.
+%% A reload cannot move the control socket, because the client of `weir push reload' waits on it for the answer.
 reload(File, Control, Server) ->
     case weir_pubsub_file:read(File) of
         {ok, #{control := Other}} when Other =/= Control ->

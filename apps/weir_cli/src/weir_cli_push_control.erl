@@ -1,17 +1,17 @@
-%% @doc `weir push reload': has a server read its file again, and says what has come of it. The server listens at a unix socket, which
-%% belongs to its user.
+%% @doc `weir push reload': makes a server reload its file, and prints the errors of the file. The server listens on a
+%% unix socket that only its user may open.
 -module(weir_cli_push_control).
 
 -export([run/1]).
 -export([adjust/3]).
 -export([serve/2]).
 
-%% A reload may have to wait for listeners.
+%% Milliseconds. A reload may have to wait for listeners.
 -define(ANSWER_MS, 60000).
 -define(ASK_MS, 5000).
 -define(LONGEST_LINE, 100).
 
-%% @doc The command.
+%% @doc Runs the command.
 -spec run([string()]) -> weir_cli:outcome().
 run([Help]) when Help =:= "--help"; Help =:= "-h" -> {help, help()};
 run([Path]) -> told(ask(Path), Path);
@@ -44,8 +44,8 @@ read(Socket, Read) ->
 answer({ok, #{<<"faults">> := Faults}}) -> {ok, Faults};
 answer(_) -> {error, closed}.
 
-%% @doc Has a process asked at another socket than before from now on, by `{reload, From, Reference}', which it answers by
-%% `{Reference, Faults}'.
+%% @doc Replaces one control socket by another; `none' is no socket. For each request `Server' gets `{reload, From,
+%% Reference}', and answers with `{Reference, Faults}'. Returns an error if the new socket cannot be opened.
 -spec adjust(Before :: none | file:filename_all(), Wanted :: none | file:filename_all(), pid()) -> ok | {error, term()}.
 adjust(Same, Same, _Server) ->
     ok;
@@ -58,7 +58,7 @@ adjust(_Before, Wanted, Server) ->
     ok = weir:stop_listener(?MODULE),
     adjust(none, Wanted, Server).
 
-%% @doc A connection: the handler of the listener.
+%% @doc Handles a connection to the control socket.
 -spec serve(weir_tcp:socket(), pid()) -> ok.
 serve(Socket, Server) ->
     ok = inet:setopts(Socket, [{packet, line}, {packet_size, ?LONGEST_LINE}]),

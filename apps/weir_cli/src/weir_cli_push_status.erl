@@ -1,4 +1,4 @@
-%% @doc `weir push status': what a push server does, a line each second, out of its `/status'.
+%% @doc `weir push status': prints a line of figures each second, from the `/status' of a push server.
 -module(weir_cli_push_status).
 
 -export([run/1]).

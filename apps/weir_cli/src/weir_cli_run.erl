@@ -1,7 +1,7 @@
 %% @doc `weir run': serves one of the examples in the foreground, until SIGTERM or SIGINT.
 %%
-%% The first line on standard output is `ready PORT', once it listens. The second is `pid PID', the emulator's: what
-%% `taskset', `perf' and `top' want (`bin/weir' itself is a shell that waits for it).
+%% Once it listens, it prints `ready PORT' and then `pid PID' on standard output. PID is the emulator's, for `taskset',
+%% `perf' and `top': `bin/weir' itself is a shell that waits for the emulator.
 -module(weir_cli_run).
 
 -export([run/1]).
@@ -37,12 +37,12 @@ check(#{name := Example, backends := Backends} = Of, #{backend := Backend} = Val
             serve(Name, module(Example, Backend), Values)
     end.
 
-%% The options that are others' own.
+%% The given options that only other examples take.
 foreign(#{options := Own}, Values) ->
     Others = lists:usort(lists:append([Options || #{options := Options} <- examples()])) -- Own,
     [Option || Option <- Others, is_map_key(Option, Values)].
 
-%% What is Weir's own is done elsewhere by a process for each member.
+%% Only Weir has groups and channels. The other backends run a variant with a process for each member.
 module(fanout, Backend) when Backend =/= weir -> weir_example_fanout_processes;
 module(push, Backend) when Backend =/= weir -> weir_example_push_processes;
 module(Name, _Backend) -> list_to_atom("weir_example_" ++ atom_to_list(Name)).
@@ -56,7 +56,7 @@ needed_example() ->
 
 serve(Name, Module, #{backend := Backend} = Values) ->
     weir_cli_signal:report_to(self()),
-    %% Where the build has put the examples that are no modules of an application (see examples/rebar.config).
+    %% The build puts the examples that belong to no application there (see examples/rebar.config).
     true = code:add_pathz(filename:join(code:lib_dir(weir_examples), "cowboy")),
     case {code:ensure_loaded(Module), start_backend(Backend)} of
         {{module, Module}, ok} ->
@@ -83,7 +83,8 @@ start(Name, Module, #{ip := Ip, port := Port, busy := Busy} = Values) ->
             {failed, ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)]}
     end.
 
-%% The signal ends a node that does not handle it. The first answer is as quick as the others.
+%% SIGUSR2 would kill an emulator that does not handle it. The module is loaded here so that the first report is not
+%% slower.
 ready_for_places() ->
     {module, _} = code:ensure_loaded(weir_cli_places),
     os:set_signal(sigusr2, handle).
@@ -93,7 +94,7 @@ until_stopped(Stop) ->
         stop ->
             Stop();
         places ->
-            %% One after the other: a process has one tracer.
+            %% One report at a time: a process can have only one tracer.
             {_, Monitor} = spawn_monitor(fun weir_cli_places:print/0),
             receive {'DOWN', Monitor, process, _, _} -> until_stopped(Stop) end
     end.
@@ -123,7 +124,7 @@ explain(Reason) ->
         Text -> Text
     end.
 
-%% Reads what weir_scope has of the second, as a page that is open does.
+%% Reads a sample of weir_scope once a second, as an open page does.
 observe() ->
     {ok, _} = application:ensure_all_started(weir_scope),
     {ok, View} = weir_scope:open(node(), #{}),
@@ -134,7 +135,6 @@ observe(View) ->
     timer:sleep(1000),
     observe(View).
 
-%% Computes for ever.
 compute(N) ->
     compute(N * 16807 rem 16#7fffffff).
 
@@ -182,7 +182,7 @@ examples() ->
         }
     ].
 
-%% An example with the options that are not for all.
+%% `Options' are those that only some examples take.
 example(Name, Options, About) ->
     #{name => Name, options => Options, backends => [weir, inet, socket], about => About}.
 

@@ -1,4 +1,4 @@
-%% @doc `weir scope': where a node spends its time, live or once.
+%% @doc `weir scope': shows where a node spends its time, live or once.
 -module(weir_cli_scope).
 
 -export([run/1]).
@@ -22,7 +22,7 @@ forms() ->
 checked(_Name, _Values, [One, Other | _]) ->
     {usage, io_lib:format("--~s and --~s exclude each other (weir scope --help)", [One, Other])};
 checked(Name, Values, Forms) ->
-    %% The script has a terminal ready, or not.
+    %% bin/weir sets WEIR_TERMINAL when it has prepared a terminal.
     case {Forms, os:getenv("WEIR_TERMINAL")} of
         {[], false} -> {usage, "no terminal here: --once, --json, --csv, --openmetrics, --http, --schedules or --ping-pong (weir scope --help)"};
         {[], _} -> open(Name, Values, live);
@@ -83,7 +83,7 @@ told(Answers, Text) ->
         [Reason | _] -> {failed, weir_cli_node:explain(Reason)}
     end.
 
-%% A line a second; another head where the columns change.
+%% Prints a line each second, and a new head when the columns change.
 lines(0, _Head, _At, _View) ->
     ok;
 lines(Left, Head, Before, View) ->
@@ -102,7 +102,7 @@ lines(Left, Head, Before, View) ->
             {failed, weir_cli_node:explain(Reason)}
     end.
 
-%% What JSON has no form for becomes text.
+%% Terms that JSON cannot represent become text.
 document(Map) when is_map(Map) -> maps:map(fun(_, Value) -> document(Value) end, Map);
 document(List) when is_list(List) -> [document(Value) || Value <- List];
 document(Value) when is_number(Value); is_atom(Value); is_binary(Value) -> Value;

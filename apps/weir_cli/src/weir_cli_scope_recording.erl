@@ -5,7 +5,7 @@
 -export([replay/1]).
 -export([compare/1]).
 
-%% @doc Records a node, until the time is over, or SIGTERM or SIGINT.
+%% @doc Records a node for the given time, or until SIGTERM or SIGINT.
 -spec record([string()]) -> weir_cli:outcome().
 record(Arguments) ->
     case parsed(record, weir_cli_node:options() ++ options(record), 2, Arguments) of
@@ -39,7 +39,7 @@ visited(Name, File, Values) ->
 recorded({ok, Seconds}, File) -> io:format("~b seconds in ~ts~n", [Seconds, File]);
 recorded({error, Reason}, File) -> {failed, explain(Reason, File)}.
 
-%% @doc Shows a recording, in the terminal, as text, or as a page.
+%% @doc Shows a recording in the terminal, as text, or as a page.
 -spec replay([string()]) -> weir_cli:outcome().
 replay(Arguments) ->
     case parsed(replay, options(replay), 1, Arguments) of
@@ -81,7 +81,7 @@ shown(Recording, Page, At) ->
         {error, {not_recorded, _}} -> {error, "this page was not recorded"}
     end.
 
-%% @doc The medians of two recordings beside each other.
+%% @doc Compares the medians of two recordings.
 -spec compare([string()]) -> weir_cli:outcome().
 compare(Arguments) ->
     case parsed(compare, options(compare), 2, Arguments) of

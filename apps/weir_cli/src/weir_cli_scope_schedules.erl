@@ -1,4 +1,4 @@
-%% @doc What a schedule costs, as text: histograms by powers of two, as SystemTap draws them.
+%% @doc Formats waits and turns of processes as text: histograms by powers of two, as SystemTap draws them.
 -module(weir_cli_scope_schedules).
 
 -export([cost/2]).
@@ -6,7 +6,7 @@
 
 -define(WIDTH, 50).
 
-%% @doc What it will cost, said before.
+%% @doc Returns a line about what the measurement costs the node, to print before it.
 -spec cost(weir_scope_schedules:tracer(), Seconds :: pos_integer()) -> iodata().
 cost(native, Seconds) ->
     io_lib:format("reads the clock at both ends of each turn of every process for ~b s, in native code: short turns take longer meanwhile", [Seconds]);
@@ -68,7 +68,7 @@ together(Histograms) ->
     ),
     lists:sort(maps:to_list(Sums)).
 
-%% Every power from the first to the last, with those that nothing took.
+%% A line for every power of two from the first to the last, also for empty ones.
 drawn(Histogram) ->
     {First, Last} = {element(1, hd(Histogram)), element(1, lists:last(Histogram))},
     Most = lists:max([Count || {_, Count} <- Histogram]),

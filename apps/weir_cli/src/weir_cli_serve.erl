@@ -1,7 +1,6 @@
 %% @doc `weir serve': serves the files of a directory over HTTP in the foreground, until SIGTERM or SIGINT.
 %%
-%% The first line on standard output is `ready PORT', once it listens. The second is `pid PID', the emulator's, as that of
-%% {@link weir_cli_run}.
+%% Once it listens, it prints `ready PORT' and then `pid PID' on standard output, as {@link weir_cli_run} does.
 -module(weir_cli_serve).
 
 -export([run/1]).
