@@ -1,7 +1,7 @@
-%% @doc A sample as OpenMetrics text, for Prometheus and what reads its form.
+%% @doc Formats a sample as OpenMetrics text, for Prometheus and compatible programs.
 %%
-%% Counters are the VM's and Weir's own, from their beginning; gauges are those of the last second, and so are quantiles. There is no series for a process or a
-%% socket, so that their number does not grow with the load.
+%% Counters are those of the VM and of Weir since their start. Gauges and quantiles are of the last second. There is no
+%% series for a single process or socket, so that the number of series does not grow with the load.
 -module(weir_scope_metrics).
 
 -export([text/1]).
@@ -9,7 +9,7 @@
 -type series() :: {Labels :: [{atom(), term()}], number()} | {Suffix :: string(), Labels :: [{atom(), term()}], number()}.
 -type family() :: {Name :: atom() | iodata(), counter | gauge | summary, Help :: string(), [series()]}.
 
-%% @doc The document. Its media type is `application/openmetrics-text; version=1.0.0; charset=utf-8'.
+%% @doc Returns the document. Its media type is `application/openmetrics-text; version=1.0.0; charset=utf-8'.
 -spec text(weir_scope_sample:sample()) -> iodata().
 text(Sample) ->
     [[family(Family) || {_, _, _, [_ | _]} = Family <- families(Sample)], "# EOF\n"].
@@ -127,7 +127,7 @@ replies(_) -> [].
 callbacks(#{pollset := Number, module := Module, totals := #{callbacks := Count, callback_ns := Sum}} = Reactor) ->
     summary([{pollset, Number}, {module, Module}], maps:get(latency, Reactor, #{count => 0}), Count, Sum).
 
-%% A second without one has no quantiles.
+%% A second without replies has no quantiles.
 summary(Labels, #{count := Now} = Figures, Count, Sum) ->
     Quantiles = [{0.5, med}, {0.9, p90}, {0.95, '95_max'}, {0.99, '99_max'}, {0.999, p999}],
     [{"", Labels ++ [{quantile, Quantile}], maps:get(Key, Figures) / 1_000_000} || {Quantile, Key} <- Quantiles, Now > 0] ++

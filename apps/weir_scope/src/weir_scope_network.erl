@@ -4,17 +4,17 @@
 
 -export([rules/0]).
 
-%% Bytes a second of one socket from which the way it is read shows.
+%% Bytes per second of one socket from which on the way it is read matters.
 -define(BULK, 20_000_000).
 
-%% Less than this makes clients wait a second for their second SYN as soon as the node is busy for a moment.
+%% A backlog below this overflows when the node is busy for a moment. Clients then repeat their SYN after a second.
 -define(SMALL_BACKLOG, 128).
 
-%% Connections dropped a second: fewer than this are a burst that clients do not notice but for a second's wait of some.
+%% Connections dropped per second. Below the first number it is a short burst: some clients wait a second.
 -define(SOME_DROPPED, 10).
 -define(MANY_DROPPED, 100).
 
-%% What the kernel tells of connections that come again and again.
+%% Fraction of a limit from which on the node is close to it.
 -define(CLOSE, 0.8).
 
 -spec rules() -> [weir_scope_rule:rule()].
@@ -50,7 +50,7 @@ rules() ->
             name => few_acceptors,
             needs => [listeners, acceptors],
             check => fun(#{listeners := All, acceptors := Acceptors}) ->
-                %% Who waits to accept at a socket of the module `socket' is not known.
+                %% The acceptors of a socket of the module `socket' are not known.
                 Listeners = [Listener || Listener <- All, maps:get(kind, Listener, port) =/= socket],
                 Behind = [Port || #{port := Port, waiting := Waiting} <- Listeners, Waiting > 0],
                 case Behind of
@@ -76,7 +76,7 @@ rules() ->
         #{
             name => listen_drops,
             needs => [{over, listen_drops}, {over, listen_overflows}, {over, ns}],
-            %% Each that is dropped at a full backlog is counted as a drop, too.
+            %% The kernel counts an overflow as a drop too.
             check => fun(#{over := #{listen_drops := Drops, listen_overflows := Overflows, ns := Ns}}) ->
                 dropped(max(0, Drops - Overflows), Ns, "while their backlog was not full")
             end,
@@ -179,6 +179,6 @@ how_bad(_Rate) -> note.
 listed(_Severity, []) -> ok;
 listed(Severity, Seen) -> {Severity, lists:join("; ", Seen)}.
 
-%% Sockets that receive much, with their bytes a second.
+%% Sockets that receive much, with their bytes per second.
 bulk(#{over := #{received := Received, ns := Ns}}) ->
     [{Socket, Rate} || {Socket, Bytes} <- maps:to_list(Received), (Rate = Bytes * 1_000_000_000 div max(1, Ns)) >= ?BULK].

@@ -6,7 +6,7 @@
 
 -define(MIB, 1048576).
 
-%% Less than this is not worth a finding, whatever the ratio.
+%% Less than this is not a finding, whatever the ratio.
 -define(MUCH_MEMORY, (200 * ?MIB)).
 
 -define(LONG_QUEUE, 10_000).
@@ -15,14 +15,14 @@
 -define(LONG_COLLECTION, 100).
 -define(LONG_TURN, 50).
 
-%% Ready processes for each scheduler that a broadcaster has to wait for.
+%% Ready processes for each scheduler from which on broadcasters of normal priority are a finding.
 -define(LONG_RUN_QUEUE, 20).
 
 -define(MANY_RECEIVERS, 50).
 
 -define(MANY_MODULE_SOCKETS, 100).
 
-%% Milliseconds that both clocks may differ.
+%% Milliseconds by which the clocks of the VM and the system may differ.
 -define(CLOCKS_DIFFER, 1000).
 
 -spec rules() -> [weir_scope_rule:rule()].
@@ -253,7 +253,7 @@ time_warp(#{clock_difference := Milliseconds, time_warp_mode := Mode}) when abs(
 time_warp(_) ->
     ok.
 
-%% Time on a processor in which nothing was run.
+%% Busy waiting is CPU time of the schedulers in which they ran nothing.
 busy_waiting(#{over := #{scheduler_cpu_ns := Cpu, scheduler_busy_ns := Busy, ns := Ns}} = Facts) ->
     Vain = (Cpu - Busy) / max(1, Ns),
     case Facts of
