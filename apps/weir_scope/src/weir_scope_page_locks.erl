@@ -1,12 +1,12 @@
 %% @private
-%% @doc The page of locks: how often somebody had to wait for one of Weir's, and of the VM's own where it counts them.
+%% @doc The page about locks: lock waits in Weir, and in the VM if it counts them.
 -module(weir_scope_page_locks).
 
 -export([page/2]).
 
 -import(weir_scope_figure, [percent/1, count/1, seconds/1]).
 
-%% @doc Of a sample, and what the VM has counted.
+%% @doc Returns the page for the sample of Weir and the lock counts of the VM.
 -spec page(weir_scope_engine:engine() | none, weir_scope_locks:locks()) -> [weir_scope_page:block()].
 page(Weir, Locks) -> weir(Weir) ++ vm(Locks).
 
