@@ -13,10 +13,10 @@ export const bytes = (number) => {
   return `${+(number / 2 ** (10 * power)).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 };
 
-// More lines than colours say nothing: the mean and the most stand for them.
+// If there are more lines than colours, a chart shows only their mean and maximum.
 const most = 8;
 
-// A chart of all columns whose name the pattern has, in the words of its first group.
+// A chart of all columns whose names match the pattern. Its first group is the label.
 const each = (title, unit, pattern, label = (found) => found) => ({
   title,
   unit,
@@ -34,7 +34,7 @@ const each = (title, unit, pattern, label = (found) => found) => ({
   },
 });
 
-// Of many that add up, those that are most at the end, and the rest as one.
+// A chart of the largest columns at the end, and of the sum of the others.
 const largest = (title, unit, pattern) => ({
   title,
   unit,
@@ -42,7 +42,7 @@ const largest = (title, unit, pattern) => ({
     const all = [...store.columns].map(([name, values]) => ({ label: name.match(pattern)?.[1], values })).filter(({ label }) => label)
       .sort((a, b) => (b.values.at(-1) ?? 0) - (a.values.at(-1) ?? 0));
     const rest = all.length > most ? all.splice(most - 1) : [];
-    // In an order of their own, so that a colour stays with its line.
+    // Sorted by name, so that a line keeps its colour.
     all.sort((a, b) => (a.label < b.label ? -1 : 1));
     if (rest.length === 0) return all;
     const sum = store.times.map((_, at) => rest.reduce((total, { values }) => total + (values[at] ?? 0), 0));
@@ -75,7 +75,7 @@ const micro = (us) => (us === null ? "" : us < 1e3 ? `${+us.toPrecision(3)} µs`
 
 const reactors = (title, unit, key) => each(title, unit, new RegExp(`^reactor\\.(\\d+)\\.${key}$`), (found) => `reactor ${found - 1024}`);
 
-// Steps of time, powers of two, each with how many replies took so long: a map of heat.
+// A heat map of replies by the time that they took, in steps of powers of two.
 const heat = (title, pattern) => ({
   title,
   unit: micro,
@@ -89,13 +89,13 @@ const heat = (title, pattern) => ({
   },
 });
 
-// Microstates are counted only while somebody looks: of each kind of thread the mean, without sleep.
+// Microstates are only measured while the page shows them. The mean of each kind of thread, without sleep.
 const states = ["emulator", "gc", "port", "check_io", "aux", "other"];
 const microstates = (title, kind) => ({
   ...some(title, share, states.map((state) => [`${kind}.${state}`, state])), watched: true, stacked: true,
 });
 
-// The row of numbers in a table of threads.
+// Makes a row of numbers from the table of threads.
 export const watchedIn = ({ at, blocks }) => {
   const table = blocks.find(({ columns }) => columns?.some(({ name }) => name === "check_io"));
   if (table === undefined) return null;
@@ -174,6 +174,6 @@ const charts = {
 
 export const chartsOf = (tab) => charts[tab] ?? [];
 
-// What costs more than a sample is asked for less often, and what measures something only once: null.
+// Milliseconds between requests. Tabs that cost more than a sample are requested less often; null: only once.
 const pauses = { processes: 3000, sockets: 3000, locks: 3000, weir: 2000, threads: 2000, clocks: null, doctor: null };
 export const pauseOf = (tab) => (tab in pauses ? pauses[tab] : 1000);
