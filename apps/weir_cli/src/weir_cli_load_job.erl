@@ -29,5 +29,5 @@ run(Plan, Show) ->
         {run, Pid, Result} ->
             demonitor(Monitor, [flush]),
             Result;
-        {'DOWN', Monitor, process, Pid, Reason} -> {error, io_lib:format("the generator has failed: ~0tp", [Reason])}
+        {'DOWN', Monitor, process, Pid, Reason} -> {error, io_lib:format("the load generator crashed: ~0tp", [Reason])}
     end.

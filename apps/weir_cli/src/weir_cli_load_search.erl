@@ -33,7 +33,7 @@ run(Plan, About, #{start := Start, repeat := Repeat, text := Text} = Search, Pro
 search(Count, Start, Try) ->
     case weir_load_search:search(Try, Start) of
         {ok, #{kept := Kept} = Result} when Count > 1, Kept =/= none ->
-            io:format(standard_error, "kept at ~.1f/s; again, from there~n", [float(Kept)]),
+            io:format(standard_error, "kept at ~.1f/s; searching again from there~n", [float(Kept)]),
             {End, Results} = search(Count - 1, Kept, Try),
             {End, [Result | Results]};
         {End, Result} ->
@@ -115,7 +115,7 @@ outcome(End, Text, Results) ->
     case {End, median(Results)} of
         {stopped, #{kept := none}} -> interrupted;
         {stopped, Middle} -> tell(Text, Middle, Results), interrupted;
-        {ok, #{kept := none, limit := generator}} -> {unoffered, ["the generator keeps no rate, ", Text]};
+        {ok, #{kept := none, limit := generator}} -> {unoffered, ["the generator could offer no rate to test ", Text]};
         {ok, #{kept := none}} -> {failed, ["no rate keeps ", Text]};
         {ok, Middle} -> tell(Text, Middle, Results)
     end.
@@ -124,7 +124,7 @@ tell(Text, #{kept := Kept} = Middle, Results) ->
     io:format("~s holds at ~.1f/s~s~n", [Text, float(Kept), above(Middle)]),
     case {Results, spread(Results)} of
         {[_], _} -> ok;
-        {_, [none, Most]} -> io:format("in ~b searches: at none to ~.1f/s~n", [length(Results), float(Most)]);
+        {_, [none, Most]} -> io:format("in ~b searches: at no rate to ~.1f/s~n", [length(Results), float(Most)]);
         {_, [Least, Most]} ->
             Format = "in ~b searches: at ~.1f/s to ~.1f/s, a spread of ~.1f % of the median~n",
             io:format(Format, [length(Results), float(Least), float(Most), 100 * (Most - Least) / Kept])

@@ -14,9 +14,9 @@
 options() ->
     [
         #{name => cookie, type => {text, fun(Text) -> {ok, list_to_atom(Text)} end}, value => "C",
-            help => "the cookie of the node; other users of this machine can see it (that in ~/.erlang.cookie)"},
+            help => "cookie of the node; other users of this machine can see it (cookie of ~/.erlang.cookie)"},
         #{name => 'no-load', type => flag,
-            help => "load no module there for the visit: slower, and not everything can be told"}
+            help => "load no modules on the node: slower, and some figures are missing"}
     ].
 
 %% @doc Connects to the node `NAME@HOST'. Returns `usage' if the name has another form, and `failed' if the node cannot
@@ -25,7 +25,7 @@ options() ->
 connect(Name, Values) ->
     case string:split(Name, "@") of
         [[_ | _], [_ | _] = Host] -> connect(list_to_atom(Name), domain(Host), Values);
-        _ -> {usage, ["NODE is NAME@HOST, not ", Name]}
+        _ -> {usage, ["NODE must be NAME@HOST, not ", Name]}
     end.
 
 domain(Host) ->
@@ -50,7 +50,7 @@ connect(Node, Domain, Values) ->
                 {error, Why} -> {failed, explain({Why, Node})}
             end;
         {error, Reason} ->
-            {failed, io_lib:format("distribution does not start: ~0tp", [Reason])}
+            {failed, io_lib:format("cannot start distribution: ~0tp", [Reason])}
     end.
 
 %% The attempt fails at once if the node does not run or has another cookie. A node that is too busy to answer within
@@ -72,12 +72,12 @@ explain({timeout, Node}) ->
 explain({not_sampled, Node, Why}) ->
     io_lib:format("~s cannot be sampled: ~ts", [Node, Why]);
 explain({disturbed, Node}) ->
-    io_lib:format("another visit of ~s has ended meanwhile: try again", [Node]);
+    io_lib:format("another visit of ~s has removed the modules of this one: try again", [Node]);
 explain({cannot_load, Module, Reason}) ->
-    io_lib:format("~s cannot be loaded there (~0tp): try --no-load", [Module, Reason]);
+    io_lib:format("cannot load ~s on the node (~0tp): try --no-load", [Module, Reason]);
 explain(busy) ->
-    "somebody measures that there just now: try again";
+    "another measurement is running on the node: try again";
 explain({needs_load, What}) ->
     io_lib:format("~s cannot be measured with --no-load", [What]);
 explain({bad_option, Key, Value, Allowed}) ->
-    io_lib:format("~s cannot be ~0tp: ~0tp", [Key, Value, Allowed]).
+    io_lib:format("~s is ~0tp; allowed: ~0tp", [Key, Value, Allowed]).

@@ -15,13 +15,13 @@
 -spec run([string()]) -> weir_cli:outcome().
 run([Help]) when Help =:= "--help"; Help =:= "-h" -> {help, help()};
 run([Path]) -> told(ask(Path), Path);
-run(_) -> {usage, "one argument is needed, the socket of the server, `control` of its file (weir push reload --help)"}.
+run(_) -> {usage, "one argument is needed: the server's socket, `control` in its file (weir push reload --help)"}.
 
 told({ok, []}, _Path) -> ok;
-told({ok, Faults}, _Path) -> {failed, [lists:join("\nweir: ", Faults), "\nweir: nothing is changed"]};
+told({ok, Faults}, _Path) -> {failed, [lists:join("\nweir: ", Faults), "\nweir: the configuration is unchanged"]};
 told({error, Reason}, Path) -> {failed, [Path, ": ", reason(Reason)]}.
 
-reason(closed) -> "the server gave no answer";
+reason(closed) -> "the server did not answer";
 reason(Reason) -> inet:format_error(Reason).
 
 ask(Path) ->
@@ -75,13 +75,13 @@ reloaded(Server) ->
     Server ! {reload, self(), Reference},
     receive
         {Reference, Faults} -> [unicode:characters_to_binary(Fault) || Fault <- Faults];
-        {'DOWN', Reference, process, _, _} -> [<<"the server ends">>]
-    after ?ANSWER_MS -> [<<"the server is busy">>]
+        {'DOWN', Reference, process, _, _} -> [<<"the server is stopping">>]
+    after ?ANSWER_MS -> [<<"the server is busy and did not answer in 60 seconds">>]
     end.
 
 help() ->
-    "weir push reload: have a server read its configuration again, as SIGHUP does, and tell what is wrong with it\n"
+    "weir push reload: make a server reload its configuration, as SIGHUP does, and print the errors in it\n"
     "\n"
     "usage: weir push reload SOCKET\n"
     "\n"
-    "SOCKET is `control` of the server's file. Ends with 0 when the file is taken, and with 1 and the faults when it is not.\n".
+    "SOCKET is `control` in the server's file. Exit code: 0 the file is in use, 1 the file has errors and nothing changed.\n".

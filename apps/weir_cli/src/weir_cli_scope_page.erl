@@ -53,5 +53,5 @@ until_stopped(Page) ->
             exit(Page, shutdown),
             receive {'EXIT', Page, _} -> ok end;
         {'EXIT', Page, Reason} ->
-            {failed, io_lib:format("the page has failed: ~0tp", [Reason])}
+            {failed, io_lib:format("the page crashed: ~0tp", [Reason])}
     end.

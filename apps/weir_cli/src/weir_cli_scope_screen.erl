@@ -137,7 +137,7 @@ named(Page, Room) ->
     ].
 
 footer(#screen{typing = true, filter = Filter}) ->
-    [{title, ["filter: ", Filter, "_"]}, {dim, "  (Enter: keep, Esc: none)"}];
+    [{title, ["filter: ", Filter, "_"]}, {dim, "  (Enter: keep, Esc: clear)"}];
 footer(#screen{failure = Failure}) when Failure =/= none ->
     [{warning, Failure}];
 footer(#screen{node = Node, paused = Paused, filter = Filter} = Screen) ->
@@ -165,19 +165,19 @@ page(Page, Data, Past) ->
 help() ->
     [
         "",
-        "Tab, arrows           another page; 1 to 0, l, c: that page",
+        "Tab, arrows           next or previous page; 1 to 0, l, c: that page",
         "s                     sort by the next column",
         "r                     reverse the order",
-        "/                     filter: lines with this text; Esc ends it",
+        "/                     show only lines with a text; Esc shows all",
         "up, down, j, k        scroll",
-        "p, space              pause, go on",
+        "p, space              pause, continue",
         "?                     this text",
         "q                     quit",
         "",
-        "Figures are those of the last second. A page that costs more is only asked for",
-        "while it is shown: processes, sockets and relays (each is looked at twice),",
-        "threads (the VM counts microstates meanwhile), locks (where the VM counts them)",
-        "and clocks (each is read some thousand times)."
+        "Figures are of the last second. Expensive pages are only measured while they",
+        "are shown: processes, sockets and weir (relays), which read each one twice;",
+        "threads, which turns microstate accounting on; locks, if the VM counts them;",
+        "and clocks, which reads each clock 20,000 times."
     ].
 
 padded(Lines, Height) ->

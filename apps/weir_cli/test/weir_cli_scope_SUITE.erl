@@ -112,7 +112,7 @@ schedules(Config) ->
 ping_pong(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--ping-pong"]),
     ?assert(mentions("round trips a second", Lines)),
-    ?assert(mentions("832296 in 2013", Lines)).
+    ?assert(mentions("ipctest in 2013: 832296", Lines)).
 
 %% The address that is printed lets in, and no other does.
 as_a_page(Config) ->
@@ -221,7 +221,7 @@ keys(Config) ->
     Case = ?FUNCTION_NAME,
     start(Case, 80, 24, Config),
     shows(Case, "utilisation"),
-    keys(Case, "?"), shows(Case, "another page"),
+    keys(Case, "?"), shows(Case, "next or previous page"),
     keys(Case, "x"), shows(Case, "utilisation"),
     keys(Case, "4"), shows(Case, "code_server"),
     keys(Case, "/ logger_su Enter"), gone(Case, "code_server"), shows(Case, "logger_sup"),
