@@ -210,7 +210,7 @@ every_page(Case, Columns, Rows, Config) ->
         end
      || {Key, Word} <- [
             {"1", "utilisation"}, {"2", "normal 1"}, {"3", "eheap_alloc"}, {"4", "reds/s"}, {"5", "owner"}, {"6", "OTP's poll set"},
-            {"7", "Weir does not run there"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run there"},
+            {"7", "Weir does not run on"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run on"},
             {"l", "its own locks"}, {"c", "time correction is"}, {"Tab", "utilisation"}
         ]
     ],

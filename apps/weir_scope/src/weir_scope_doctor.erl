@@ -55,7 +55,7 @@ text(#{node := Node, findings := Findings, fine := Fine, unknown := Unknown}) ->
         io_lib:format("~s: ~s~n", [Node, summary(Findings)]),
         [finding(Finding) || Finding <- Findings],
         io_lib:format("~nNothing found by: ~s.~n", [names(Fine)]),
-        [io_lib:format("Could not be told: ~s.~n", [names([Name || {Name, _} <- Unknown])]) || Unknown =/= []]
+        [io_lib:format("Could not be checked: ~s.~n", [names([Name || {Name, _} <- Unknown])]) || Unknown =/= []]
     ].
 
 summary([]) ->

@@ -91,11 +91,11 @@ stream() -> gen_server:call(?MODULE, stream, ?PATIENCE).
 explain({no_connection, Node}) -> io_lib:format("cannot reach ~s~n", [Node]);
 explain({timeout, Node}) -> io_lib:format("~s does not answer~n", [Node]);
 explain({not_sampled, Node, Why}) -> io_lib:format("~s cannot be sampled: ~ts~n", [Node, Why]);
-explain({disturbed, Node}) -> io_lib:format("another visit of ~s has ended meanwhile~n", [Node]);
+explain({disturbed, Node}) -> io_lib:format("another visit of ~s has removed the modules of this one~n", [Node]);
 explain({needs_load, What}) -> io_lib:format("~s cannot be measured without modules on the node~n", [What]);
 explain({not_recorded, Tab}) -> io_lib:format("~ts is not in the recording~n", [Tab]);
 explain(recorded) -> "this is a recording\n";
-explain(full) -> "as many pages are open as may be: see max_streams\n";
+explain(full) -> "too many pages are open: see the option max_streams\n";
 explain(Other) -> io_lib:format("~0tp~n", [Other]).
 
 series(#{columns := Columns, rows := Rows}) ->

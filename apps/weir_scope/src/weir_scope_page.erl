@@ -88,7 +88,7 @@ page(Name, #{sample := Sample} = Data, Past) -> failing(Sample) ++ shown(Name, D
 
 %% While samples fail, the page shows the last good one.
 failing(#{failing := Why, failures := Failures, at := At}) ->
-    [{text, [io_lib:format("Not sampled since ~ts UTC: ~b samples have failed, and it is tried again.", [clock(At), Failures]), Why, ""]}];
+    [{text, [io_lib:format("No sample since ~ts UTC: ~b samples have failed, trying again.", [clock(At), Failures]), Why, ""]}];
 failing(_) ->
     [].
 
@@ -120,7 +120,7 @@ shown(overview, #{sample := Sample}, Past) ->
     ];
 shown(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
     [
-        {text, ["CPU far above busy: looks for work. Waited: throttled, or the processor is shared.", ""]},
+        {text, ["CPU far above busy: busy waiting. Waited: throttled, or the processor is shared.", ""]},
         {table,
             [{number, "scheduler", left}, {bar, "", left}, {busy, "busy", right}, {cpu, "CPU", right}, {waited, "waited", right}, {queue, "queue", right}], [
                 [
@@ -202,7 +202,7 @@ shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check
             io_lib:format("OTP's poll set ~b (~p): ~b descriptors, ~b active, ~b threads", [Index, Kind, Size, Active, Number])
          || {Index, #{kind := Kind, descriptors := Size, active := Active, threads := Number}} <- numbered(Sets)
         ] ++ [
-            ["OTP's poll thread ", Name, ": CPU ", percent(Cpu), ", waited ", percent(Waited), ", came on a processor ", count(Turns), " times a second"]
+            ["OTP's poll thread ", Name, ": CPU ", percent(Cpu), ", waited ", percent(Waited), ", scheduled ", count(Turns), " times a second"]
          || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads, is_poll_thread(Name)
         ]}
         | weir_scope_page_pollsets:page(Weir)
@@ -232,7 +232,7 @@ shown(locks, #{sample := #{weir := Weir}, locks := Locks}, _Past) ->
     weir_scope_page_locks:page(Weir, Locks);
 shown(clocks, #{clocks := #{settings := Settings} = Clocks}, _Past) ->
     [
-        {text, kept(Settings) ++ [case Clocks of #{costs := _} -> ""; _ -> "What it costs to read them cannot be measured without modules on the node." end]},
+        {text, kept(Settings) ++ [case Clocks of #{costs := _} -> ""; _ -> "The cost of reading clocks cannot be measured without modules on the node." end]},
         {table, [{name, "clock", left}, {ns, "ns to read", right}], [
             [{Name, atom_to_list(Name)}, {Ns, io_lib:format("~.1f", [Ns])}]
          || #{clock := Name, ns := Ns} <- maps:get(costs, Clocks, [])
@@ -246,7 +246,7 @@ kept(#{time_correction := Correction, time_warp_mode := Mode, time_offset := Off
     [["the kernel's clock source is ", Source] || #{clock_source := Source} <- [Settings]] ++
         [
             io_lib:format("time correction is ~s, ~s, the offset is ~s", [case Correction of true -> "on"; false -> "off" end, Mode, Offset]),
-            io_lib:format("the VM's time is ~b ms ~s that of the system", [abs(Milliseconds), case Milliseconds < 0 of true -> "behind"; false -> "before" end])
+            io_lib:format("the VM's time is ~b ms ~s the system's", [abs(Milliseconds), case Milliseconds < 0 of true -> "behind"; false -> "ahead of" end])
         ].
 
 %% Round-trip times of the sockets of the table.
@@ -256,7 +256,7 @@ ways(Top) ->
         Ways ->
             Part = fun(Hundredths) -> count(lists:nth((length(Ways) * Hundredths + 99) div 100, Ways)) end,
             Resent = lists:sum([Number || #{resent := Number} <- Top]),
-            [io_lib:format("round trip of these ~b: p50 ~ts us, p99 ~ts us; ~ts segments sent again", [length(Ways), Part(50), Part(99), count(Resent)]), ""]
+            [io_lib:format("round trips of these ~b: p50 ~ts us, p99 ~ts us; ~ts segments retransmitted", [length(Ways), Part(50), Part(99), count(Resent)]), ""]
     end.
 
 %% The columns of tcprstat, with their sort columns and titles.
@@ -268,13 +268,13 @@ tcprstat() ->
     ].
 
 measured(none) ->
-    ["Weir does not run there."];
+    ["Weir does not run on this node."];
 measured(#{listeners := Listeners}) ->
     case [{Name, Figures} || #{name := Name, latency := Figures} <- Listeners] of
         [] ->
-            ["No listener measures how long its replies take. weir:set_options(Name, #{measure => true})", "has one begin with it while it runs.", ""];
+            ["No listener measures its replies. weir:set_options(Name, #{measure => true})", "turns that on for a running listener.", ""];
         Measured ->
-            ["Microseconds from request to reply, all listeners that measure it together:" | [quantiles(Name, Figures) || {Name, Figures} <- Measured]] ++ [""]
+            ["Microseconds from request to reply. The table has all listeners together:" | [quantiles(Name, Figures) || {Name, Figures} <- Measured]] ++ [""]
     end.
 
 quantiles(Name, #{count := Count, med := Median, p90 := P90, '99_max' := P99, p999 := P999, max := Max}) ->
@@ -308,10 +308,10 @@ clock(At) ->
     io_lib:format("~2..0b:~2..0b:~2..0b", [Hour, Minute, Second]).
 
 super_carrier(#{super_carrier := #{total := Total, used := Used}}) -> ["super carrier ", bytes(Used), " of ", bytes(Total)];
-super_carrier(#{carriers := Carriers}) -> io_lib:format("no super carrier (+MMscs ~b would hold the carriers of now)", [(Carriers + 1_048_575) div 1_048_576]).
+super_carrier(#{carriers := Carriers}) -> io_lib:format("no super carrier (+MMscs ~b would hold the present carriers)", [(Carriers + 1_048_575) div 1_048_576]).
 
 mapped(#{mappings := #{mapped := Mapped, unmapped := Unmapped, cached := Cached}}) ->
-    [io_lib:format("carriers mapped ~ts times, unmapped ~ts times, taken from those kept ~ts times", [count(Mapped), count(Unmapped), count(Cached)])];
+    [io_lib:format("carriers mapped ~ts times, unmapped ~ts times, reused from the cache ~ts times", [count(Mapped), count(Unmapped), count(Cached)])];
 mapped(_) ->
     [].
 

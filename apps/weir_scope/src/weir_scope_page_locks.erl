@@ -22,10 +22,10 @@ weir(#{locks := [_ | _] = Tables, pollsets := Pollsets}) ->
         {text, [""]}
     ];
 weir(_) ->
-    [{text, ["Weir does not run there.", ""]}].
+    [{text, ["Weir does not run on this node.", ""]}].
 
 vm(not_counted) ->
-    [{text, ["This VM does not count waits for its own locks. One that does is built for it: erl -emu_type lcnt."]}];
+    [{text, ["This VM does not count its own locks. A VM that was built for lock counting does: erl -emu_type lcnt."]}];
 vm(#{seconds := Seconds, locks := Locks}) ->
     [
         {text, [["Locks of the VM, counted for ", seconds(Seconds)], ""]},

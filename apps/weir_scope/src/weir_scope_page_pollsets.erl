@@ -10,7 +10,7 @@
 %% @doc Returns the page for a sample.
 -spec page(weir_scope_engine:engine() | none) -> [weir_scope_page:block()].
 page(none) ->
-    [{text, ["", "Weir does not run there."]}];
+    [{text, ["", "Weir does not run on this node."]}];
 page(#{pollsets := Pollsets}) ->
     [
         {text, ["" | busiest(Pollsets)]},
@@ -41,8 +41,8 @@ busiest(Pollsets) ->
         Sum when Sum > 0 ->
             Away = [Rate || #{asked_away := Rate} <- Own],
             [
-                io_lib:format("the busiest of ~b pollsets makes ~ts of their reads", [length(Own), percent(lists:max(Reads) / Sum)]) ++
-                    [io_lib:format("; ~ts of them are for owners on other schedulers", [percent(min(1.0, lists:sum(Away) / Sum))]) || Away =/= []],
+                io_lib:format("the busiest of ~b pollsets makes ~ts of all reads", [length(Own), percent(lists:max(Reads) / Sum)]) ++
+                    [io_lib:format("; ~ts of all reads are for owners on other schedulers", [percent(min(1.0, lists:sum(Away) / Sum))]) || Away =/= []],
                 ""
             ];
         _ ->

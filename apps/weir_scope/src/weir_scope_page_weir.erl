@@ -10,7 +10,7 @@
 %% @doc Returns the page for a sample and the top relays.
 -spec page(weir_scope_engine:engine() | none, [weir_scope_top:relay()]) -> [weir_scope_page:block()].
 page(none, _Relays) ->
-    [{text, ["Weir does not run there."]}];
+    [{text, ["Weir does not run on this node."]}];
 page(#{listeners := Listeners} = Weir, Relays) ->
     Parts = [
         {Listeners, fun listeners/1},

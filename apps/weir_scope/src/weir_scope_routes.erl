@@ -55,7 +55,7 @@ answer(about, _Request) ->
 answer(history, Request) ->
     case number(<<"after">>, Request) of
         {ok, After} -> answered(weir_scope_feed:history(weir_http_request:binding(grain, Request), After), fun json/1);
-        error -> wrong("after is a number of milliseconds")
+        error -> wrong("after must be a number of milliseconds")
     end;
 answer(look, Request) ->
     Tab = weir_http_request:binding(tab, Request),
@@ -63,7 +63,7 @@ answer(look, Request) ->
     case {weir_scope_tabs:find(Tab, Sort), number(<<"at">>, Request)} of
         {{ok, Name, By}, {ok, At}} -> answered(weir_scope_feed:look(Name, By, At), fun json/1);
         {error, _} -> {reply, 404, [{<<"content-type">>, <<"text/plain">>}], "no such tab or column\n"};
-        {_, error} -> wrong("at is a number of milliseconds")
+        {_, error} -> wrong("at must be a number of milliseconds")
     end;
 answer(stream, _Request) ->
     case weir_scope_feed:stream() of

@@ -72,7 +72,7 @@ for (const state of rooms.values()) {
     },
     gap: ({ missed, id }) => {
       state.last = id;
-      add(state, { gap: true, note: missed === null ? 'The server was started anew' : `${missed.toLocaleString('en')} messages are gone: a room keeps ${KEPT}` });
+      add(state, { gap: true, note: missed === null ? 'The server was restarted' : `${missed.toLocaleString('en')} messages are gone: a room keeps ${KEPT}` });
     },
   }, { from: 50, info: { name: name(), by: own } });
 }
@@ -90,7 +90,7 @@ async function back() {
     try {
       const { last_id: last } = await push.history(`chat/${state.room}`, { from: 'new', limit: 1 });
       const missed = from && last.split(':')[0] === from.split(':')[0] ? numberOf(last) - numberOf(from) : 0;
-      add(state, { note: missed === 0 ? 'Back: nobody has said anything' : `Back: caught up on ${missed.toLocaleString('en')} ${missed === 1 ? 'message' : 'messages'}` });
+      add(state, { note: missed === 0 ? 'Back: no messages missed' : `Back: caught up on ${missed.toLocaleString('en')} ${missed === 1 ? 'message' : 'messages'}` });
     } catch (failure) {
       if (failure.code !== 'no_channel') return;
     }

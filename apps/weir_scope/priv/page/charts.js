@@ -22,7 +22,7 @@ export class Charts {
   // has measured.
   show(tab, store, watched, range) {
     if (globalThis.uPlot === undefined) {
-      this.place.textContent = "The chart library was not there when weir_scope was built: tables only.";
+      this.place.textContent = "weir_scope was built without the chart library: tables only.";
       return;
     }
     const wanted = chartsOf(tab)

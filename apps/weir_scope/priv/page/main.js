@@ -174,11 +174,11 @@ const follow = async () => {
       look();
       if (about.recorded) return;
       await stream("/stream", event);
-      say("the connection has ended: trying again", true);
+      say("connection lost: trying again", true);
     } catch (error) {
       if (error instanceof Refused) {
         at("ask").hidden = false;
-        return say("this server asks for a token", true);
+        return say("this server needs a token", true);
       }
       say(`${error.message}: trying again`, true);
     }

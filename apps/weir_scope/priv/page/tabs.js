@@ -29,7 +29,7 @@ const each = (title, unit, pattern, label = (found) => found) => ({
     });
     return [
       { label: `mean of ${all.length}`, values: over((values) => values.reduce((sum, value) => sum + value, 0) / values.length) },
-      { label: "most", values: over((values) => Math.max(...values)) },
+      { label: "maximum", values: over((values) => Math.max(...values)) },
     ];
   },
 });
@@ -65,7 +65,7 @@ const held = some("Memory: in memory, carriers, blocks", bytes,
   [["memory.rss", "in memory"], ["memory.carriers", "carriers"], ["memory.blocks", "blocks"], ["memory.swap", "swap"]]);
 const ready = some("Ready to run", count, [["vm.run_queue", "run queue"]]);
 const ports = some("Bytes by ports, per second", bytes, [["vm.bytes_in", "in"], ["vm.bytes_out", "out"]]);
-const pressure = some("Waited for by the machine", share,
+const pressure = some("Pressure of the machine", share,
   [["machine.cpu_pressure", "CPU"], ["machine.io_pressure", "I/O"], ["machine.memory_pressure", "memory"], ["machine.throttled", "throttled"]]);
 const connections = some("Connections of Weir", count, [["listeners.connections", "open"], ["listeners.waiting", "waiting"]]);
 const polls = (title, unit, key) =>
@@ -120,12 +120,12 @@ const charts = {
   overview: [
     utilisation, held, ready, ports,
     some("Reductions, per second", count, [["vm.reductions", "reductions"]]),
-    some("What it costs to sample, microseconds", count, [["scope.us", "sampler"]]),
+    some("Cost of a sample, microseconds", count, [["scope.us", "sampler"]]),
   ],
   schedulers: [
     utilisation,
-    each("CPU of their threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler),
-    each("Waited for a processor", share, /^scheduler\.(normal\.\d+)\.waited$/, scheduler),
+    each("CPU of scheduler threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler),
+    each("Scheduler threads waiting for a processor", share, /^scheduler\.(normal\.\d+)\.waited$/, scheduler),
     each("Run queues", count, /^scheduler\.(normal\.\d+)\.run_queue$/, scheduler),
     each("Utilisation of dirty schedulers", share, /^scheduler\.(dirty_\w+\.\d+)\.utilisation$/, scheduler),
     some("Context switches, per second", count, [["vm.context_switches", "switches"]]),
@@ -149,24 +149,24 @@ const charts = {
   ],
   polls: [
     polls("Polls, per second", count, "times"), polls("Events, per second", count, "revents"),
-    polls("Sockets that a poll finds", count, "avg"), polls("Polls that find nothing, per second", count, "timeouts"),
+    polls("Ready sockets per poll", count, "avg"), polls("Empty polls, per second", count, "timeouts"),
     each("Descriptors in OTP's poll sets", count, /^poll_set\.(\d+)\.descriptors$/, (found) => `set ${found}`),
   ],
   latency: [
-    some("From request to reply", micro, [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "most"]]),
+    some("From request to reply", micro, [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "maximum"]]),
     heat("Replies by the time they took", /^latency\.from_us\.(\d+)$/),
     some("Replies, per second", count, [["latency.count", "replies"]]), ready,
   ],
   threads: [
-    microstates("Schedulers, while this page looks", "scheduler"), microstates("Dirty CPU schedulers", "dirty_cpu_scheduler"),
+    microstates("Schedulers, while this page is open", "scheduler"), microstates("Dirty CPU schedulers", "dirty_cpu_scheduler"),
     microstates("Dirty I/O schedulers", "dirty_io_scheduler"), microstates("Poll threads", "poll"), utilisation,
   ],
   weir: [
     connections,
     some("Accepted and refused by listeners, per second", count,
       [["listeners.accepted", "accepted"], ["listeners.overload", "too many"], ["listeners.denied", "denied"]]),
-    reactors("Reactors in callbacks, of the time", share, "busy"), reactors("Callbacks, per second", count, "callbacks"),
-    reactors("A callback takes, in the mean", micro, "mean_us"), some("Relays and groups", count, [["weir.relays", "relays"], ["weir.groups", "groups"]]),
+    reactors("Time that reactors spend in callbacks", share, "busy"), reactors("Callbacks, per second", count, "callbacks"),
+    reactors("Mean time of a callback", micro, "mean_us"), some("Relays and groups", count, [["weir.relays", "relays"], ["weir.groups", "groups"]]),
   ],
   machine: [pressure, some("Retransmits and overflows, per second", count,
     [["machine.retransmits", "retransmits"], ["machine.listen_overflows", "overflows"]])],
