@@ -1,8 +1,8 @@
 %% @doc The command line: finds the command, runs it, and ends the emulator with its exit code.
 %%
-%% Exit codes: 0 is success, 1 a failure (a port in use), 2 a wrong argument, 3 a load that could not be offered, 4 and 5 a
-%% node with warnings and with something critical, 130 an interrupted measurement. Failures and wrong arguments are one line on
-%% standard error.
+%% Exit codes: 0 success; 1 failure, such as a port in use; 2 wrong argument; 3 `load' could not offer the load; 4
+%% `doctor' found warnings; 5 `doctor' found something critical; 130 interrupted measurement. A failure or a wrong
+%% argument prints a message that begins with `weir: ' on standard error.
 -module(weir_cli).
 
 -export([start/0]).
@@ -14,17 +14,17 @@
 -type outcome() ::
     ok | {found, none | weir_scope_rule:severity()} | {help, iodata()} | {usage, iodata()} | {failed, iodata()} | {unoffered, iodata()} | interrupted.
 
-%% @doc Runs the command that follows `-extra' on the emulator's command line, in a process of its own that ends the
-%% emulator. Returns at once, because the emulator has booted only when this has returned.
+%% @doc Runs the command that follows `-extra' on the emulator's command line, in a separate process that ends the
+%% emulator. Returns at once, because the emulator only finishes its boot after this has returned.
 -spec start() -> ok.
 start() ->
-    %% Whatever the locale: figures have units such as µs.
+    %% UTF-8 in every locale: the output contains units such as µs.
     ok = io:setopts(standard_io, [{encoding, unicode}]),
     ok = io:setopts(standard_error, [{encoding, unicode}]),
     _ = spawn(fun main/0),
     ok.
 
-%% init:stop/1 takes a second, and there is nothing left to stop.
+%% init:stop/1 would take a second, and nothing is left to stop.
 -spec main() -> no_return().
 main() ->
     halt(exit_code(init:get_plain_arguments())).
@@ -53,7 +53,7 @@ run([Help]) when Help =:= "--help"; Help =:= "-h"; Help =:= "help" -> {help, hel
 run(["help" | Command]) -> run(Command ++ ["--help"]);
 run(["--version"]) -> {help, version()};
 run([Option, Extra | _]) when Option =:= "--help"; Option =:= "-h"; Option =:= "--version" ->
-    {usage, [Option, " stands alone, unexpected argument: ", Extra, " (weir help COMMAND for a command's help)"]};
+    {usage, [Option, " takes no argument, but there is: ", Extra, " (weir help COMMAND prints the help of a command)"]};
 run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
 run(["serve" | Arguments]) -> weir_cli_serve:run(Arguments);
 run(["push" | Arguments]) -> weir_cli_push:run(Arguments);
@@ -77,20 +77,20 @@ help() ->
     "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
     "  serve DIR     serve the files of a directory over HTTP\n"
     "  push          serve channels: publish and subscribe over HTTP, as Nchan does\n"
-    "  proxy         balance TCP connections over servers; its configuration changes without losing one\n"
+    "  proxy         balance TCP connections over servers; reload its configuration without losing a connection\n"
     "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
     "  scope NODE    show where a node spends its time, live\n"
     "  doctor NODE   find wrong settings and present faults of a node\n"
     "  load          put load on a TCP server and report the results; compare two reports\n"
-    "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"
-    "  demo chat     a chat room in the browser, with up to 1,000 robots in it\n"
-    "  bench         measure everything, into bench/results\n"
+    "  demo          compare stock gen_tcp and Weir on real traffic, in two minutes\n"
+    "  demo chat     serve a chat room for the browser, with up to 1,000 robots in it\n"
+    "  bench         run all benchmarks and write the results to bench/results\n"
     "\n"
-    "  help COMMAND  the help of a command, as COMMAND --help\n"
-    "  --help        this text\n"
-    "  --version     the versions of Weir and of Erlang/OTP\n"
+    "  help COMMAND  print the help of a command, as COMMAND --help does\n"
+    "  --help        print this text\n"
+    "  --version     print the versions of Weir and of Erlang/OTP\n"
     "\n"
-    "Emulator flags can be given in ERL_FLAGS: ERL_FLAGS=\"+sbwt none\" weir run echo\n".
+    "Pass emulator flags in ERL_FLAGS: ERL_FLAGS=\"+sbwt none\" weir run echo\n".
 
 version() ->
     _ = application:load(weir_cli),

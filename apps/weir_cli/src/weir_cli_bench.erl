@@ -1,4 +1,4 @@
-%% @doc `weir bench': measures what the suite says, and writes documents from it.
+%% @doc `weir bench': measures the scenarios of the suite, and writes documents from the results.
 -module(weir_cli_bench).
 
 -export([run/1]).
@@ -21,7 +21,7 @@ run(Arguments, Suite) ->
         {ok, _, ["document" | Files]} -> written(weir_bench_measurements:update(Files));
         {ok, _, ["page" | Files]} -> written(weir_bench_page:write(Files));
         {ok, _, [Operand | _]} ->
-            {usage, ["weir bench takes options, document or page RESULTS..., and what is ", Operand, "?"]};
+            {usage, ["unexpected argument: ", Operand, " (weir bench --help)"]};
         {error, Message} -> {usage, [Message, " (weir bench --help)"]}
     end.
 
@@ -31,13 +31,13 @@ written({error, Message}) -> {failed, Message}.
 options(Suite) ->
     [
         #{name => only, type => {text, fun(Text) -> weir_bench_suite:chosen(string:lexemes(Text, ","), Suite) end},
-            value => "NAME,...", help => "these scenarios, chapters or sets only (all)"},
+            value => "NAME,...", help => "only these scenarios, chapters or sets (all)"},
         #{name => repeat, type => {integer, 1, 1000}, value => "N", default => 5,
-            help => "measurements of each, in turn (5)"},
+            help => "measurements of each contestant, in turn (5)"},
         #{name => quick, type => flag, default => false,
-            help => "shorter runs, more noise"},
+            help => "shorter runs with more noise"},
         #{name => results, type => {text, fun(Directory) -> {ok, Directory} end}, value => "DIR",
-            help => "where to write what was measured (bench/results)"},
+            help => "directory of the results (bench/results)"},
         #{name => list, type => flag,
             help => "list the scenarios and how long they take"},
         #{name => help, type => flag,
@@ -51,14 +51,14 @@ help(Suite) ->
         "       weir bench page RESULTS.json...\n"
         "       weir bench scaling [OPTION...]      (see bench/scaling --help)\n"
         "\n"
-        "Measures every scenario on stock gen_tcp, on Weir, on peers and, as the limit, on a server in native code. The\n"
-        "server runs on one core, the client on another; contestants take turns. Results are written as they come, as\n"
-        "JSON, as tables in Markdown and as a page with charts: what an interrupted run has measured is there. A peer\n"
-        "that is not installed is skipped.\n"
+        "Measures every scenario on stock gen_tcp, on Weir, on peers, and on a server in native code as the limit. The server\n"
+        "runs on one core and the client on another; contestants take turns. Results are written after each measurement, as\n"
+        "JSON, as tables in Markdown and as a page with charts. An interrupted run keeps them. A peer that is not installed\n"
+        "is skipped.\n"
         "\n"
-        "bench/priv/suite.config lists what is measured. `document' writes tables and charts of these results into\n"
-        "docs/measurements.md, docs/targets.md and docs/seeds.md; of two results with the same scenario and OTP release the\n"
-        "later run counts. `page' writes the page of each result beside it.\n"
+        "bench/priv/suite.config lists the scenarios. `document' writes tables and charts of results into\n"
+        "docs/measurements.md, docs/targets.md and docs/seeds.md; of two results with the same scenario and OTP release it\n"
+        "takes the later one. `page' writes a page beside each file of results.\n"
         "\n",
         weir_cli_options:help(options(Suite))
     ].

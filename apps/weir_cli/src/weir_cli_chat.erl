@@ -1,18 +1,18 @@
-%% @doc `weir demo chat': a chat in the browser, on the push server, until SIGTERM or SIGINT. Robots can be added to it, and the page
-%% shows how long messages take to them.
+%% @doc `weir demo chat': a chat in the browser, on the push server, until SIGTERM or SIGINT. Robots can join, and the
+%% page shows how long messages take to reach them.
 -module(weir_cli_chat).
 
 -export([run/1]).
 
 -define(PUBLIC, [<<"chat/lobby">>, <<"chat/kitchen">>, <<"chat/garden">>, <<"chat/library">>, <<"chat/rooftop">>]).
 
-%% Anybody sets the dial; the server alone writes down the delays.
+%% Every client may publish to the dial. Only the server publishes the delays.
 -define(DIAL, <<"demo/dial">>).
 -define(DELAY, <<"demo/delay">>).
 
 -define(LISTENER, ?MODULE).
 
-%% What connections have to end once the server is to stop, in milliseconds.
+%% Milliseconds that connections have to end after the signal.
 -define(DRAIN_MS, 2000).
 
 -spec run([string()]) -> weir_cli:outcome().
@@ -20,7 +20,7 @@ run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
         {ok, Values, []} -> serve(Values);
-        {ok, _, [Operand | _]} -> {usage, ["weir demo chat takes options only, and what is ", Operand, "?"]};
+        {ok, _, [Operand | _]} -> {usage, ["weir demo chat takes only options, unexpected argument: ", Operand, " (weir demo chat --help)"]};
         {error, Message} -> {usage, [Message, " (weir demo chat --help)"]}
     end.
 
@@ -80,20 +80,20 @@ options() ->
         #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
             help => "IPv4 address to listen on; 0.0.0.0 is all, so that phones can connect too (127.0.0.1)"},
         #{name => robots, type => {integer, 0, weir_cli_chat_robots:most()}, value => "N", default => 0,
-            help => "robots that chat from the start; the page has a dial for them (0)"},
+            help => "robots that chat from the start; a dial on the page changes the number (0)"},
         #{name => help, type => flag,
             help => "this text"}
     ].
 
 help() ->
     [
-        "weir demo chat: a chat room in the browser, until SIGTERM or SIGINT (Ctrl+C)\n"
+        "weir demo chat: serve a chat room for the browser, until SIGTERM or SIGINT (Ctrl+C)\n"
         "\n"
         "usage: weir demo chat [OPTION...]\n"
         "\n"
-        "The first line of output is `ready P`, with the port, once it listens. Open its page in two windows: rooms, who is\n"
-        "here, and what was said while a window was cut off. A dial adds up to 1,000 robots that chat, each with a connection\n"
-        "of its own, and a chart shows how long messages take from them to them.\n"
+        "Prints `ready P` with the port when it listens. Open its page in two windows. The page has rooms, shows who is here,\n"
+        "and catches up on messages after its connection was cut. A dial adds up to 1,000 robots that chat, each with its own\n"
+        "connection. A chart shows how long messages between robots take.\n"
         "\n",
         weir_cli_options:help(options())
     ].

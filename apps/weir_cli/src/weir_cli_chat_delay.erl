@@ -1,4 +1,4 @@
-%% @doc How long messages take: a histogram that many processes write to. A figure is right to 1/16.
+%% @doc A histogram of the delays of messages. Many processes write to it. Its figures are accurate to 1/16.
 -module(weir_cli_chat_delay).
 
 -export([new/0]).
@@ -10,9 +10,9 @@
 -opaque delays() :: counters:counters_ref().
 
 -type summary() :: #{count := non_neg_integer(), p50 := number(), p99 := number(), most := number()}.
-%% Milliseconds.
+%% `p50', `p99' and `most' are milliseconds.
 
-%% Each power of two has 16 counters, up to 2^30 microseconds.
+%% 16 counters for 0 to 15 microseconds, then 16 for each power of two up to 2^30.
 -define(COUNTERS, 28 * 16).
 
 -spec new() -> delays().
@@ -27,11 +27,11 @@ index(Value) ->
     Exponent = trunc(math:log2(Value)),
     min(?COUNTERS - 1, (Exponent - 3) * 16 + ((Value bsr (Exponent - 4)) band 15)).
 
-%% The middle of what a counter counts, in milliseconds.
+%% The middle of a counter's range, in milliseconds.
 value(Index) when Index < 16 -> Index / 1000;
 value(Index) -> (16 + Index rem 16 + 0.5) * (1 bsl (Index div 16 - 1)) / 1000.
 
-%% @doc A summary of what was recorded since the last time.
+%% @doc Returns a summary of the delays recorded since the last call.
 -spec take(delays()) -> summary().
 take(Delays) ->
     Counts = [{Index, Count} || Index <- lists:seq(0, ?COUNTERS - 1), Count <- [counters:get(Delays, Index + 1)], Count > 0],

@@ -1,5 +1,5 @@
-%% @doc A robot that chats: a client of the push protocol, as any other, over a WebSocket of its own. It says something every ten
-%% seconds or so, and writes down how long the messages of other robots took.
+%% @doc A chat robot: an ordinary client of the push protocol with its own WebSocket. It publishes a message about
+%% every ten seconds, and records the delay of each message of a robot that it receives.
 -module(weir_cli_chat_robot).
 
 -export([start_link/4]).
@@ -20,7 +20,7 @@
 start_link(Port, Room, Number, Delays) ->
     spawn_link(fun() -> connect(Port, Room, iolist_to_binary(["robot ", integer_to_binary(Number)]), Delays) end).
 
-%% A failure ends the robot; another is made.
+%% A failure ends the robot, and `weir_cli_chat_robots' starts another.
 connect(Port, Room, Name, Delays) ->
     case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}, {tcp_module, weir_tcp}], ?CONNECT_MS) of
         {ok, Socket} ->
@@ -70,10 +70,10 @@ speak(#robot{room = Room, name = Name} = Robot) ->
     speak_later(),
     loop(Robot).
 
-%% At random, so that they do not speak in chorus.
+%% A random delay, so that robots do not all speak at the same time.
 speak_later() -> erlang:send_after(rand:uniform(2 * ?SPEAK_MS), self(), speak).
 
-%% The mask of zeros changes no byte.
+%% Clients must mask their frames; a mask of zeros changes no byte.
 say(Frame, #robot{socket = Socket}) ->
     Text = iolist_to_binary(weir_json:compact(Frame)),
     case gen_tcp:send(Socket, [16#81, masked_length(byte_size(Text)), <<0:32>>, Text]) of
@@ -84,14 +84,14 @@ say(Frame, #robot{socket = Socket}) ->
 masked_length(Size) when Size < 126 -> <<1:1, Size:7>>;
 masked_length(Size) -> <<1:1, 126:7, Size:16>>.
 
-%% What a server sends is not masked. Returns the beginning of a frame that has not come whole.
+%% Servers do not mask their frames. Returns the bytes of an incomplete last frame.
 frames(<<_:9, Size:7, Text:Size/binary, Rest/binary>>, Robot) when Size < 126 -> frame(Text, Rest, Robot);
 frames(<<_:9, 126:7, Size:16, Text:Size/binary, Rest/binary>>, Robot) -> frame(Text, Rest, Robot);
 frames(<<_:9, 127:7, Size:64, Text:Size/binary, Rest/binary>>, Robot) -> frame(Text, Rest, Robot);
 frames(Buffer, _Robot) -> Buffer.
 
-%% The time of robots is the one that their node has. It stands in a text within the text, and is looked for without reading all of it:
-%% each message goes to hundreds.
+%% `at' is the monotonic time of this node, where all robots run. It is in a JSON text that is a string within the JSON
+%% of the frame. This searches for it without decoding the frame, because each message goes to hundreds of robots.
 frame(Text, Rest, #robot{delays = Delays} = Robot) ->
     case binary:match(Text, <<"\\\"at\\\":">>) of
         {At, Size} ->
@@ -102,7 +102,7 @@ frame(Text, Rest, #robot{delays = Delays} = Robot) ->
     end,
     frames(Rest, Robot).
 
-%% The time of a virtual machine that has just begun is below zero.
+%% Erlang's monotonic time may be negative.
 number(<<$-, Text/binary>>, 0) -> -number(Text, 0);
 number(<<Digit, Text/binary>>, Value) when Digit >= $0, Digit =< $9 -> number(Text, 10 * Value + Digit - $0);
 number(_Text, Value) -> Value.

@@ -1,5 +1,5 @@
-%% @doc As many robots as the dial says. The dial is a channel: what was published to it last counts. Each second another channel gets
-%% how long messages took to the robots.
+%% @doc Keeps as many robots running as the dial says. The dial is a channel whose last message is the number. Each
+%% second a summary of the delays that the robots have recorded is published to another channel.
 -module(weir_cli_chat_robots).
 -behaviour(gen_server).
 
@@ -15,13 +15,13 @@
     report :: weir_pubsub:channel(),
     delays :: weir_cli_chat_delay:delays(),
     wanted = 0 :: non_neg_integer(),
-    %% By number, from 1 on.
+    %% Robots by their number, from 1.
     running = #{} :: #{pos_integer() => pid()}
 }).
 
 -define(MOST, 1000).
 
-%% So many come or go at a time, so that all need a few seconds.
+%% Robots that start or stop in one step: 1,000 take 5 seconds.
 -define(STEP, 20).
 -define(STEP_MS, 100).
 
@@ -32,17 +32,17 @@
 start_link(Port, Rooms, {Dial, Report}) ->
     {ok, _} = gen_server:start_link(?MODULE, {Port, Rooms, Dial, Report}, []).
 
-%% @doc Ends it with all robots.
+%% @doc Stops this process and all robots.
 -spec stop(pid()) -> ok.
 stop(Robots) -> gen_server:stop(Robots).
 
-%% @doc How many there are at most.
+%% @doc Returns the maximum number of robots.
 -spec most() -> pos_integer().
 most() -> ?MOST.
 
 -spec init({inet:port_number(), [weir_pubsub:channel(), ...], weir_pubsub:channel(), weir_pubsub:channel()}) -> {ok, #robots{}}.
 init({Port, Rooms, Dial, Report}) ->
-    %% A robot whose connection breaks ends, and another comes.
+    %% A robot ends when its connection breaks. The next step starts another in its place.
     process_flag(trap_exit, true),
     {ok, _} = weir_pubsub:subscribe(Dial, #{}),
     {ok, _} = timer:send_interval(?STEP_MS, step),
@@ -69,7 +69,7 @@ handle_info({'EXIT', Pid, _}, #robots{running = Running} = State) ->
 handle_info(_Other, State) ->
     {noreply, State}.
 
-%% Anybody publishes to the dial.
+%% Every client may publish to the dial, so the text may be no number.
 wanted(Text, #robots{wanted = Before}) ->
     try binary_to_integer(Text) of
         Count -> max(0, min(?MOST, Count))

@@ -10,7 +10,7 @@ run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
         {ok, Values, []} -> ended(weir_cli_job:run(fun() -> weir_bench_demo:run(Values) end));
-        {ok, _, [Operand | _]} -> {usage, ["weir demo takes options only, and what is ", Operand, "?"]};
+        {ok, _, [Operand | _]} -> {usage, ["weir demo takes only options, unexpected argument: ", Operand, " (weir demo --help)"]};
         {error, Message} -> {usage, [Message, " (weir demo --help)"]}
     end.
 
@@ -20,9 +20,9 @@ ended(Other) -> Other.
 options() ->
     [
         #{name => json, type => {text, fun weir_cli_options:output_file/1}, value => "FILE",
-            help => "write the table to FILE too, as JSON"},
+            help => "also write the table to FILE, as JSON"},
         #{name => quick, type => flag, default => false,
-            help => "shorter runs, more noise"},
+            help => "shorter runs with more noise"},
         #{name => help, type => flag,
             help => "this text"}
     ].
@@ -32,9 +32,8 @@ help() ->
         "usage: weir demo [OPTION...]\n"
         "       weir demo chat [OPTION...]    a chat room in the browser (weir demo chat --help)\n"
         "\n"
-        "Serves echo, proxy and ehttpd on stock gen_tcp, on Weir and, as the limit, in native code; each server a\n"
-        "process on one core, the client on another, one after the other and again. Ends with a table, in under two\n"
-        "minutes.\n"
+        "Measures echo, proxy and ehttpd on stock gen_tcp, on Weir, and in native code as the limit. Each server runs on\n"
+        "one core and the client on another; the servers take turns. Ends with a table, in less than two minutes.\n"
         "\n",
         weir_cli_options:help(options())
     ].

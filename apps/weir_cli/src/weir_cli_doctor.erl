@@ -1,4 +1,4 @@
-%% @doc `weir doctor': what is set wrong in a node, or goes wrong in it just now.
+%% @doc `weir doctor': finds wrong settings and present faults of a node.
 -module(weir_cli_doctor).
 
 -export([run/1]).
@@ -9,7 +9,7 @@ run(Arguments) ->
         {ok, #{help := true}, _} -> {help, help()};
         {ok, Values, [Name]} -> examine(Name, Values);
         {ok, _, []} -> {usage, "a node is missing (weir doctor --help)"};
-        {ok, _, [_, Extra | _]} -> {usage, ["one node at a time, and what is ", Extra, "? (weir doctor --help)"]};
+        {ok, _, [_, Extra | _]} -> {usage, ["only one node can be examined, unexpected argument: ", Extra, " (weir doctor --help)"]};
         {error, Message} -> {usage, [Message, " (weir doctor --help)"]}
     end.
 
@@ -44,9 +44,9 @@ options() ->
     weir_cli_node:options() ++
         [
             #{name => seconds, type => {integer, 1, 60}, value => "S", default => 1,
-                help => "how long to watch what changes (1)"},
+                help => "seconds to watch counters (1)"},
             #{name => json, type => flag,
-                help => "JSON instead of text"},
+                help => "print JSON instead of text"},
             #{name => help, type => flag,
                 help => "this text"}
         ].
@@ -57,8 +57,8 @@ help() ->
         "\n"
         "usage: weir doctor NODE [OPTION...]\n"
         "\n"
-        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, as in app@127.0.0.1. It needs no part of Weir.\n"
-        "It is only looked at: nothing is set there. Exit code 0: nothing or notes, 4: warnings, 5: something critical.\n"
+        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, such as app@127.0.0.1. It needs no part of Weir.\n"
+        "The doctor changes nothing there. Exit code: 0 nothing found or only notes, 4 warnings, 5 something critical.\n"
         "\n",
         weir_cli_options:help(options())
     ].

@@ -1,12 +1,13 @@
-%% @doc A listener of HTTP in the foreground, until SIGTERM or SIGINT.
+%% @doc Runs an HTTP listener in the foreground, until SIGTERM or SIGINT.
 -module(weir_cli_foreground).
 
 -export([serve/3]).
 
-%% What connections have to finish their requests once it is to stop, in milliseconds.
+%% Milliseconds that connections have to finish their requests after the signal.
 -define(DRAIN_MS, 5000).
 
-%% @doc Listens with options of {@link weir_http:start_listener/3}, prints `ready PORT' and `pid PID', the emulator's, and drains the listener at the signal.
+%% @doc Starts a listener with the options of {@link weir_http:start_listener/3}, prints `ready PORT' and `pid PID' (of
+%% the emulator), and drains the listener after the signal. Returns `failed' if it cannot listen.
 -spec serve(Name :: atom(), Options, [weir_http_routes:route()]) -> weir_cli:outcome() when
     Options :: #{ip := inet:ip_address(), port := inet:port_number(), _ => _}.
 serve(Name, #{ip := Ip, port := Port} = Options, Routes) ->

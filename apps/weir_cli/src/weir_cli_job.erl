@@ -1,10 +1,10 @@
-%% @doc Runs a long job so that SIGTERM and Ctrl-C end it, and with it the programs that it has started.
+%% @doc Runs a long job. SIGTERM and Ctrl-C end it together with the programs that it has started.
 -module(weir_cli_job).
 
 -export([run/1]).
 
-%% @doc Calls `Job' in a process of its own and returns what it returns, or `interrupted' after a signal. Programs that
-%% the job has started end with it, because they are tied to ports that its process owns.
+%% @doc Calls `Job' in a separate process. Returns its result, `interrupted' after a signal, or `failed' if it crashes.
+%% Programs that the job has started end with it, because its process owns their ports.
 -spec run(fun(() -> ok | {failed, iodata()})) -> weir_cli:outcome().
 run(Job) ->
     weir_cli_signal:report_to(self()),

@@ -1,7 +1,7 @@
-%% @doc `weir load': offers load to a server and reports what came of it; compares two such reports.
+%% @doc `weir load': puts load on a server and reports the results; compares two reports.
 %%
-%% Exit codes: 0 if all promises were kept, 1 if one was broken or the load was not possible, 2 for a wrong argument, 3
-%% if the generator itself could not offer the load, which makes promises void.
+%% Exit codes: 0 all promises kept; 1 a promise broken, or no load possible; 2 wrong argument; 3 the generator itself
+%% could not offer the load, so that promises were not judged.
 -module(weir_cli_load).
 
 -export([run/1]).
@@ -10,7 +10,7 @@
 run([]) -> {usage, "a scenario is missing (weir load --help lists them)"};
 run([Help | _]) when Help =:= "--help"; Help =:= "-h" -> {help, help()};
 run(["compare" | Arguments]) -> weir_cli_load_compare:run(Arguments);
-run(["-" ++ _ = Option | _]) -> {usage, ["a scenario comes first, and ", Option, " is none (weir load --help)"]};
+run(["-" ++ _ = Option | _]) -> {usage, ["the scenario must come before ", Option, " (weir load --help)"]};
 run([Name | Arguments]) ->
     case scenario(Name) of
         {ok, Scenario} ->
@@ -18,12 +18,12 @@ run([Name | Arguments]) ->
             Taken = [Option || #{name := Option} <- Own, #{name := General} <- weir_cli_load_options:all(), Option =:= General],
             case Taken of
                 [] -> run(Name, Scenario, Description, Arguments);
-                [Option | _] -> {failed, [Name, " has an option --", atom_to_list(Option), ", which all have"]}
+                [Option | _] -> {failed, [Name, " defines --", atom_to_list(Option), ", which is an option of all scenarios"]}
             end;
         {error, Message} -> {usage, Message}
     end.
 
-%% Another name is that of the user's own module.
+%% Any other name is a module of the user.
 scenario(Name) ->
     case lists:keyfind(Name, 1, scenarios()) of
         {Name, Module} -> loaded(Module);
@@ -38,10 +38,10 @@ scenario(Name) ->
                     ],
                     case Missing of
                         [] -> {ok, Module};
-                        _ -> {error, ["the module ", Name, " is no scenario, it lacks ", lists:join(", ", Missing)]}
+                        _ -> {error, ["the module ", Name, " is not a scenario, it does not export ", lists:join(", ", Missing)]}
                     end;
                 error ->
-                    {error, ["no scenario ", Name, ": one of ", names(), " or a module of yours is needed"]}
+                    {error, ["unknown scenario ", Name, ": one of ", names(), " or a module of your own is needed"]}
             end
     end.
 
@@ -72,7 +72,7 @@ run(Name, Scenario, #{options := Own, defaults := Defaults} = Description, Argum
         {ok, #{help := true}, _} ->
             {help, help(Name, Description)};
         {ok, Given, [Target]} ->
-            %% Defaults of the scenario are texts like those of the user, which come after them.
+            %% The scenario's defaults are texts, as arguments are. They come first, so that the user's arguments win.
             Texts = [
                 lists:flatten(["--", atom_to_list(Option), "=", Text])
              || {Option, Text} <- Defaults, default_applies(Option, Given)
@@ -85,12 +85,12 @@ run(Name, Scenario, #{options := Own, defaults := Defaults} = Description, Argum
         {ok, _, []} ->
             {usage, ["a target is missing: HOST:PORT is needed (weir load ", Name, " --help)"]};
         {ok, _, [_, Extra | _]} ->
-            {usage, ["one target at a time, and what is ", Extra, "? (weir load ", Name, " --help)"]};
+            {usage, ["only one target is possible, unexpected argument: ", Extra, " (weir load ", Name, " --help)"]};
         {error, Message} ->
             {usage, [Message, " (weir load ", Name, " --help)"]}
     end.
 
-%% A closed loop needs no rate, and a search begins with a constant one.
+%% A closed loop has no rate, and its number of connections is its concurrency. A search begins at a constant rate.
 default_applies(rate, #{concurrency := _}) -> false;
 default_applies(rate, #{search := _}) -> false;
 default_applies(connections, #{concurrency := _}) -> false;
@@ -104,7 +104,7 @@ offer(Plan, About, Outputs) ->
         {error, Message} -> {failed, Message}
     end.
 
-%% The nodes that the load comes from. One that is observed is joined with them, as names are all short or all long.
+%% Returns the nodes that generate the load. An observed node joins with them: names must be all short or all long.
 nodes_of(Outputs) ->
     Observed = [Node || #{observe := Node} <- [Outputs], is_atom(Node)],
     Cookie = maps:get(cookie, Outputs, none),
@@ -131,7 +131,7 @@ measure(#{load := {open, [{constant, Start, _}], Pattern}} = Plan, About, #{sear
     Search = (maps:with([json, repeat], Outputs))#{start => Start, pattern => Pattern, text => Text},
     weir_cli_load_search:run(Plan, About, Search, Promise);
 measure(_Plan, _About, #{search := _}) ->
-    {usage, "--search begins with a --rate that is constant"};
+    {usage, "--search needs a constant --rate to begin with"};
 measure(#{duration := Duration} = Plan, About, #{repeat := Repeat} = Outputs) ->
     Live = weir_load_live:new(os:getenv("WEIR_PROGRESS") =:= "rewrite", Duration),
     case weir_cli_load_job:runs(Repeat, Plan, fun(News) -> weir_load_live:show(News, Live) end) of
@@ -171,10 +171,10 @@ verdict(#{promises := Promises, total := Total}) ->
         {[_ | _] = Broken, _} -> {failed, ["promise broken: ", lists:join(", ", Broken)]};
         {[], #{connected := 0}} -> {failed, "no connection could be opened"};
         {[], #{answered := 0, offered := Offered}} when is_integer(Offered), Offered > 0 ->
-            {failed, "nothing was answered"};
-        %% A closed loop offers nothing by a schedule, and pushed messages are not asked for.
+            {failed, "no request was answered"};
+        %% A closed loop has no schedule and thus no `offered'. Pushed messages come without requests.
         {[], #{answered := 0, pushed := 0, error_count := Errors}} when Errors > 0 ->
-            {failed, ["nothing was answered, errors: ", integer_to_list(Errors)]};
+            {failed, ["no request was answered, errors: ", integer_to_list(Errors)]};
         {[], _} -> ok
     end.
 
@@ -186,18 +186,18 @@ help() ->
         "usage: weir load SCENARIO HOST:PORT [OPTION...]\n"
         "       weir load compare A.json B.json\n"
         "\n"
-        "Puts load on a TCP server and reports the results. Requests of an open loop (--rate) are due by a schedule that\n"
-        "does not depend on the server. Response times count from the due time.\n"
+        "Puts load on a TCP server and reports the results. In an open loop (--rate) requests are due by a schedule that\n"
+        "does not depend on the server, and response times count from the due time.\n"
         "\n",
         [
             ["  ", string:pad(Name, Width), "   ", maps:get(summary, weir_load_scenario:describe(Module)), "\n"]
          || {Name, Module} <- scenarios(), {ok, _} <- [loaded(Module)]
         ],
         "\n"
-        "Any other name is the name of your own weir_load_scenario module (set its directory by ERL_FLAGS=\"-pa DIR\").\n"
+        "Any other name is the name of your own weir_load_scenario module (set its directory with ERL_FLAGS=\"-pa DIR\").\n"
         "\n"
-        "Exit codes: 0 all promises kept, 1 one broken or no load possible, 2 a wrong argument, 3 the generator itself\n"
-        "could not offer the load. Ctrl-C ends a run with the report of what was measured.\n"
+        "Exit code: 0 all promises kept, 1 a promise broken or no load possible, 2 wrong argument, 3 the generator itself\n"
+        "could not offer the load. Ctrl-C ends a run early and reports what was measured.\n"
         "\n"
         "Options: weir load SCENARIO --help\n"
     ].
@@ -211,8 +211,9 @@ help(Name, #{summary := Summary, help := Help, options := Own, defaults := Defau
         "\n",
         weir_cli_options:help(Own ++ weir_cli_load_options:all(Description)),
         "\n"
-        "RATE is a second: 2000 (constant), 100..5000 (ramp), 100,200,400 (steps), 44.4t (44.4 more each second),\n"
-        "pow:5000:2 (to 5000 by the square of time). A PROMISE is one of p50 p75 p90 p95 p99 p999 p9999 p99999 min max\n"
-        "mean stdev, of the response time or, as in service.p99, of service, connect, first_byte, lag, push; or errors,\n"
-        "errors.KIND, achieved_rate, pushed_rate, answered, pushed, connected; then < <= > >= or = and a value.\n"
+        "RATE is per second: 2000 (constant), 100..5000 (ramp), 100,200,400 (steps), 44.4t (44.4 more each second),\n"
+        "pow:5000:2 (up to 5000 by the square of time).\n"
+        "PROMISE is a figure, then < <= > >= or =, then a value. Figures: p50 p75 p90 p95 p99 p999 p9999 p99999 min max\n"
+        "mean stdev of the response time, or of service, connect, first_byte, lag or push, as in service.p99; errors,\n"
+        "errors.KIND, achieved_rate, pushed_rate, answered, pushed, connected.\n"
     ].

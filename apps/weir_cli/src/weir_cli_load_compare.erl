@@ -1,4 +1,4 @@
-%% @doc `weir load compare': two reports of `weir load --json', and whether one is better.
+%% @doc `weir load compare': compares two reports of `weir load --json'.
 -module(weir_cli_load_compare).
 
 -export([run/1]).
@@ -32,7 +32,7 @@ read(File) ->
         {ok, Text} ->
             case weir_json:decode(Text) of
                 {ok, Value} -> {ok, Value};
-                {error, {not_json, At}} -> {error, [File, " is no JSON, from byte ", integer_to_list(At), " on"]}
+                {error, {not_json, At}} -> {error, [File, " is not JSON: byte ", integer_to_list(At), " is wrong"]}
             end;
         {error, Reason} ->
             {error, ["cannot read ", File, ": ", file:format_error(Reason)]}
@@ -41,6 +41,6 @@ read(File) ->
 help() ->
     "usage: weir load compare A.json B.json\n"
     "\n"
-    "Compares two reports of `weir load --json', of a server before and after a change for instance: for each figure\n"
-    "the ratio of B to A and its 95 % confidence interval. Made with --repeat, runs are compared, and otherwise\n"
-    "seconds. Exit code 1: B is worse in something, 0: nothing says so.\n".
+    "Compares two reports of `weir load --json', such as of a server before and after a change. Prints for each figure\n"
+    "the ratio of B to A and its 95 % confidence interval. Reports made with --repeat are compared by their runs,\n"
+    "others by their seconds. Exit code: 1 B is worse in some figure, 0 it is not.\n".

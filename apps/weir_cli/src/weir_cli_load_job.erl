@@ -1,9 +1,10 @@
-%% @doc Runs of load that SIGTERM and Ctrl-C end, with what was measured until then.
+%% @doc Runs a plan of load. SIGTERM and Ctrl-C end a run early; what it has measured until then is kept.
 -module(weir_cli_load_job).
 
 -export([runs/3]).
 
-%% @doc So many runs of a plan, one after the other, and fewer if a signal ends one.
+%% @doc Runs a plan `Count' times, one run after the other. Stops early after a run that a signal has ended. Returns
+%% the outcomes of all runs, or the first failure.
 -spec runs(pos_integer(), weir_load_run:plan(), fun((weir_load_run:news()) -> ok)) ->
     {ok, [weir_load_run:outcome(), ...]} | {error, iodata()} | {unoffered, iodata()}.
 runs(Count, Plan, Show) ->
@@ -19,7 +20,7 @@ runs(Count, Plan, Show) ->
             Failure
     end.
 
-%% A run links to its drivers: it has a process of its own, which is the one that a signal goes to.
+%% A run links to its drivers, so it has a process of its own. Signals go to that process.
 run(Plan, Show) ->
     Self = self(),
     {Pid, Monitor} = spawn_monitor(fun() -> Self ! {run, self(), weir_load_run:run(Plan, Show)} end),
@@ -28,5 +29,5 @@ run(Plan, Show) ->
         {run, Pid, Result} ->
             demonitor(Monitor, [flush]),
             Result;
-        {'DOWN', Monitor, process, Pid, Reason} -> {error, io_lib:format("the generator has failed: ~0tp", [Reason])}
+        {'DOWN', Monitor, process, Pid, Reason} -> {error, io_lib:format("the load generator crashed: ~0tp", [Reason])}
     end.

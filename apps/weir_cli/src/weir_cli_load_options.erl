@@ -1,4 +1,4 @@
-%% @doc The options that all scenarios of `weir load' have, and how their values are read.
+%% @doc The options that all scenarios of `weir load' have, with the parsers of their values.
 -module(weir_cli_load_options).
 
 -export([all/0]).
@@ -6,7 +6,7 @@
 
 -define(SECOND, 1_000_000_000).
 
-%% @doc Those of a scenario: where nothing is asked for, there is no rate of it.
+%% @doc Returns the options of a scenario. A scenario without requests has no options about requests.
 -spec all(weir_load_scenario:description()) -> [weir_cli_options:option()].
 all(#{arrivals := none}) ->
     OfRequests = [rate, concurrency, arrivals, seed, depth, search],
@@ -14,7 +14,7 @@ all(#{arrivals := none}) ->
 all(_Description) ->
     all().
 
-%% @doc All of them.
+%% @doc Returns all options.
 -spec all() -> [weir_cli_options:option()].
 all() ->
     File = {text, fun(File) -> {ok, File} end},
@@ -23,47 +23,47 @@ all() ->
         #{name => rate, type => {text, fun rate/1}, value => "RATE",
             help => "open loop: requests per second, by a fixed schedule (see below)"},
         #{name => arrivals, type => {choice, [even, poisson]}, value => "A", default => even,
-            help => "at even distances or at random (even)"},
+            help => "intervals between requests: even, or poisson for random ones (even)"},
         #{name => seed, type => {integer, 0, 1 bsl 32}, value => "N", default => 1,
-            help => "of random arrivals; the same seed gives the same arrivals (1)"},
+            help => "seed of random arrivals; the same seed gives the same arrivals (1)"},
         #{name => concurrency, type => {integer, 1, 1_000_000}, value => "N",
-            help => "closed loop: N connections, each asks when it has its answer (without --rate: 50)"},
+            help => "closed loop: N connections, each sends its next request after the reply (50, if there is no --rate)"},
         #{name => connections, type => {integer, 1, 1_000_000}, value => "N",
             help => "connections, opened before the load (50)"},
         #{name => 'connect-rate', type => {text, fun connect_rate/1}, value => "R",
-            help => "connections opened per second, at most (no limit)"},
+            help => "most connections opened per second (no limit)"},
         #{name => depth, type => {integer, 1, 1000}, value => "N",
-            help => "requests without an answer on a connection at the same time (1)"},
+            help => "unanswered requests on a connection at a time (1)"},
         #{name => duration, type => {text, fun positive_time/1}, value => "TIME", default => 10 * ?SECOND,
             help => "the measured window (10s)"},
         #{name => warmup, type => {text, fun weir_load_units:time/1}, value => "TIME", default => 0,
-            help => "load before the window that is not measured, at the first rate (0s)"},
+            help => "load before the measured window, at the first rate (0s)"},
         #{name => timeout, type => {text, fun positive_time/1}, value => "TIME", default => 5 * ?SECOND,
-            help => "longest wait for an answer, from when its request was due, or for a connection (5s)"},
+            help => "longest wait for a connection, or for a reply from the time its request was due (5s)"},
         #{name => repeat, type => {integer, 1, 100}, value => "N", default => 1,
-            help => "number of runs, so that compare knows the noise; of searches, with --search (1)"},
+            help => "number of runs, so that compare knows the noise; with --search number of searches (1)"},
         #{name => assert, type => {texts, fun weir_load_promise:parse/1}, value => "PROMISE", default => [],
-            help => "such as p99<10ms or errors=0; may be given several times"},
+            help => "promise to check, such as p99<10ms or errors=0; may be repeated (see below)"},
         #{name => search, type => {text, fun search/1}, value => "PROMISE",
-            help => "find the highest rate that keeps it, from --rate on (1000)"},
+            help => "find the highest rate that keeps PROMISE, beginning at --rate (1000)"},
         #{name => 'max-lag', type => {text, fun positive_time/1}, value => "TIME", default => ?SECOND div 100,
             help => "a run is invalid if the p99 of the generator's own lag is more (10ms)"},
-        #{name => tls, type => flag, help => "within TLS; a URL that begins with https:// implies it"},
+        #{name => tls, type => flag, help => "use TLS; a URL that begins with https:// implies it"},
         #{name => cacert, type => File, value => "FILE",
             help => "trusted certificates in PEM (the system's)"},
-        #{name => insecure, type => flag, help => "take any certificate"},
+        #{name => insecure, type => flag, help => "accept any certificate"},
         #{name => observe, type => {text, fun observed/1}, value => "PID|NODE",
-            help => "CPU and memory of the server, a process here or an Erlang node, on the same time axis"},
+            help => "also report CPU and memory of the server, a local process or an Erlang node, over the same time"},
         #{name => cookie, type => {text, fun cookie/1}, value => "COOKIE",
-            help => "of the Erlang nodes (that in ~/.erlang.cookie)"},
-        #{name => json, type => Output, value => "FILE", help => "write everything to FILE, as JSON"},
+            help => "cookie of the Erlang nodes (cookie of ~/.erlang.cookie)"},
+        #{name => json, type => Output, value => "FILE", help => "write all results to FILE, as JSON"},
         #{name => html, type => Output, value => "FILE", help => "write a report with charts to FILE"},
         #{name => drivers, type => {integer, 1, 1024}, value => "N",
             help => "processes that drive connections (as many as schedulers)"},
         #{name => nodes, type => {text, fun node_names/1}, value => "A@H,...",
-            help => "Erlang nodes that the load comes from, with Weir in their code path (this one)"},
+            help => "Erlang nodes that generate the load, with Weir in their code path (this node)"},
         #{name => 'local-nodes', type => {integer, 1, 64}, value => "N",
-            help => "start N nodes on this machine, and take those"},
+            help => "start N nodes on this machine to generate the load"},
         #{name => help, type => flag, help => "this text"}
     ].
 
@@ -94,13 +94,13 @@ rate(Text) ->
 connect_rate(Text) ->
     case weir_load_units:number(Text) of
         {ok, Rate} when Rate > 0 -> {ok, Rate};
-        _ -> {error, "connections a second are needed, such as 1000"}
+        _ -> {error, "connections per second are needed, such as 1000"}
     end.
 
 positive_time(Text) ->
     case weir_load_units:time(Text) of
         {ok, 0} -> {error, "a time longer than 0 is needed"};
-        {ok, Time} when Time > 24 * 3600 * ?SECOND -> {error, "a day at most is needed"};
+        {ok, Time} when Time > 24 * 3600 * ?SECOND -> {error, "at most one day is allowed"};
         Other -> Other
     end.
 

@@ -1,10 +1,11 @@
-%% @doc From the command line of `weir load' to a plan for the generator, with what is said about it in reports.
+%% @doc Turns the command line of `weir load' into a plan for the generator and a description of it for reports.
 -module(weir_cli_load_plan).
 
 -export([new/5]).
 
-%% @doc The plan of a run, what its document says of it, and the values that say what to do beside it. An error is one line:
-%% options that exclude each other, or a target that is none.
+%% @doc Returns the plan of a run, its description for the report, and the options that are not part of the plan
+%% (output files, search, repeats, nodes). An error is one line: options that exclude each other, a wrong target, or an
+%% unknown host.
 -spec new(Name :: string(), module(), weir_load_scenario:description(), Target :: string(), weir_cli_options:values()) ->
     {ok, weir_load_run:plan(), weir_load_document:about(), Outputs :: weir_cli_options:values()} | {error, iodata()}.
 new(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
@@ -40,13 +41,13 @@ new(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                     About = about(Name, Target, Plan, Values, MaxLag),
                     {ok, Plan, About, maps:with([json, html, search, repeat, nodes, 'local-nodes', observe, cookie], Values)};
                 {{error, Reason}, _} ->
-                    {error, ["the host ", Host, " is not known: ", inet:format_error(Reason)]}
+                    {error, ["unknown host ", Host, ": ", inet:format_error(Reason)]}
             end
     end.
 
-%% The scenario as it is, or within TLS.
+%% Returns the scenario as it is, or wrapped in TLS.
 transport("http", _Scenario, #{tls := true}) ->
-    {error, "--tls and http:// exclude each other: https:// is needed"};
+    {error, "--tls and http:// exclude each other: use https://"};
 transport(Url, Scenario, Values) when Url =:= "https"; is_map_key(tls, Values) ->
     Trust =
         case Values of
@@ -61,7 +62,7 @@ transport(Url, Scenario, Values) when Url =:= "https"; is_map_key(tls, Values) -
     end;
 transport(_Url, Scenario, Values) ->
     case [Option || Option <- [cacert, insecure], is_map_key(Option, Values)] of
-        [Option | _] -> {error, ["--", atom_to_list(Option), " is for TLS: --tls or a URL with https:// is needed"]};
+        [Option | _] -> {error, ["--", atom_to_list(Option), " needs TLS: --tls or a URL with https://"]};
         [] -> {ok, Scenario, #{}}
     end.
 
@@ -101,19 +102,19 @@ load(_Name, _Arrivals, #{nodes := _, 'local-nodes' := _}) ->
     {error, "--nodes and --local-nodes exclude each other"};
 load(Name, none, Values) ->
     case [Option || Option <- [rate, concurrency, search, depth], is_map_key(Option, Values)] of
-        [Option | _] -> {error, ["--", atom_to_list(Option), " is not for ", Name, ", where nothing is asked for"]};
+        [Option | _] -> {error, ["--", atom_to_list(Option), " is not for ", Name, ", which sends no requests"]};
         [] -> {ok, none, maps:get(connections, Values, 50)}
     end;
 load(Name, connection, #{connections := _}) ->
-    {error, ["--connections is not for ", Name, ", where every arrival is a connection: --rate or --concurrency"]};
+    {error, ["--connections is not for ", Name, ", which opens a connection for each request: use --rate or --concurrency"]};
 load(_Name, _Arrivals, #{rate := _, concurrency := _}) ->
     {error, "--rate and --concurrency exclude each other: a load is an open or a closed loop"};
 load(_Name, _Arrivals, #{connections := _, concurrency := _}) ->
-    {error, "--connections and --concurrency exclude each other: a closed loop has a connection for each"};
+    {error, "--connections and --concurrency exclude each other: --concurrency is the number of connections"};
 load(_Name, _Arrivals, #{search := _, html := _}) ->
-    {error, "--html draws a run, and --search has many: --json"};
+    {error, "--html and --search exclude each other: a report shows one run, use --json"};
 load(_Name, _Arrivals, #{search := _, concurrency := _}) ->
-    {error, "--search looks for a rate, and --concurrency excludes one"};
+    {error, "--search and --concurrency exclude each other: a closed loop has no rate"};
 load(_Name, Arrivals, #{rate := {_, Rate}, duration := Duration, arrivals := Pattern, seed := Seed} = Values) ->
     Spread = case Pattern of even -> even; poisson -> {poisson, Seed} end,
     {ok, {open, weir_load_units:segments(Rate, Duration), Spread}, pool(Arrivals, maps:get(connections, Values, 50))};

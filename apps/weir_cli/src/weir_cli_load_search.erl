@@ -1,10 +1,11 @@
-%% @doc `weir load --search': runs at many rates, and the highest that keeps a promise. With `--repeat' it searches
-%% several times, and tells the median and how far the others are from it.
+%% @doc `weir load --search': finds the highest rate that keeps a promise, by runs at many rates. With `--repeat' it
+%% searches several times and reports the median and the spread.
 -module(weir_cli_load_search).
 
 -export([run/4]).
 
-%% @doc Searches from a rate on. The plan's own rate does not count. `json' names a file for what was found.
+%% @doc Searches, beginning at the rate `start'. Ignores the plan's own rate. Writes the result to the file `json', if
+%% there is one.
 -spec run(weir_load_run:plan(), weir_load_document:about(), Search, weir_load_promise:promise()) ->
     weir_cli:outcome()
 when
@@ -28,11 +29,11 @@ run(Plan, About, #{start := Start, repeat := Repeat, text := Text} = Search, Pro
         throw:{unoffered, _} = Unoffered -> Unoffered
     end.
 
-%% A search begins where the one before has ended, which saves it the way there.
+%% Each further search begins at the rate that the one before has found, which saves runs.
 search(Count, Start, Try) ->
     case weir_load_search:search(Try, Start) of
         {ok, #{kept := Kept} = Result} when Count > 1, Kept =/= none ->
-            io:format(standard_error, "kept at ~.1f/s; again, from there~n", [float(Kept)]),
+            io:format(standard_error, "kept at ~.1f/s; searching again from there~n", [float(Kept)]),
             {End, Results} = search(Count - 1, Kept, Try),
             {End, [Result | Results]};
         {End, Result} ->
@@ -87,7 +88,7 @@ document(#{scenario := Scenario, target := Target, started := Started}, Text, Re
         }
     }.
 
-%% The search in the middle. One that has found no rate is the lowest.
+%% The search with the median rate. A search that found no rate counts as the lowest.
 median(Results) ->
     Ordered = lists:sort(fun(#{kept := A}, #{kept := B}) -> rank(A) =< rank(B) end, Results),
     lists:nth((length(Ordered) + 1) div 2, Ordered).
@@ -114,7 +115,7 @@ outcome(End, Text, Results) ->
     case {End, median(Results)} of
         {stopped, #{kept := none}} -> interrupted;
         {stopped, Middle} -> tell(Text, Middle, Results), interrupted;
-        {ok, #{kept := none, limit := generator}} -> {unoffered, ["the generator keeps no rate, ", Text]};
+        {ok, #{kept := none, limit := generator}} -> {unoffered, ["the generator could offer no rate to test ", Text]};
         {ok, #{kept := none}} -> {failed, ["no rate keeps ", Text]};
         {ok, Middle} -> tell(Text, Middle, Results)
     end.
@@ -123,7 +124,7 @@ tell(Text, #{kept := Kept} = Middle, Results) ->
     io:format("~s holds at ~.1f/s~s~n", [Text, float(Kept), above(Middle)]),
     case {Results, spread(Results)} of
         {[_], _} -> ok;
-        {_, [none, Most]} -> io:format("in ~b searches: at none to ~.1f/s~n", [length(Results), float(Most)]);
+        {_, [none, Most]} -> io:format("in ~b searches: at no rate to ~.1f/s~n", [length(Results), float(Most)]);
         {_, [Least, Most]} ->
             Format = "in ~b searches: at ~.1f/s to ~.1f/s, a spread of ~.1f % of the median~n",
             io:format(Format, [length(Results), float(Least), float(Most), 100 * (Most - Least) / Kept])

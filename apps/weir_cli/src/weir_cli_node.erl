@@ -1,31 +1,31 @@
-%% @doc Reaching another node from a command: distribution without a port that listens, and hidden from the other nodes of its
-%% cluster.
+%% @doc Connects a command to another node. The command's own node is hidden from the cluster and does not listen.
 -module(weir_cli_node).
 
 -export([connect/2]).
 -export([explain/1]).
 -export([options/0]).
 
-%% How often a node is asked that does not answer, and how long that takes at least.
+%% Attempts to connect to a node that does not answer. An attempt that fails faster than this was refused.
 -define(ATTEMPTS, 6).
 -define(UNANSWERED_US, 2_000_000).
 
-%% @doc The options of a command that visits a node.
+%% @doc Returns the options of every command that visits a node.
 -spec options() -> [weir_cli_options:option()].
 options() ->
     [
         #{name => cookie, type => {text, fun(Text) -> {ok, list_to_atom(Text)} end}, value => "C",
-            help => "the cookie of the node; other users of this machine can see it (that in ~/.erlang.cookie)"},
+            help => "cookie of the node; other users of this machine can see it (cookie of ~/.erlang.cookie)"},
         #{name => 'no-load', type => flag,
-            help => "load no module there for the visit: slower, and not everything can be told"}
+            help => "load no modules on the node: slower, and some figures are missing"}
     ].
 
-%% @doc Connects to a node that is called so.
+%% @doc Connects to the node `NAME@HOST'. Returns `usage' if the name has another form, and `failed' if the node cannot
+%% be reached.
 -spec connect(string(), weir_cli_options:values()) -> {ok, node()} | {failed, iodata()} | {usage, iodata()}.
 connect(Name, Values) ->
     case string:split(Name, "@") of
         [[_ | _], [_ | _] = Host] -> connect(list_to_atom(Name), domain(Host), Values);
-        _ -> {usage, ["NODE is NAME@HOST, not ", Name]}
+        _ -> {usage, ["NODE must be NAME@HOST, not ", Name]}
     end.
 
 domain(Host) ->
@@ -34,13 +34,13 @@ domain(Host) ->
         false -> shortnames
     end.
 
-%% Nobody can connect to it, so that the host matters to nobody; its form must be that of the domain.
+%% This node accepts no connections, so its host does not matter. Only its form must fit the name domain.
 own_name(Domain) ->
     Host = case Domain of longnames -> "127.0.0.1"; shortnames -> "localhost" end,
     list_to_atom(lists:concat(["weir_", os:getpid(), "_", erlang:unique_integer([positive]), "@", Host])).
 
 connect(Node, Domain, Values) ->
-    %% What cannot be reached is told by us, in a line.
+    %% The command reports an unreachable node in one line, so the kernel's reports are turned off.
     ok = logger:set_primary_config(level, none),
     case net_kernel:start(own_name(Domain), #{name_domain => Domain, hidden => true, dist_listen => false}) of
         {ok, _} ->
@@ -50,11 +50,11 @@ connect(Node, Domain, Values) ->
                 {error, Why} -> {failed, explain({Why, Node})}
             end;
         {error, Reason} ->
-            {failed, io_lib:format("distribution does not start: ~0tp", [Reason])}
+            {failed, io_lib:format("cannot start distribution: ~0tp", [Reason])}
     end.
 
-%% A node that does not run, or has another cookie, says so at once. One that is too busy to answer in the time that the VM gives it
-%% (`net_setuptime' of the kernel, 7 s) is asked again.
+%% The attempt fails at once if the node does not run or has another cookie. A node that is too busy to answer within
+%% `net_setuptime' of the kernel (7 s) is tried again.
 reach(Node, Attempts) ->
     case timer:tc(net_kernel, hidden_connect_node, [Node]) of
         {_, true} -> ok;
@@ -63,7 +63,7 @@ reach(Node, Attempts) ->
         _ -> {error, timeout}
     end.
 
-%% @doc Why a visit has failed, in a line.
+%% @doc Returns a one-line message about a failed visit.
 -spec explain(weir_scope:reason() | busy) -> iodata().
 explain({no_connection, Node}) ->
     io_lib:format("cannot reach ~s: it does not run, or has another cookie (--cookie)", [Node]);
@@ -72,12 +72,12 @@ explain({timeout, Node}) ->
 explain({not_sampled, Node, Why}) ->
     io_lib:format("~s cannot be sampled: ~ts", [Node, Why]);
 explain({disturbed, Node}) ->
-    io_lib:format("another visit of ~s has ended meanwhile: try again", [Node]);
+    io_lib:format("another visit of ~s has removed the modules of this one: try again", [Node]);
 explain({cannot_load, Module, Reason}) ->
-    io_lib:format("~s cannot be loaded there (~0tp): try --no-load", [Module, Reason]);
+    io_lib:format("cannot load ~s on the node (~0tp): try --no-load", [Module, Reason]);
 explain(busy) ->
-    "somebody measures that there just now: try again";
+    "another measurement is running on the node: try again";
 explain({needs_load, What}) ->
     io_lib:format("~s cannot be measured with --no-load", [What]);
 explain({bad_option, Key, Value, Allowed}) ->
-    io_lib:format("~s cannot be ~0tp: ~0tp", [Key, Value, Allowed]).
+    io_lib:format("~s is ~0tp; allowed: ~0tp", [Key, Value, Allowed]).

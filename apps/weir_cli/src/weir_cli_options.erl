@@ -1,4 +1,4 @@
-%% @doc Options of a command: how they are read and how `--help' tells of them, both from one list.
+%% @doc Command-line options: parses them and prints their help, both from one list.
 -module(weir_cli_options).
 
 -export([parse/2]).
@@ -8,7 +8,7 @@
 
 -export_type([option/0, values/0]).
 
-%% `value' names the value in the help, and is absent for a flag. A flag that is given has the value `true'.
+%% `value' names the value in the help and is absent for a flag. The value of a given flag is `true'.
 -type option() :: #{
     name := atom(),
     type :=
@@ -18,16 +18,17 @@
     help := string()
 }.
 
-%% `texts' may be given several times, and their value is the list; `[]' is the default to give.
+%% An option of type `texts' may be repeated. Its value is the list of all its values, so its `default' should be `[]'.
 
-%% Reads a value, or says what is needed instead, as in "HOST:PORT is needed".
+%% Parses a value. An error says what is needed, as in "HOST:PORT is needed".
 -type parser() :: fun((string()) -> {ok, term()} | {error, Needed :: iodata()}).
 
 -type values() :: #{atom() => term()}.
 
-%% @doc Reads arguments: `--name VALUE', `--name=VALUE', `--flag'. What does not begin with `-' is returned in its order,
-%% and so is all that follows `--'. An option that is not given has its default, or is absent if it has none. Of an
-%% option given twice the last counts. An error is one line: what was wrong, with which value, and what is needed.
+%% @doc Parses arguments: `--name VALUE', `--name=VALUE' and `--flag'. Returns the arguments that do not begin with
+%% `-', and all that follow `--', as operands in their order. An option that is not given has its default, or is absent
+%% without one. If an option is repeated, the last value wins. An error is one line: the option, its value and what is
+%% needed.
 -spec parse([option()], [string()]) -> {ok, values(), Operands :: [string()]} | {error, iodata()}.
 parse(Options, Arguments) ->
     parse(Options, Arguments, maps:from_list([{Name, Default} || #{name := Name, default := Default} <- Options]), []).
@@ -88,8 +89,8 @@ value({Kind, Parser}, Text) when Kind =:= text; Kind =:= texts ->
 integer_needed(Min, Max) ->
     io_lib:format("a whole number from ~b to ~b is needed", [Min, Max]).
 
-%% @doc The parser of an option that names a file to write: an error if it cannot be written, so that nobody learns that
-%% after a long measurement. Leaves an existing file as it is, and no file where there was none.
+%% @doc Parser for an option that names an output file. Returns an error if the file cannot be written, so that a long
+%% measurement does not fail at its end. Does not change an existing file, and leaves no new file behind.
 -spec output_file(string()) -> {ok, file:filename()} | {error, Needed :: iodata()}.
 output_file(File) ->
     Existed = filelib:is_file(File),
@@ -101,7 +102,7 @@ output_file(File) ->
             {error, ["cannot be written: ", file:format_error(Reason)]}
     end.
 
-%% @doc The parser of an option that is an address.
+%% @doc Parser for an option that is an IPv4 address.
 -spec ip(string()) -> {ok, inet:ip4_address()} | {error, Needed :: string()}.
 ip(Text) ->
     case inet:parse_ipv4strict_address(Text) of
@@ -109,7 +110,7 @@ ip(Text) ->
         {error, einval} -> {error, "an IPv4 address is needed, such as 127.0.0.1"}
     end.
 
-%% @doc The part of a help text that lists the options, a line each.
+%% @doc Returns the part of a help text that lists the options, one on each line.
 -spec help([option()]) -> iodata().
 help(Options) ->
     Lines = [{["--", atom_to_list(Name), argument(Option)], Help} || #{name := Name, help := Help} = Option <- Options],

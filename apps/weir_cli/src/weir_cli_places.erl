@@ -1,20 +1,21 @@
-%% @doc How the sockets of this node lie on pollsets, for measuring: how much the busiest pollset has to do, and how many sockets are
-%% polled elsewhere than their owners run.
+%% @doc For measuring: how the sockets of this node are spread over pollsets. Reports the load of the busiest pollset,
+%% and how many sockets are polled by another scheduler than the one that runs their owner.
 -module(weir_cli_places).
 
 -export([print/0]).
 
-%% How long owners are watched, in milliseconds. One that does not run meanwhile is not counted.
+%% Milliseconds for which owners are traced. Sockets of an owner that does not run in this time are not counted.
 -define(WATCHED, 100).
 
-%% @doc Prints `places SOCKETS AWAY EVENTS BUSIEST': connections whose owners have just run, and those of them whose pollset is not that
-%% of the scheduler where the owner ran last; events of all pollsets since the start, and of the pollset that had most. Takes a tenth of
-%% a second, in which the owners are traced.
+%% @doc Prints `places SOCKETS AWAY EVENTS BUSIEST'. `SOCKETS' are the connections whose owners ran while they were
+%% traced. `AWAY' of them have a pollset of another scheduler than the one where the owner ran last. `EVENTS' is the
+%% number of events of all pollsets since the start, `BUSIEST' that of the pollset with most. Takes 100 ms, in which
+%% the owners are traced.
 %%
-%% A connection of a reactor, which polls its own pollset, is never away.
+%% A connection of a reactor is never away, because a reactor polls its own pollset.
 -spec print() -> ok.
 print() ->
-    %% It is asked while the node is busy.
+    %% The node may be busy.
     _ = process_flag(priority, high),
     Connections = [
         {Owner, Pollset}
@@ -34,7 +35,7 @@ events(Pollset) ->
     #{events := Events} = weir_nif:counters(Pollset),
     Events.
 
-%% On which scheduler each ran last.
+%% Returns the scheduler where each owner ran last.
 watch(Owners) ->
     ok = trace(Owners, true),
     Ran = ran(erlang:monotonic_time(millisecond) + ?WATCHED, #{}),
@@ -44,7 +45,7 @@ watch(Owners) ->
 trace(Owners, On) ->
     lists:foreach(
         fun(Owner) ->
-            %% One may have ended meanwhile.
+            %% badarg: the owner has ended.
             try erlang:trace(Owner, On, [running, scheduler_id]) of _ -> ok catch error:badarg -> ok end
         end,
         Owners

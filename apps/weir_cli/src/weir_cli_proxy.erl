@@ -1,5 +1,5 @@
-%% @doc `weir proxy': a TCP proxy in the foreground, until SIGTERM or SIGINT; SIGHUP has it read its file again. And the commands that
-%% ask one that runs. See {@link weir_proxy}.
+%% @doc `weir proxy': runs a TCP proxy in the foreground, until SIGTERM or SIGINT; SIGHUP reloads its file. Also the
+%% commands for a running proxy. See {@link weir_proxy}.
 -module(weir_cli_proxy).
 
 -export([run/1]).
@@ -22,7 +22,7 @@ serve(Arguments) ->
         {ok, #{config := _} = Values, []} when is_map_key(listen, Values); is_map_key(to, Values); is_map_key(balance, Values);
                 is_map_key(control, Values) ->
             [Option | _] = [Each || Each <- [listen, to, balance, control], is_map_key(Each, Values)],
-            usage(["--", atom_to_list(Option), " stands in the file where there is --config"]);
+            usage(["--", atom_to_list(Option), " cannot be given with --config: set it in the file"]);
         {ok, #{config := File, check := true}, []} -> check(File);
         {ok, #{check := true}, []} -> usage("--check needs --config FILE");
         {ok, #{config := File, 'take-over' := true} = Values, []} -> start(fun() -> weir_proxy_file:take_over(proxy, File) end, Values);
@@ -37,7 +37,7 @@ usage(Message) -> {usage, [Message, " (weir proxy --help)"]}.
 
 check(File) ->
     case weir_proxy_file:read(File) of
-        {ok, _} -> io:format("~ts is right~n", [File]);
+        {ok, _} -> io:format("~ts is valid~n", [File]);
         {error, Fault} -> {failed, weir_proxy_file:explain(Fault)}
     end.
 
@@ -67,13 +67,13 @@ await_successor(Main) ->
         ok -> Main ! succeeded;
         {error, {no_proxy, _}} -> ok
     catch
-        %% Its process was killed, and has a successor of its own.
+        %% The proxy's process was killed; its supervisor starts it again.
         exit:_ ->
             timer:sleep(1000),
             await_successor(Main)
     end.
 
-%% A port, or the path of a unix socket.
+%% Returns the port of an address, or the path of a unix socket.
 port(Address) ->
     case string:split(Address, ":", trailing) of
         [<<"unix">>, Path] -> Path;
@@ -87,11 +87,11 @@ loop(Drain) ->
                 ok -> weir_cli_notice:say("reloaded", []);
                 {error, Reason} ->
                     ok = weir_cli_notice:complain("~ts", [weir_proxy_file:explain(Reason)]),
-                    weir_cli_notice:complain("nothing is changed", [])
+                    weir_cli_notice:complain("the configuration is unchanged", [])
             end,
             loop(Drain);
         succeeded ->
-            ok = weir_cli_notice:say("another one has taken over", []),
+            ok = weir_cli_notice:say("another proxy has taken over", []),
             stop(Drain);
         stop ->
             stop(Drain)
@@ -100,10 +100,10 @@ loop(Drain) ->
 stop(Drain) ->
     case weir_proxy:stop(proxy, Drain) of
         ok -> ok;
-        {error, {timeout, Left}} -> weir_cli_notice:complain("~b connections were ended", [Left])
+        {error, {timeout, Left}} -> weir_cli_notice:complain("closed ~b connections that were still open", [Left])
     end.
 
-%%% Asking one that runs.
+%%% Commands for a running proxy.
 
 ask(Command, Arguments) ->
     case weir_cli_options:parse(ask_options(), Arguments) of
@@ -119,16 +119,16 @@ asked({ok, #{<<"ok">> := Value}}, _Path, #{json := true}) -> io:put_chars(weir_j
 asked({ok, #{<<"ok">> := Value}}, _Path, _Values) -> io:put_chars(weir_cli_proxy_table:text(Value));
 asked({error, Reason}, Path, _Values) -> {failed, [Path, ": ", reason(Reason)]}.
 
-reason(closed) -> "the proxy has not answered";
+reason(closed) -> "the proxy did not answer";
 reason(Reason) when is_atom(Reason) -> inet:format_error(Reason);
 reason(Reason) -> io_lib:format("~0tp", [Reason]).
 
 ask_options() ->
     [
         #{name => control, type => {text, fun(Path) -> {ok, Path} end}, value => "PATH",
-            help => "the control socket of the proxy"},
+            help => "control socket of the proxy"},
         #{name => json, type => flag,
-            help => "the whole answer in JSON"},
+            help => "print the whole answer as JSON"},
         #{name => help, type => flag,
             help => "this text"}
     ].
@@ -136,21 +136,21 @@ ask_options() ->
 options() ->
     [
         #{name => config, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
-            help => "a configuration in TOML; read again at SIGHUP"},
+            help => "configuration file in TOML; SIGHUP reloads it"},
         #{name => check, type => flag,
             help => "only check the file"},
         #{name => listen, type => {text, fun words/1}, value => "ADDR,...",
-            help => "where to listen: 0.0.0.0:80, [::]:80, :80, unix:PATH; port 0 takes a free one"},
+            help => "addresses to listen on: 0.0.0.0:80, [::]:80, :80, unix:PATH; port 0 takes a free one"},
         #{name => to, type => {text, fun words/1}, value => "ADDR,...",
-            help => "the servers: 10.0.0.1:80, NAME:80, unix:PATH"},
+            help => "servers: 10.0.0.1:80, NAME:80, unix:PATH"},
         #{name => balance, type => {choice, [round_robin, least_connections, random, hash]}, value => "HOW",
             help => "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"},
         #{name => control, type => {text, fun(Path) -> {ok, Path} end}, value => "PATH",
-            help => "a unix socket for the commands below, without a file"},
+            help => "unix socket for the commands below, if there is no --config"},
         #{name => user, type => {text, fun(Name) -> {ok, Name} end}, value => "NAME",
-            help => "root starts the proxy as this user, who may listen on ports below 1024"},
+            help => "if root starts the proxy: run it as this user, who may still listen on ports below 1024"},
         #{name => 'take-over', type => flag,
-            help => "take over from the proxy with the same control socket, which then ends as by SIGTERM"},
+            help => "take over from the running proxy with the same control socket, which then ends as after SIGTERM"},
         #{name => drain, type => {integer, 0, 86400}, value => "S", default => 30,
             help => "seconds that connections have to end after SIGTERM or SIGINT (30)"},
         #{name => help, type => flag,
@@ -159,7 +159,7 @@ options() ->
 
 words(Text) ->
     case [unicode:characters_to_binary(Word) || Word <- string:lexemes(Text, ",")] of
-        [] -> {error, "an address, or several with commas between them, is needed"};
+        [] -> {error, "one or more addresses, separated by commas, are needed"};
         Words -> {ok, Words}
     end.
 
@@ -171,19 +171,19 @@ help() ->
         "       weir proxy --config FILE [--check]\n"
         "       weir proxy COMMAND --control PATH [--json]\n"
         "\n"
-        "When it listens it prints `ready` and its ports, then `pid` and its process.\n"
-        "SIGTERM, SIGINT: new clients are refused, connections go on. The proxy ends when they have, or after --drain seconds.\n"
-        "SIGHUP: it reads its file again. Listening sockets and connections stay. If the file is wrong nothing changes.\n"
+        "Prints `ready` and its ports when it listens, then `pid` and its process id.\n"
+        "SIGTERM, SIGINT: new clients are refused, connections go on. The proxy ends with the last one, or after --drain seconds.\n"
+        "SIGHUP: it reads its file again. Listening sockets and connections stay open. A wrong file changes nothing.\n"
         "\n",
         weir_cli_options:help(options()),
         "\n"
         "commands:\n"
-        "  status, servers, sessions                       shows them\n"
-        "  drain BACKEND SERVER                            gives a server no new connections\n"
-        "  drain BACKEND SERVER SECONDS                    the same, and ends its connections within that time\n"
-        "  disable BACKEND SERVER                          gives it no new connections and no checks\n"
-        "  enable BACKEND SERVER                           gives it connections again\n"
-        "  close-sessions BACKEND SERVER                   ends its connections now, and says how many\n"
-        "  set-weight BACKEND SERVER WEIGHT                its share of new connections: 0 to 256\n"
-        "  reload                                          the same as SIGHUP\n"
+        "  status, servers, sessions                       print its state, its servers, or its connections\n"
+        "  drain BACKEND SERVER                            send no new connections to a server\n"
+        "  drain BACKEND SERVER SECONDS                    the same, and close its connections evenly over that time\n"
+        "  disable BACKEND SERVER                          send no new connections and no checks to a server\n"
+        "  enable BACKEND SERVER                           send connections to a server again\n"
+        "  close-sessions BACKEND SERVER                   close a server's connections now and print how many\n"
+        "  set-weight BACKEND SERVER WEIGHT                set a server's share of new connections: 0 to 256\n"
+        "  reload                                          reload the file, as SIGHUP does\n"
     ].

@@ -1,4 +1,4 @@
-%% @doc Answers of a proxy as tables for a terminal.
+%% @doc Formats answers of a proxy as tables for a terminal.
 -module(weir_cli_proxy_table).
 
 -export([text/1]).
@@ -6,7 +6,8 @@
 -define(SERVER, [<<"name">>, <<"state">>, <<"weight">>, <<"current_sessions">>, <<"sessions_total">>, <<"connection_errors">>, <<"bytes_in">>, <<"bytes_out">>]).
 -define(SESSION, [<<"client">>, <<"frontend">>, <<"backend">>, <<"server">>, <<"age_ms">>, <<"idle_ms">>, <<"bytes_in">>, <<"bytes_out">>]).
 
-%% @doc The text of an answer to `status', `servers' or `sessions'.
+%% @doc Returns tables for an answer to `status', `servers' or `sessions', and a line for the number that
+%% `close-sessions' answers.
 -spec text(weir_json:value()) -> iodata().
 text(#{<<"frontends">> := Frontends, <<"backends">> := Backends}) ->
     Named = [Numbers#{<<"name">> => Name, <<"listen">> => iolist_to_binary(lists:join(" ", Listen))} || {Name, Numbers = #{<<"listen">> := Listen}} <- maps:to_list(Frontends)],

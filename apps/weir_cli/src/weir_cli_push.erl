@@ -1,5 +1,5 @@
-%% @doc `weir push': serves channels over HTTP in the foreground, until SIGTERM or SIGINT. SIGHUP has it read its file again. See {@link
-%% weir_pubsub_server}.
+%% @doc `weir push': serves channels over HTTP in the foreground, until SIGTERM or SIGINT. SIGHUP reloads its file. See
+%% {@link weir_pubsub_server}.
 -module(weir_cli_push).
 
 -export([run/1]).
@@ -21,7 +21,7 @@ configured(#{check := true} = Values) when not is_map_key(config, Values) ->
     {usage, "--check needs --config FILE (weir push --help)"};
 configured(#{config := File} = Values) ->
     case [Name || Name <- [port, ip, max_connections, publishers, poll_timeout], is_map_key(Name, Values)] of
-        [Name | _] -> {usage, ["--", atom_to_list(Name), " stands in the file where there is --config (weir push --help)"]};
+        [Name | _] -> {usage, ["--", atom_to_list(Name), " cannot be given with --config: set it in the file (weir push --help)"]};
         [] -> from_file(File, Values)
     end;
 configured(Values) ->
@@ -39,7 +39,7 @@ flags(Values) ->
 
 from_file(File, Values) ->
     case {weir_pubsub_file:read(File), Values} of
-        {{ok, _}, #{check := true}} -> io:format("~ts is right~n", [File]);
+        {{ok, _}, #{check := true}} -> io:format("~ts is valid~n", [File]);
         {{ok, Settings}, _} -> serve(File, Settings);
         {{error, Faults}, _} -> {failed, lists:join("\nweir: ", faults(File, Faults))}
     end.
@@ -87,11 +87,11 @@ loop(File, Control, Server) ->
             loop(File, Control, Changed)
     end.
 
-%% The socket stays where it was: who has asked by it is to get the answer.
+%% A reload cannot move the control socket, because the client of `weir push reload' waits on it for the answer.
 reload(File, Control, Server) ->
     case weir_pubsub_file:read(File) of
         {ok, #{control := Other}} when Other =/= Control ->
-            unchanged([[File, ": another control takes a restart"]], Server);
+            unchanged([[File, ": a change of control needs a restart"]], Server);
         {ok, Settings} ->
             case weir_pubsub_server:change(Settings, Server) of
                 {ok, Changed} ->
@@ -106,17 +106,17 @@ reload(File, Control, Server) ->
 
 unchanged(Texts, Server) ->
     [ok = weir_cli_notice:complain("~ts", [Text]) || Text <- Texts],
-    ok = weir_cli_notice:complain("nothing is changed", []),
+    ok = weir_cli_notice:complain("the configuration is unchanged", []),
     {Texts, Server}.
 
 explain({listen, Ip, Port, Reason}) ->
     ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
 explain({fixed, Ip, Port, Key}) ->
-    ["the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), " runs: another ", atom_to_list(Key), " takes a restart"];
+    ["the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": a change of ", atom_to_list(Key), " needs a restart"];
 explain({access_log, Ip, Port, Reason}) ->
-    ["the access log of the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
+    ["cannot open the access log of the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
 explain({fixed, broker}) ->
-    "another broker takes a restart";
+    "a change of the broker needs a restart";
 explain({bad_key, {_, File}, Reason}) ->
     io_lib:format("~ts: ~tp", [File, Reason]).
 
@@ -127,7 +127,7 @@ listen_reason(Reason) -> io_lib:format("~0tp", [Reason]).
 options() ->
     [
         #{name => config, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
-            help => "a configuration in TOML, instead of the options below; read again at SIGHUP"},
+            help => "configuration file in TOML, instead of the options below; SIGHUP reloads it"},
         #{name => check, type => flag,
             help => "only check the file"},
         #{name => port, type => {integer, 0, 65535}, value => "P",
@@ -135,9 +135,9 @@ options() ->
         #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR",
             help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
         #{name => max_connections, type => {integer, 1, 10000000}, value => "N",
-            help => "connections at a time (100000)"},
+            help => "most connections at a time (100000)"},
         #{name => publishers, type => {choice, [local, any]}, value => "WHO",
-            help => "who may publish, delete and get information: `local`, this machine without pages of other sites, or `any` (local)"},
+            help => "who may publish, delete and read information: local (this machine, but not pages of other sites) or any (local)"},
         #{name => poll_timeout, type => {integer, 0, 86400}, value => "S",
             help => "seconds until a long poll without a message gets 408, 0 is never (0)"},
         #{name => help, type => flag,
@@ -149,16 +149,16 @@ help() ->
         "weir push: serve channels over HTTP, as Nchan does, until SIGTERM or SIGINT (Ctrl+C)\n"
         "\n"
         "usage: weir push [OPTION...]\n"
-        "       weir push status [URL]    what a server does, a line each second (weir push status --help)\n"
-        "       weir push reload SOCKET   have a server take its changed file (weir push reload --help)\n"
+        "       weir push status [URL]    print figures of a server each second (weir push status --help)\n"
+        "       weir push reload SOCKET   make a server reload its file (weir push reload --help)\n"
         "\n"
-        "The first line of output is `ready P`, with the ports, once it listens. Its URLs:\n"
+        "Prints `ready P` with its ports when it listens. URLs:\n"
         "\n"
-        "  /pub/ID      POST and PUT publish, GET tells about the channel, DELETE deletes it\n"
+        "  /pub/ID      POST and PUT publish, GET returns information about the channel, DELETE deletes it\n"
         "  /sub/ID      GET subscribes: a WebSocket, an event stream if Accept is text/event-stream, otherwise a long poll\n"
         "  /pubsub/ID   both\n"
         "  /ws          one WebSocket for many channels (docs/guide/push_protocol.md)\n"
-        "  /status, /metrics   what the server does, for people, programs and Prometheus\n"
+        "  /status, /metrics   state and counters of the server, for people, programs and Prometheus\n"
         "  /weir-push.js   a client for browsers and Node\n"
         "\n",
         weir_cli_options:help(options())

@@ -1,27 +1,27 @@
-%% @doc `weir push reload': has a server read its file again, and says what has come of it. The server listens at a unix socket, which
-%% belongs to its user.
+%% @doc `weir push reload': makes a server reload its file, and prints the errors of the file. The server listens on a
+%% unix socket that only its user may open.
 -module(weir_cli_push_control).
 
 -export([run/1]).
 -export([adjust/3]).
 -export([serve/2]).
 
-%% A reload may have to wait for listeners.
+%% Milliseconds. A reload may have to wait for listeners.
 -define(ANSWER_MS, 60000).
 -define(ASK_MS, 5000).
 -define(LONGEST_LINE, 100).
 
-%% @doc The command.
+%% @doc Runs the command.
 -spec run([string()]) -> weir_cli:outcome().
 run([Help]) when Help =:= "--help"; Help =:= "-h" -> {help, help()};
 run([Path]) -> told(ask(Path), Path);
-run(_) -> {usage, "one argument is needed, the socket of the server, `control` of its file (weir push reload --help)"}.
+run(_) -> {usage, "one argument is needed: the server's socket, `control` in its file (weir push reload --help)"}.
 
 told({ok, []}, _Path) -> ok;
-told({ok, Faults}, _Path) -> {failed, [lists:join("\nweir: ", Faults), "\nweir: nothing is changed"]};
+told({ok, Faults}, _Path) -> {failed, [lists:join("\nweir: ", Faults), "\nweir: the configuration is unchanged"]};
 told({error, Reason}, Path) -> {failed, [Path, ": ", reason(Reason)]}.
 
-reason(closed) -> "the server gave no answer";
+reason(closed) -> "the server did not answer";
 reason(Reason) -> inet:format_error(Reason).
 
 ask(Path) ->
@@ -44,8 +44,8 @@ read(Socket, Read) ->
 answer({ok, #{<<"faults">> := Faults}}) -> {ok, Faults};
 answer(_) -> {error, closed}.
 
-%% @doc Has a process asked at another socket than before from now on, by `{reload, From, Reference}', which it answers by
-%% `{Reference, Faults}'.
+%% @doc Replaces one control socket by another; `none' is no socket. For each request `Server' gets `{reload, From,
+%% Reference}', and answers with `{Reference, Faults}'. Returns an error if the new socket cannot be opened.
 -spec adjust(Before :: none | file:filename_all(), Wanted :: none | file:filename_all(), pid()) -> ok | {error, term()}.
 adjust(Same, Same, _Server) ->
     ok;
@@ -58,7 +58,7 @@ adjust(_Before, Wanted, Server) ->
     ok = weir:stop_listener(?MODULE),
     adjust(none, Wanted, Server).
 
-%% @doc A connection: the handler of the listener.
+%% @doc Handles a connection to the control socket.
 -spec serve(weir_tcp:socket(), pid()) -> ok.
 serve(Socket, Server) ->
     ok = inet:setopts(Socket, [{packet, line}, {packet_size, ?LONGEST_LINE}]),
@@ -75,13 +75,13 @@ reloaded(Server) ->
     Server ! {reload, self(), Reference},
     receive
         {Reference, Faults} -> [unicode:characters_to_binary(Fault) || Fault <- Faults];
-        {'DOWN', Reference, process, _, _} -> [<<"the server ends">>]
-    after ?ANSWER_MS -> [<<"the server is busy">>]
+        {'DOWN', Reference, process, _, _} -> [<<"the server is stopping">>]
+    after ?ANSWER_MS -> [<<"the server is busy and did not answer in 60 seconds">>]
     end.
 
 help() ->
-    "weir push reload: have a server read its configuration again, as SIGHUP does, and tell what is wrong with it\n"
+    "weir push reload: make a server reload its configuration, as SIGHUP does, and print the errors in it\n"
     "\n"
     "usage: weir push reload SOCKET\n"
     "\n"
-    "SOCKET is `control` of the server's file. Ends with 0 when the file is taken, and with 1 and the faults when it is not.\n".
+    "SOCKET is `control` in the server's file. Exit code: 0 the file is in use, 1 the file has errors and nothing changed.\n".

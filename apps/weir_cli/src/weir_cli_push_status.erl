@@ -1,4 +1,4 @@
-%% @doc `weir push status': what a push server does, a line each second, out of its `/status'.
+%% @doc `weir push status': prints a line of figures each second, from the `/status' of a push server.
 -module(weir_cli_push_status).
 
 -export([run/1]).
@@ -19,17 +19,17 @@ run(Arguments) ->
 
 options() ->
     [
-        #{name => count, type => {integer, 0, 1000000}, value => "N", default => 0, help => "lines, 0 is until Ctrl+C (0)"},
+        #{name => count, type => {integer, 0, 1000000}, value => "N", default => 0, help => "number of lines, 0 is until Ctrl+C (0)"},
         #{name => help, type => flag, help => "this text"}
     ].
 
 help() ->
     [
-        "weir push status: what a push server does, a line each second\n"
+        "weir push status: print figures of a push server, a line each second\n"
         "\n"
         "usage: weir push status [OPTION...] [URL]\n"
         "\n"
-        "URL is that of the server (" ?URL "). Published and delivered messages are those of the second.\n"
+        "URL is the address of the server (" ?URL "). Published, delivered and gaps are counts of the last second.\n"
         "\n",
         weir_cli_options:help(options())
     ].
@@ -42,7 +42,7 @@ watch(Url, Count) ->
                 {error, Text} -> {failed, [Url, ": ", Text]}
             end;
         _ ->
-            {usage, [Url, " is no URL such as " ?URL]}
+            {usage, [Url, " is not a URL such as " ?URL]}
     end.
 
 lines(_Host, _Port, _Before, Count, Count) when Count > 0 ->
@@ -91,9 +91,9 @@ read(Socket, Bytes) ->
 decoded(<<"HTTP/1.1 200 ", _/binary>> = Answer) ->
     case [weir_json:decode(Body) || [_, Body] <- [binary:split(Answer, <<"\r\n\r\n">>)]] of
         [{ok, #{<<"counters">> := #{}, <<"now">> := #{}, <<"listeners">> := _} = Status}] -> {ok, Status};
-        _ -> {error, "its /status is not that of a push server"}
+        _ -> {error, "this is not the /status of a push server"}
     end;
 decoded(<<"HTTP/1.1 403 ", _/binary>>) ->
-    {error, "it does not tell its status: [http] status of its file says who is told"};
+    {error, "the server refuses /status: `status` of [http] in its file says who may read it"};
 decoded(_Other) ->
-    {error, "it has no /status"}.
+    {error, "the server has no /status"}.

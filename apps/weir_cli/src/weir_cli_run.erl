@@ -1,7 +1,7 @@
 %% @doc `weir run': serves one of the examples in the foreground, until SIGTERM or SIGINT.
 %%
-%% The first line on standard output is `ready PORT', once it listens. The second is `pid PID', the emulator's: what
-%% `taskset', `perf' and `top' want (`bin/weir' itself is a shell that waits for it).
+%% Once it listens, it prints `ready PORT' and then `pid PID' on standard output. PID is the emulator's, for `taskset',
+%% `perf' and `top': `bin/weir' itself is a shell that waits for the emulator.
 -module(weir_cli_run).
 
 -export([run/1]).
@@ -12,13 +12,13 @@ run(Arguments) ->
         {ok, #{help := true}, _} -> {help, help()};
         {ok, Values, [Name]} -> run_example(Name, Values);
         {ok, _, []} -> {usage, ["an example is missing: ", needed_example()]};
-        {ok, _, [_, Extra | _]} -> {usage, ["one example at a time, and what is ", Extra, "? (weir run --help)"]};
+        {ok, _, [_, Extra | _]} -> {usage, ["only one example can run, unexpected argument: ", Extra, " (weir run --help)"]};
         {error, Message} -> {usage, [Message, " (weir run --help)"]}
     end.
 
 run_example(Name, Values) ->
     case [Example || #{name := Known} = Example <- examples(), atom_to_list(Known) =:= Name] of
-        [] -> {usage, ["no example ", Name, ": ", needed_example()]};
+        [] -> {usage, ["unknown example ", Name, ": ", needed_example()]};
         [Example] -> check(Example, Values)
     end.
 
@@ -32,23 +32,23 @@ check(#{name := Example, backends := Backends} = Of, #{backend := Backend} = Val
         {[], [Needed | _], _} ->
             {usage, [Name, " needs ", Needed]};
         {[], [], false} ->
-            {usage, ["--backend ", atom_to_list(Backend), ": ", Name, " is Weir's own, it runs on weir only"]};
+            {usage, ["--backend ", atom_to_list(Backend), ": ", Name, " runs on weir only"]};
         {[], [], true} ->
             serve(Name, module(Example, Backend), Values)
     end.
 
-%% The options that are others' own.
+%% The given options that only other examples take.
 foreign(#{options := Own}, Values) ->
     Others = lists:usort(lists:append([Options || #{options := Options} <- examples()])) -- Own,
     [Option || Option <- Others, is_map_key(Option, Values)].
 
-%% What is Weir's own is done elsewhere by a process for each member.
+%% Only Weir has groups and channels. The other backends run a variant with a process for each member.
 module(fanout, Backend) when Backend =/= weir -> weir_example_fanout_processes;
 module(push, Backend) when Backend =/= weir -> weir_example_push_processes;
 module(Name, _Backend) -> list_to_atom("weir_example_" ++ atom_to_list(Name)).
 
-needs(Name) when Name =:= proxy; Name =:= relay -> [{to, "its backend: --to HOST:PORT"}];
-needs(Name) when Name =:= file_httpd; Name =:= http_file -> [{file, "what to serve: --file PATH"}];
+needs(Name) when Name =:= proxy; Name =:= relay -> [{to, "a backend: --to HOST:PORT"}];
+needs(Name) when Name =:= file_httpd; Name =:= http_file -> [{file, "a file to serve: --file PATH"}];
 needs(_) -> [].
 
 needed_example() ->
@@ -56,7 +56,7 @@ needed_example() ->
 
 serve(Name, Module, #{backend := Backend} = Values) ->
     weir_cli_signal:report_to(self()),
-    %% Where the build has put the examples that are no modules of an application (see examples/rebar.config).
+    %% The build puts the examples that belong to no application there (see examples/rebar.config).
     true = code:add_pathz(filename:join(code:lib_dir(weir_examples), "cowboy")),
     case {code:ensure_loaded(Module), start_backend(Backend)} of
         {{module, Module}, ok} ->
@@ -83,7 +83,8 @@ start(Name, Module, #{ip := Ip, port := Port, busy := Busy} = Values) ->
             {failed, ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)]}
     end.
 
-%% The signal ends a node that does not handle it. The first answer is as quick as the others.
+%% SIGUSR2 would kill an emulator that does not handle it. The module is loaded here so that the first report is not
+%% slower.
 ready_for_places() ->
     {module, _} = code:ensure_loaded(weir_cli_places),
     os:set_signal(sigusr2, handle).
@@ -93,7 +94,7 @@ until_stopped(Stop) ->
         stop ->
             Stop();
         places ->
-            %% One after the other: a process has one tracer.
+            %% One report at a time: a process can have only one tracer.
             {_, Monitor} = spawn_monitor(fun weir_cli_places:print/0),
             receive {'DOWN', Monitor, process, _, _} -> until_stopped(Stop) end
     end.
@@ -123,7 +124,7 @@ explain(Reason) ->
         Text -> Text
     end.
 
-%% Reads what weir_scope has of the second, as a page that is open does.
+%% Reads a sample of weir_scope once a second, as an open page does.
 observe() ->
     {ok, _} = application:ensure_all_started(weir_scope),
     {ok, View} = weir_scope:open(node(), #{}),
@@ -134,23 +135,22 @@ observe(View) ->
     timer:sleep(1000),
     observe(View).
 
-%% Computes for ever.
 compute(N) ->
     compute(N * 16807 rem 16#7fffffff).
 
 examples() ->
     [
         example(echo, [acceptors, active, packet, work], "sends back all data; --active once by default"),
-        example(proxy, [active, to], "connects each client to a backend (--to), bytes both ways; --active once"),
+        example(proxy, [active, to], "connects each client to a backend (--to) and copies bytes both ways; --active once"),
         example(ehttpd, [active], "answers HTTP requests with hello world!, keep-alive; --active once"),
         example(accept, [active], "one request, one reply, close; --active false"),
-        example(game, [active], "512 bytes to every connection every 500 ms, answers are dropped; --active true"),
-        example(tls_echo, [active], "echo through TLS 1.3, with a certificate of its own making; --active once"),
+        example(game, [active], "sends 512 bytes to every connection every 500 ms, drops answers; --active true"),
+        example(tls_echo, [active], "echo over TLS 1.3, with a self-signed certificate; --active once"),
         example(file_httpd, [file], "answers HTTP requests with a file (--file), by sendfile"),
         example(discard, [active], "drops all data; --active once"),
         example(chargen, [], "sends without end, 64 KiB at a time"),
         example(fanout_processes, [size, 'per-second'],
-            "one message to all connections, again and again; a process for each"),
+            "broadcasts messages to all connections; a process for each connection"),
         example(push_processes, [], "a chat by long polls: GET /sub/ROOM, POST /pub/ROOM; a process for each client"),
         example(cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"),
         example(cowboy_ws_echo, [], "ws_echo by Cowboy, where Cowboy is installed"),
@@ -164,25 +164,25 @@ examples() ->
         of_weir(echo_reactor, [packet, work], "echo by weir_reactor, one process for each scheduler"),
         of_weir(game_reactor, [], "game by weir_reactor"),
         of_weir(http_hello, [], "answers HTTP requests with Hello, world!, by weir_http"),
-        of_weir(http_process, [], "the same, with a process for each request"),
+        of_weir(http_process, [], "http_hello with a process for each request"),
         of_weir(http_file, [file], "answers HTTP requests with a file (--file), by weir_http"),
-        of_weir(ws_echo, [], "sends back every message of a WebSocket, by weir_http"),
+        of_weir(ws_echo, [], "sends back every WebSocket message, by weir_http"),
         of_weir(ws_broadcast, [size, 'per-second'], "fanout on WebSockets, by weir_http and weir_group"),
         of_weir(sse_broadcast, [size, 'per-second'], "fanout on event streams, by weir_http and weir_group"),
-        of_weir(sse_clock, ['per-second'], "the time to all clients as an event stream, by weir_http and weir_group"),
-        of_weir(chat, [], "a chat: a page, an event stream, POST to say something"),
-        of_weir(http_json, [], "answers a POST of JSON with the same value, written anew, by weir_http"),
+        of_weir(sse_clock, ['per-second'], "sends the time to all clients on event streams, by weir_http and weir_group"),
+        of_weir(chat, [], "a chat: a page, an event stream, and POST to send a message"),
+        of_weir(http_json, [], "answers a POST of JSON with the value, decoded and encoded again, by weir_http"),
         of_weir(notes, [], "a REST service on weir_http: notes in memory, as JSON"),
         of_weir(relay, [to], "proxy by weir:relay"),
-        (of_weir(push, [], "push_processes by weir_pubsub, and event streams and WebSockets; on another backend the former"))#{
+        (of_weir(push, [], "push_processes with event streams and WebSockets, by weir_pubsub; other backends: push_processes"))#{
             backends := [weir, inet, socket]
         },
-        (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; on another backend the former"))#{
+        (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; other backends: fanout_processes"))#{
             backends := [weir, inet, socket]
         }
     ].
 
-%% An example with the options that are not for all.
+%% `Options' are those that only some examples take.
 example(Name, Options, About) ->
     #{name => Name, options => Options, backends => [weir, inet, socket], about => About}.
 
@@ -196,37 +196,37 @@ options() ->
         #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
             help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
         #{name => backend, type => {choice, [weir, inet, socket]}, value => "B", default => weir,
-            help => "weir, or inet or socket of gen_tcp (weir)"},
+            help => "weir, or gen_tcp's inet or socket (weir)"},
         #{name => active, type => {text, fun active/1}, value => "MODE",
-            help => "how connections receive: once, true, false or a number N (the example's own, above)"},
+            help => "how connections receive: once, true, false or a number N (default of the example, see above)"},
         #{name => packet, type => {text, fun packet/1}, value => "TYPE",
-            help => "4 or line: the connections of echo have packets of this type (bytes as they come)"},
+            help => "packet type of the connections of echo and echo_reactor: 4 or line (raw bytes)"},
         #{name => file, type => {text, fun(File) -> {ok, File} end}, value => "PATH",
-            help => "the file of file_httpd and http_file, required there"},
+            help => "file that file_httpd and http_file serve, required there"},
         #{name => to, type => {text, fun host_and_port/1}, value => "HOST:PORT",
-            help => "the backend of proxy and relay, required there"},
+            help => "backend of proxy and relay, required there"},
         #{name => size, type => {integer, 8, 1 bsl 20}, value => "BYTES",
-            help => "of fanout's messages, which begin with the time of the broadcast (128)"},
+            help => "size of a broadcast message; it begins with the time of the broadcast (128)"},
         #{name => 'per-second', type => {integer, 0, 1000000}, value => "RATE",
-            help => "fanout's broadcasts, 0 is as fast as the connections take them (10)"},
+            help => "broadcasts per second, 0 is as fast as the connections take them (10)"},
         #{name => sndbuf, type => {integer, 1, 1 bsl 30}, value => "BYTES",
-            help => "bounds the kernel's send buffer of each connection (its own choice)"},
+            help => "limit of the kernel's send buffer of each connection (the kernel's choice)"},
         #{name => acceptors, type => {integer, 1, 10000}, value => "N",
-            help => "processes that accept (the example's own, above)"},
+            help => "number of accepting processes (default of the example, see above)"},
         #{name => affinity, type => {choice, [soft, bound]}, value => "A",
             help => "soft or bound: whether connections of echo_listener stay on their schedulers (soft)"},
         #{name => sleep, type => {integer, 1, 10000}, value => "MS",
-            help => "connections ask whether something came, and sleep if not (they wait in recv)"},
+            help => "poll connections for data and sleep MS between polls (block in recv)"},
         #{name => schedulers, type => {integer, 1, 1024}, value => "N",
             help => "schedulers of the emulator (as many as cores)"},
         #{name => busy, type => {integer, 0, 100000}, value => "N", default => 0,
-            help => "for measuring: N processes beside the server that compute for ever (0)"},
+            help => "for measuring: N processes beside the server that use CPU all the time (0)"},
         #{name => work, type => {integer, 0, 1000}, value => "US",
-            help => "for measuring: echo, echo_listener and echo_reactor compute so many microseconds for what comes (0)"},
+            help => "for measuring: microseconds of CPU that echo, echo_listener and echo_reactor use for each message (0)"},
         #{name => places, type => flag,
-            help => "for measuring: SIGUSR2 prints how the sockets of Weir lie on pollsets"},
+            help => "for measuring: SIGUSR2 prints how Weir's sockets are spread over pollsets"},
         #{name => scope, type => flag,
-            help => "for measuring: weir_scope in the node, and read once a second"},
+            help => "for measuring: run weir_scope in the node and read it once a second"},
         #{name => measure, type => flag,
             help => "echo_listener measures how long its replies take"},
         #{name => help, type => flag,
@@ -266,7 +266,7 @@ help() ->
     [
         "usage: weir run EXAMPLE [OPTION...]\n"
         "\n"
-        "Serves an example in the foreground. Prints \"ready PORT\" when it listens, then \"pid PID\"; SIGTERM and\n"
+        "Serves an example in the foreground. Prints \"ready PORT\" when it listens, then \"pid PID\". SIGTERM and\n"
         "SIGINT (Ctrl-C) stop it.\n"
         "\n",
         [

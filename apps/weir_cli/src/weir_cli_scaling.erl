@@ -14,22 +14,22 @@ run(Arguments, #{scenarios := Scenarios} = Suite) ->
     case weir_cli_options:parse(options(Suite), Arguments) of
         {ok, #{help := true}, _} -> {help, help(Scenarios, options(Suite))};
         {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_scaling:run(Suite, Values) end);
-        {ok, _, [Operand | _]} -> {usage, ["bench/scaling takes options, and what is ", Operand, "?"]};
+        {ok, _, [Operand | _]} -> {usage, ["bench/scaling takes only options, unexpected argument: ", Operand, " (bench/scaling --help)"]};
         {error, Message} -> {usage, [Message, " (bench/scaling --help)"]}
     end.
 
 options(Suite) ->
     [
         #{name => schedulers, type => {text, fun numbers/1}, value => "N,...",
-            help => "numbers of schedulers (1, 2, 4, ... as far as half of the cores; 1,2,8 on fewer than 8)"},
+            help => "numbers of schedulers (1, 2, 4, ... up to half of the cores; 1,2,8 on fewer than 8 cores)"},
         #{name => only, type => {text, fun(Text) -> weir_bench_suite:chosen(string:lexemes(Text, ","), Suite) end},
-            value => "NAME,...", help => "these servers only (all)"},
+            value => "NAME,...", help => "only these servers (all)"},
         #{name => repeat, type => {integer, 1, 1000}, value => "N", default => 3,
-            help => "measurements of each, in turn (3)"},
+            help => "measurements of each server, in turn (3)"},
         #{name => quick, type => flag, default => false,
-            help => "shorter runs, more noise"},
+            help => "shorter runs with more noise"},
         #{name => results, type => {text, fun(Directory) -> {ok, Directory} end}, value => "DIR",
-            help => "where to write what was measured (bench/results)"},
+            help => "directory of the results (bench/results)"},
         #{name => help, type => flag,
             help => "this text"}
     ].
@@ -46,14 +46,15 @@ help(Scenarios, Options) ->
         "usage: bench/scaling [OPTION...]\n"
         "       bench/scaling --tarball FILE\n"
         "\n"
-        "Measures servers with 1, 2 and more schedulers. Where the machine has twice as many cores as schedulers, the server\n"
-        "has as many cores as schedulers and the clients have others: requests/s, CPU time and p99. Where not, all share the\n"
-        "cores, and what is told are counts: CPU time, context switches and futexes for a request (by perf, where that may\n"
-        "count them), the share of the busiest pollset, and the share of sockets that are polled elsewhere than their owners\n"
-        "run. Writes tables and every measurement as DATE-scaling-otpRELEASE.md, .html and .json, and curves as .svg.\n"
+        "Measures servers with 1, 2 and more schedulers. If the machine has twice as many cores as schedulers, the server gets\n"
+        "a core for each scheduler and the clients get others; the results are requests/s, CPU time and p99. Otherwise server\n"
+        "and clients share the cores, and the results are counts: CPU time, context switches and futexes for a request (by\n"
+        "perf, if it may count them), the share of the busiest pollset, and the share of sockets that another scheduler polls\n"
+        "than the one of their owner. Writes tables and all measurements as DATE-scaling-otpRELEASE.md, .html and .json, and\n"
+        "curves as .svg.\n"
         "\n"
-        "--tarball FILE writes all that it needs, Erlang's runtime too, for a machine without Erlang and network, of the same\n"
-        "processor and with the same glibc or a later one: tar xf FILE && ./weir-scaling/scaling.\n"
+        "--tarball FILE writes everything it needs, with Erlang's runtime, for a machine without Erlang or network. That\n"
+        "machine needs the same kind of processor and the same glibc or a later one: tar xf FILE && ./weir-scaling/scaling.\n"
         "\n",
         [["  ", string:pad(atom_to_list(Name), 22), Title, "\n"] || #{name := Name, title := Title} <- Scenarios],
         "\n",

@@ -1,4 +1,4 @@
-%% @doc `weir scope': where a node spends its time, live or once.
+%% @doc `weir scope': shows where a node spends its time, live or once.
 -module(weir_cli_scope).
 
 -export([run/1]).
@@ -12,7 +12,7 @@ run(Arguments) ->
         {ok, #{help := true}, _} -> {help, help()};
         {ok, Values, [Name]} -> checked(Name, Values, [Form || Form <- forms(), maps:is_key(Form, Values)]);
         {ok, _, []} -> {usage, "a node is missing (weir scope --help)"};
-        {ok, _, [_, Extra | _]} -> {usage, ["one node at a time, and what is ", Extra, "? (weir scope --help)"]};
+        {ok, _, [_, Extra | _]} -> {usage, ["only one node can be shown, unexpected argument: ", Extra, " (weir scope --help)"]};
         {error, Message} -> {usage, [Message, " (weir scope --help)"]}
     end.
 
@@ -22,9 +22,9 @@ forms() ->
 checked(_Name, _Values, [One, Other | _]) ->
     {usage, io_lib:format("--~s and --~s exclude each other (weir scope --help)", [One, Other])};
 checked(Name, Values, Forms) ->
-    %% The script has a terminal ready, or not.
+    %% bin/weir sets WEIR_TERMINAL when it has prepared a terminal.
     case {Forms, os:getenv("WEIR_TERMINAL")} of
-        {[], false} -> {usage, "no terminal here: --once, --json, --csv, --openmetrics, --http, --schedules or --ping-pong (weir scope --help)"};
+        {[], false} -> {usage, "no terminal: use --once, --json, --csv, --openmetrics, --http, --schedules or --ping-pong (weir scope --help)"};
         {[], _} -> open(Name, Values, live);
         {[http], _} -> weir_cli_scope_page:node(Name, Values);
         {[Form], _} -> open(Name, Values, Form)
@@ -72,7 +72,7 @@ show(schedules, _Node, View, #{schedules := Seconds}) ->
     end;
 show('ping-pong', _Node, View, _Values) ->
     told([weir_scope:ping_pong(View, 1000)], fun([#{round_trips := Trips, in_2013 := Before}]) ->
-        io_lib:format("~b round trips a second of two processes on one scheduler (~b in 2013, ipctest)~n", [round(Trips), Before])
+        io_lib:format("~b round trips a second between two processes on one scheduler (ipctest in 2013: ~b)~n", [round(Trips), Before])
     end);
 show(csv, _Node, View, #{seconds := Seconds}) ->
     lines(Seconds, none, none, View).
@@ -83,7 +83,7 @@ told(Answers, Text) ->
         [Reason | _] -> {failed, weir_cli_node:explain(Reason)}
     end.
 
-%% A line a second; another head where the columns change.
+%% Prints a line each second, and a new head when the columns change.
 lines(0, _Head, _At, _View) ->
     ok;
 lines(Left, Head, Before, View) ->
@@ -102,7 +102,7 @@ lines(Left, Head, Before, View) ->
             {failed, weir_cli_node:explain(Reason)}
     end.
 
-%% What JSON has no form for becomes text.
+%% Terms that JSON cannot represent become text.
 document(Map) when is_map(Map) -> maps:map(fun(_, Value) -> document(Value) end, Map);
 document(List) when is_list(List) -> [document(Value) || Value <- List];
 document(Value) when is_number(Value); is_atom(Value); is_binary(Value) -> Value;
@@ -114,21 +114,21 @@ options() ->
             #{name => once, type => flag,
                 help => "print all pages once, as text"},
             #{name => json, type => flag,
-                help => "print the last second, and the top processes and sockets, as JSON"},
+                help => "print the last second and the top processes and sockets, as JSON"},
             #{name => csv, type => flag,
-                help => "print a line each second"},
+                help => "print a line of figures each second, as CSV"},
             #{name => openmetrics, type => flag,
-                help => "print the last second in the form that Prometheus reads"},
+                help => "print the last second in Prometheus' format"},
             #{name => http, type => {integer, 0, 65535}, value => "PORT",
                 help => "serve the page and /metrics on 127.0.0.1, 0 takes a free port, until SIGTERM or SIGINT"},
             #{name => 'no-token', type => flag,
-                help => "with --http: let every user of this machine look"},
+                help => "with --http: need no token, so that every user of this machine has access"},
             #{name => seconds, type => {integer, 1, 86400}, value => "S", default => 1,
-                help => "lines of --csv (1)"},
+                help => "number of lines of --csv (1)"},
             #{name => schedules, type => {integer, 1, 60}, value => "S",
                 help => "measure for S seconds how long ready processes wait, how long turns take, and the time between turns"},
             #{name => 'ping-pong', type => flag,
-                help => "how many messages two processes exchange in a second; keeps one scheduler busy"},
+                help => "measure how many messages two processes exchange in a second; keeps one scheduler busy"},
             #{name => help, type => flag,
                 help => "this text"}
         ].
@@ -142,9 +142,9 @@ help() ->
         "       weir scope replay FILE [OPTION...]\n"
         "       weir scope compare FILE FILE [OPTION...]\n"
         "\n"
-        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, as in app@127.0.0.1. It needs no part of Weir, and nothing\n"
-        "stays there. In a terminal it is shown live: Tab turns the page, ? lists the keys, q quits. Exit code 0, or 1 if the node cannot\n"
-        "be reached.\n"
+        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, such as app@127.0.0.1. It needs no part of Weir,\n"
+        "and nothing stays there. Without options the node is shown live in the terminal: Tab shows the next page, ? lists the\n"
+        "keys, q quits. Exit code: 0, or 1 if the node cannot be reached.\n"
         "\n",
         weir_cli_options:help(options())
     ].

@@ -1,7 +1,6 @@
 %% @doc `weir scope --http': the page of a node in the foreground, until SIGTERM or SIGINT.
 %%
-%% The first line on standard output is `ready PORT', the second `pid PID', and the third the address of the page, with a token that
-%% is made for this run.
+%% It prints `ready PORT', then `pid PID', then the address of the page with a token that is new for each run.
 -module(weir_cli_scope_page).
 
 -export([node/2]).
@@ -13,7 +12,7 @@ node(Name, Values) ->
     case weir_cli_node:connect(Name, Values) of
         {ok, Node} ->
             Options = #{load => not maps:get('no-load', Values, false)},
-            %% One that cannot be visited is told of now; one that is lost later, by the page.
+            %% Fails now if the node cannot be visited. If it is lost later, the page says so.
             case weir_scope:open(Node, Options) of
                 {ok, View} ->
                     Outcome = serve({weir_scope_feed, {Node, Options}}, Values),
@@ -26,11 +25,11 @@ node(Name, Values) ->
             Failure
     end.
 
-%% @doc Serves what a source has.
+%% @doc Serves the page of a source: a node or a recording.
 -spec serve(weir_scope_web:source(), weir_cli_options:values()) -> weir_cli:outcome().
 serve(Source, #{http := Port} = Values) ->
     weir_cli_signal:report_to(self()),
-    %% What goes wrong is told by us, in a line.
+    %% The command reports failures in one line, so log reports are turned off.
     ok = logger:set_primary_config(level, none),
     {ok, _} = application:ensure_all_started(weir_http),
     Token = case Values of #{'no-token' := true} -> none; _ -> binary:encode_hex(crypto:strong_rand_bytes(16)) end,
@@ -54,5 +53,5 @@ until_stopped(Page) ->
             exit(Page, shutdown),
             receive {'EXIT', Page, _} -> ok end;
         {'EXIT', Page, Reason} ->
-            {failed, io_lib:format("the page has failed: ~0tp", [Reason])}
+            {failed, io_lib:format("the page crashed: ~0tp", [Reason])}
     end.

@@ -5,7 +5,7 @@
 -export([replay/1]).
 -export([compare/1]).
 
-%% @doc Records a node, until the time is over, or SIGTERM or SIGINT.
+%% @doc Records a node for the given time, or until SIGTERM or SIGINT.
 -spec record([string()]) -> weir_cli:outcome().
 record(Arguments) ->
     case parsed(record, weir_cli_node:options() ++ options(record), 2, Arguments) of
@@ -36,10 +36,10 @@ visited(Name, File, Values) ->
             Failure
     end.
 
-recorded({ok, Seconds}, File) -> io:format("~b seconds in ~ts~n", [Seconds, File]);
+recorded({ok, Seconds}, File) -> io:format("~b seconds recorded in ~ts~n", [Seconds, File]);
 recorded({error, Reason}, File) -> {failed, explain(Reason, File)}.
 
-%% @doc Shows a recording, in the terminal, as text, or as a page.
+%% @doc Shows a recording in the terminal, as text, or as a page.
 -spec replay([string()]) -> weir_cli:outcome().
 replay(Arguments) ->
     case parsed(replay, options(replay), 1, Arguments) of
@@ -60,14 +60,14 @@ replayed(Values, File, Recording) ->
     Node = binary_to_atom(weir_scope_recording:node(Recording)),
     case {weir_scope_recording:span(Recording), Values, os:getenv("WEIR_TERMINAL")} of
         {none, _, _} ->
-            {failed, [File, ": no second was recorded"]};
+            {failed, [File, ": the recording has no samples"]};
         {{_, Last}, #{once := true}, _} ->
             io:put_chars([
                 ["== ", atom_to_list(Page), $\n, weir_cli_scope_screen:plain(Page, Data, Node), $\n]
              || Page <- weir_scope_page:names(), {ok, Data} <- [shown(Recording, Page, Last)]
             ]);
         {_, _, false} ->
-            {usage, "no terminal here: --once or --http (weir scope replay --help)"};
+            {usage, "no terminal: use --once or --http (weir scope replay --help)"};
         {{First, Last}, #{speed := Speed}, _} ->
             Began = erlang:monotonic_time(millisecond),
             weir_cli_scope_terminal:run(Node, fun(Page, _Sort) ->
@@ -81,7 +81,7 @@ shown(Recording, Page, At) ->
         {error, {not_recorded, _}} -> {error, "this page was not recorded"}
     end.
 
-%% @doc The medians of two recordings beside each other.
+%% @doc Compares the medians of two recordings.
 -spec compare([string()]) -> weir_cli:outcome().
 compare(Arguments) ->
     case parsed(compare, options(compare), 2, Arguments) of
@@ -103,7 +103,7 @@ parsed(Command, Options, Count, Arguments) ->
     case weir_cli_options:parse(Options, Arguments) of
         {ok, #{help := true}, _} -> {help, help(Command, Options)};
         {ok, Values, Operands} when length(Operands) =:= Count -> {ok, Values, Operands};
-        {ok, _, Operands} -> {usage, [io_lib:format("~b names are needed, not ~b", [Count, length(Operands)]), Help]};
+        {ok, _, Operands} -> {usage, [io_lib:format("~b arguments are needed, not ~b", [Count, length(Operands)]), Help]};
         {error, Message} -> {usage, [Message, Help]}
     end.
 
@@ -118,39 +118,39 @@ options(Command) ->
 of_command(record) ->
     [
         #{name => seconds, type => {integer, 1, 86400}, value => "S", default => 60,
-            help => "how long (60)"},
+            help => "seconds to record (60)"},
         #{name => every, type => {integer, 1, 3600}, value => "S", default => 10,
-            help => "how often the tables of all pages are kept (10); numbers are kept each second"}
+            help => "seconds between records of all tables (10); numbers are recorded each second"}
     ];
 of_command(replay) ->
     [
         #{name => http, type => {integer, 0, 65535}, value => "PORT",
-            help => "as a page on 127.0.0.1, 0 takes a free port, until SIGTERM or SIGINT"},
+            help => "serve it as a page on 127.0.0.1, 0 takes a free port, until SIGTERM or SIGINT"},
         #{name => 'no-token', type => flag,
-            help => "with --http: let every user of this machine look"},
+            help => "with --http: need no token, so that every user of this machine has access"},
         #{name => once, type => flag,
-            help => "print all pages as text, as they were at the end"},
+            help => "print all pages at the end of the recording, as text"},
         #{name => speed, type => {integer, 1, 1000}, value => "N", default => 1,
-            help => "how many times as fast, in the terminal (1)"}
+            help => "replay N times as fast in the terminal (1)"}
     ];
 of_command(compare) ->
     [
         #{name => least, type => {integer, 0, 1000}, value => "P", default => 5,
-            help => "leave out figures that differ by less, in percent (5)"}
+            help => "leave out figures that differ by less than P percent (5)"}
     ].
 
 help(record, Options) ->
     [
         "weir scope record: record a node into a file\n\n"
         "usage: weir scope record NODE FILE [OPTION...]\n\n"
-        "Each line of the file is a JSON object; docs/guide/scope.md describes them. A name that ends in .gz is compressed. SIGINT ends it before\n"
-        "its time; what was recorded stays.\n\n",
+        "Each line of the file is a JSON object; docs/guide/scope.md describes them. A file whose name ends in .gz is compressed.\n"
+        "Ctrl+C ends the recording early and keeps what was recorded.\n\n",
         weir_cli_options:help(Options)
     ];
 help(replay, Options) ->
     ["weir scope replay: show a recording\n\nusage: weir scope replay FILE [OPTION...]\n\n", weir_cli_options:help(Options)];
 help(compare, Options) ->
     [
-        "weir scope compare: the medians of two recordings beside each other\n\nusage: weir scope compare FILE FILE [OPTION...]\n\n",
+        "weir scope compare: compare the medians of two recordings\n\nusage: weir scope compare FILE FILE [OPTION...]\n\n",
         weir_cli_options:help(Options)
     ].

@@ -1,4 +1,4 @@
-%% @doc What a schedule costs, as text: histograms by powers of two, as SystemTap draws them.
+%% @doc Formats waits and turns of processes as text: histograms by powers of two, as SystemTap draws them.
 -module(weir_cli_scope_schedules).
 
 -export([cost/2]).
@@ -6,13 +6,13 @@
 
 -define(WIDTH, 50).
 
-%% @doc What it will cost, said before.
+%% @doc Returns a line about what the measurement costs the node, to print before it.
 -spec cost(weir_scope_schedules:tracer(), Seconds :: pos_integer()) -> iodata().
 cost(native, Seconds) ->
-    io_lib:format("reads the clock at both ends of each turn of every process for ~b s, in native code: short turns take longer meanwhile", [Seconds]);
+    io_lib:format("tracing every turn of every process in native code for ~b s, with two reads of the clock: short turns take longer", [Seconds]);
 cost(otp, Seconds) ->
     io_lib:format(
-        "has OTP's tracer tell each turn of the ten busiest processes for ~b s, or until 200,000 were told; their turns take about ten times as long meanwhile",
+        "tracing every turn of the ten busiest processes with OTP's tracer for ~b s or 200,000 events: their turns take about ten times as long",
         [Seconds]
     ).
 
@@ -20,16 +20,16 @@ cost(otp, Seconds) ->
 text(#{events := Events, complete := Complete, running := Running, long := Long, schedulers := Schedulers} = All) ->
     [
         kind(ready, "from ready to running, nanoseconds (a process on each scheduler, once a millisecond)", Schedulers),
-        kind(between, "from the end of a turn to the next, nanoseconds (sch.stp's schedule; sleeps of 10 ms and more left out)", Schedulers),
+        kind(between, "from the end of a turn to the next, nanoseconds (as sch.stp; without sleeps of 10 ms and more)", Schedulers),
         case kind(running, "turns, nanoseconds", Schedulers) of
             [] when Running =/= [] -> ["turns of some processes, nanoseconds\n", drawn(Running), $\n];
             Turns -> Turns
         end,
-        [io_lib:format("migrations: ~b turns were on another scheduler than the process's turn before~n", [Migrations]) || #{migrations := Migrations} <- [All]],
+        [io_lib:format("migrations: ~b turns were on another scheduler than the previous turn of the process~n", [Migrations]) || #{migrations := Migrations} <- [All]],
         long(Long),
         case Complete of
             true -> [];
-            false -> io_lib:format("~nEnded early: ~b turns were told.~n", [Events])
+            false -> io_lib:format("~nEnded early, after ~b events.~n", [Events])
         end
     ].
 
@@ -38,7 +38,7 @@ long({ok, []}) ->
 long({ok, Turns}) ->
     ["turns and collections of 20 ms and more\n" | [turn(Turn) || Turn <- Turns]];
 long({error, {system_monitor, Other}}) ->
-    io_lib:format("long turns: ~p is the node's system monitor, of which there is one before OTP 28; it is left alone~n", [Other]).
+    io_lib:format("long turns: not measured, ~p is the node's system monitor (before OTP 28 there is only one)~n", [Other]).
 
 turn(#{kind := Kind, milliseconds := Milliseconds, who := Who} = Turn) ->
     Names = [io_lib:format("  ~0tp", [Name]) || Key <- [label, name], #{Key := Name} <- [Turn]],
@@ -68,7 +68,7 @@ together(Histograms) ->
     ),
     lists:sort(maps:to_list(Sums)).
 
-%% Every power from the first to the last, with those that nothing took.
+%% A line for every power of two from the first to the last, also for empty ones.
 drawn(Histogram) ->
     {First, Last} = {element(1, hd(Histogram)), element(1, lists:last(Histogram))},
     Most = lists:max([Count || {_, Count} <- Histogram]),

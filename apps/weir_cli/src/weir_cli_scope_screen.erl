@@ -1,4 +1,4 @@
-%% @doc What a terminal shows of a node: a value. Keys change it, and it is drawn as lines of a given size.
+%% @doc The screen of `weir scope' as a value. Keys change it, and it is drawn as lines of a given size.
 -module(weir_cli_scope_screen).
 
 -export([new/1]).
@@ -17,7 +17,7 @@
     columns = 80 :: pos_integer(),
     rows = 24 :: pos_integer(),
     page = overview :: weir_scope_page:name(),
-    %% By what each page is sorted, where it is not its default.
+    %% The sort column of each page where it is not the default.
     sorts = #{} :: #{weir_scope_page:name() => weir_scope_page:sort()},
     reversed = false :: boolean(),
     scrolled = 0 :: non_neg_integer(),
@@ -33,7 +33,7 @@
 -opaque screen() :: #screen{}.
 
 -type data() :: weir_scope_page:data() | {recorded, At :: integer(), [weir_scope_page:block()]}.
-%% What a page is made of, or what it showed at a moment, milliseconds since 1970.
+%% The data of a live page, or a recorded page with its time in milliseconds since 1970.
 
 -type key() :: char() | up | down | left | right | escape | enter | backspace | tab.
 
@@ -45,14 +45,14 @@ new(Node) -> #screen{node = Node}.
 -spec resize(Rows :: pos_integer(), Columns :: pos_integer(), screen()) -> screen().
 resize(Rows, Columns, Screen) -> Screen#screen{rows = max(5, Rows), columns = max(20, Columns)}.
 
-%% @doc What is to be asked for next, or `nothing' while it is paused.
+%% @doc Returns the page and the sort column to ask for next, or `nothing' while the screen is paused.
 -spec wanted(screen()) -> {weir_scope_page:name(), weir_scope_page:sort()} | nothing.
 wanted(#screen{paused = true}) -> nothing;
 wanted(#screen{page = Page} = Screen) -> {Page, sort(Screen)}.
 
 sort(#screen{page = Page, sorts = Sorts}) -> maps:get(Page, Sorts, hd(weir_scope_page:sorts(Page))).
 
-%% @doc What was asked for has come.
+%% @doc Takes the data of a page. They are ignored while the screen is paused.
 -spec data(weir_scope_page:name(), data(), screen()) -> screen().
 data(_Page, _Data, #screen{paused = true} = Screen) ->
     Screen;
@@ -63,7 +63,7 @@ data(Page, #{sample := #{schedulers := Schedulers}} = Data, #screen{past = Past}
     Mean = lists:sum(Normal) / max(1, length(Normal)),
     Screen#screen{data = {Page, Data}, failure = none, past = lists:sublist([Mean | Past], ?PAST)}.
 
-%% @doc It has not. What was there stays, with the reason.
+%% @doc Takes the reason why there are no data. The screen shows it beside the data before.
 -spec failed(unicode:chardata(), screen()) -> screen().
 failed(Reason, Screen) -> Screen#screen{failure = Reason}.
 
@@ -92,10 +92,10 @@ key(Key, Screen) ->
         [] -> Screen
     end.
 
-%% The tenth is 0, and those behind have a letter of their own.
+%% The tenth page has the key 0, the last two have letters.
 keyed() -> lists:zip("1234567890lc", weir_scope_page:names()).
 
-%% A paused screen goes on where the new page has nothing to show yet.
+%% Another page ends the pause, because there are no data for it yet.
 turned(Page, Screen) -> Screen#screen{page = Page, scrolled = 0, paused = false}.
 
 following(Element, List) ->
@@ -104,13 +104,13 @@ following(Element, List) ->
         _ -> hd(List)
     end.
 
-%% @doc The whole screen, from its first place on, in colours.
+%% @doc Returns the whole screen in colours, from the top left corner.
 -spec draw(screen()) -> unicode:chardata().
 draw(#screen{rows = Rows, columns = Columns} = Screen) ->
     Lines = [tabs(Screen)] ++ body(Screen, Rows - 2) ++ [footer(Screen)],
     ["\e[H", lists:join("\r\n", [[line(Line, Columns), "\e[0m\e[K"] || Line <- Lines])].
 
-%% A line is pieces, each with its style; what is beyond the edge is cut.
+%% A line is a list of pieces with a style each. It is cut at the right edge.
 line([], _Left) ->
     [];
 line(_Pieces, 0) ->
@@ -126,7 +126,7 @@ style(dim) -> "\e[2m";
 style(warning) -> "\e[1;31m".
 
 tabs(#screen{page = Page, columns = Columns}) ->
-    %% In 80 columns names are cut to their first letters.
+    %% Names are shortened until all fit into the width.
     [Texts | _] = [Texts || Room <- lists:seq(20, 1, -1), Texts <- [named(Page, Room)], Room =:= 1 orelse lists:sum([length(Text) + 1 || {_, Text} <- Texts]) =< Columns],
     lists:append([[{case Name of Page -> chosen; _ -> plain end, Text}, {plain, " "}] || {Name, Text} <- Texts]).
 
@@ -137,7 +137,7 @@ named(Page, Room) ->
     ].
 
 footer(#screen{typing = true, filter = Filter}) ->
-    [{title, ["filter: ", Filter, "_"]}, {dim, "  (Enter: keep, Esc: none)"}];
+    [{title, ["filter: ", Filter, "_"]}, {dim, "  (Enter: keep, Esc: clear)"}];
 footer(#screen{failure = Failure}) when Failure =/= none ->
     [{warning, Failure}];
 footer(#screen{node = Node, paused = Paused, filter = Filter} = Screen) ->
@@ -165,19 +165,19 @@ page(Page, Data, Past) ->
 help() ->
     [
         "",
-        "Tab, arrows           another page; 1 to 0, l, c: that page",
+        "Tab, arrows           next or previous page; 1 to 0, l, c: that page",
         "s                     sort by the next column",
         "r                     reverse the order",
-        "/                     filter: lines with this text; Esc ends it",
+        "/                     show only lines with a text; Esc shows all",
         "up, down, j, k        scroll",
-        "p, space              pause, go on",
+        "p, space              pause, continue",
         "?                     this text",
         "q                     quit",
         "",
-        "Figures are those of the last second. A page that costs more is only asked for",
-        "while it is shown: processes, sockets and relays (each is looked at twice),",
-        "threads (the VM counts microstates meanwhile), locks (where the VM counts them)",
-        "and clocks (each is read some thousand times)."
+        "Figures are of the last second. Expensive pages are only measured while they",
+        "are shown: processes, sockets and weir (relays), which read each one twice;",
+        "threads, which turns microstate accounting on; locks, if the VM counts them;",
+        "and clocks, which reads each clock 20,000 times."
     ].
 
 padded(Lines, Height) ->
@@ -228,7 +228,7 @@ widths([Row | Rows]) -> lists:zipwith(fun(Text, Width) -> max(string:length(Text
 padded_to(Text, Width, left) -> string:pad(Text, Width);
 padded_to(Text, Width, right) -> string:pad(Text, Width, leading).
 
-%% @doc A page as plain lines, without a limit.
+%% @doc Returns a page as plain lines, up to 1,000 lines of 1,000 characters.
 -spec plain(weir_scope_page:name(), data(), node()) -> unicode:chardata().
 plain(Page, Data, Node) ->
     Screen = #screen{node = Node, page = Page, rows = 1000, columns = 1000},

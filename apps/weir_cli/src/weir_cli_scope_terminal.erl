@@ -1,23 +1,24 @@
-%% @doc The terminal of `weir scope': the script has put it into a mode in which keys come one by one, and puts it back.
+%% @doc The terminal of `weir scope'. bin/weir switches it to a mode in which keys arrive one by one, and restores it
+%% afterwards.
 -module(weir_cli_scope_terminal).
 
 -export([run/2]).
 
 -define(TICK, 1000).
 
-%% A lone escape is the key; what follows at once belongs to it.
+%% Milliseconds after which an escape is the key Esc, and not the beginning of a sequence.
 -define(ESCAPE_MS, 50).
 
 -record(state, {port :: port(), look :: look(), screen :: weir_cli_scope_screen:screen(), worker = none :: none | pid(), input = <<>> :: binary()}).
 
 -type look() :: fun((weir_scope_page:name(), weir_scope_page:sort()) -> {ok, weir_cli_scope_screen:data()} | {error, unicode:chardata()}).
-%% What a page shows now, or why it cannot be told. It may wait.
+%% Returns the data of a page, or a message why there are none. It may block.
 
-%% @doc Shows a node, or a recording of one, until somebody quits, or the terminal is gone.
+%% @doc Shows a node or a recording, until the user quits or the terminal is gone.
 -spec run(node(), look()) -> ok.
 run(Node, Look) ->
     Port = open_port({fd, 0, 1}, [binary, stream, eof]),
-    %% Its own screen, without a cursor and without wrapping.
+    %% The alternate screen, without a cursor and without wrapping.
     write(Port, "\e[?1049h\e[?25l\e[?7l\e[2J"),
     ask_size(Port),
     self() ! tick,
@@ -42,7 +43,7 @@ loop(#state{port = Port, screen = Screen, worker = Worker, input = Input} = Stat
         {looked, _Other, _Page, _} ->
             loop(State)
     after time_for(Input) ->
-        %% The escape was a key.
+        %% Nothing followed: it was the key Esc.
         <<_, Rest/binary>> = Input,
         pressed(escape, State#state{input = Rest})
     end.
@@ -50,7 +51,7 @@ loop(#state{port = Port, screen = Screen, worker = Worker, input = Input} = Stat
 time_for(<<>>) -> infinity;
 time_for(_) -> ?ESCAPE_MS.
 
-%% One question at a time.
+%% One request at a time.
 asked(#state{worker = none, look = Look, screen = Screen} = State) ->
     case weir_cli_scope_screen:wanted(Screen) of
         nothing ->
@@ -78,7 +79,7 @@ pressed(Key, #state{screen = Screen} = State) ->
             Changed = drawn(State#state{screen = Next}),
             case weir_cli_scope_screen:wanted(Next) of
                 Before -> typed(Changed);
-                %% Another page does not wait for the answer to the question before.
+                %% A new page does not wait for the answer to the request of the old one.
                 _ -> typed(asked(Changed#state{worker = none}))
             end
     end.
@@ -98,7 +99,7 @@ decoded(<<Erase, Rest/binary>>) when Erase =:= 127; Erase =:= 8 -> {backspace, R
 decoded(<<Key/utf8, Rest/binary>>) -> {Key, Rest};
 decoded(<<_, Rest/binary>>) -> {0, Rest}.
 
-%% Parameters, then a letter. `ROWS;COLUMNSR' tells where the cursor is: in the last corner.
+%% Parameters, then a letter. `ROWS;COLUMNSR' is the position of the cursor, in the bottom right corner.
 sequence(All, <<Byte, Rest/binary>>) when Byte >= $@, Byte =< $~ ->
     Parameters = binary:part(All, 0, byte_size(All) - byte_size(Rest) - 1),
     case {Byte, [string:to_integer(Number) || Number <- string:lexemes(Parameters, ";")]} of
@@ -114,7 +115,8 @@ drawn(#state{port = Port, screen = Screen} = State) ->
     write(Port, weir_cli_scope_screen:draw(Screen)),
     State.
 
-%% There is no signal for us when the window changes: the cursor goes to the last corner and tells where it is.
+%% No signal reports a change of the window's size. So the cursor is moved to the bottom right corner and asked for its
+%% position.
 ask_size(Port) ->
     write(Port, "\e7\e[999;999H\e[6n\e8").
 

@@ -1,7 +1,6 @@
 %% @doc `weir serve': serves the files of a directory over HTTP in the foreground, until SIGTERM or SIGINT.
 %%
-%% The first line on standard output is `ready PORT', once it listens. The second is `pid PID', the emulator's, as that of
-%% {@link weir_cli_run}.
+%% Once it listens, it prints `ready PORT' and then `pid PID' on standard output, as {@link weir_cli_run} does.
 -module(weir_cli_serve).
 
 -export([run/1]).
@@ -12,14 +11,14 @@ run(Arguments) ->
         {ok, #{help := true}, _} -> {help, help()};
         {ok, Values, [Directory]} -> check(Directory, Values);
         {ok, _, []} -> {usage, "a directory is missing (weir serve --help)"};
-        {ok, _, [_, Extra | _]} -> {usage, ["one directory at a time, and what is ", Extra, "? (weir serve --help)"]};
+        {ok, _, [_, Extra | _]} -> {usage, ["only one directory can be served, unexpected argument: ", Extra, " (weir serve --help)"]};
         {error, Message} -> {usage, [Message, " (weir serve --help)"]}
     end.
 
 check(Directory, Values) ->
     case filelib:is_dir(Directory) of
         true -> serve(Directory, Values);
-        false -> {failed, ["no directory ", Directory]}
+        false -> {failed, ["not a directory: ", Directory]}
     end.
 
 serve(Directory, #{ip := Ip, port := Port} = Values) ->
@@ -44,9 +43,9 @@ options() ->
         #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
             help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
         #{name => 'follow-links', type => flag,
-            help => "symbolic links stand for what they point to, which may be outside of DIR"},
+            help => "follow symbolic links, also to files outside of DIR"},
         #{name => 'access-log', type => {text, fun weir_cli_options:output_file/1}, value => "FILE",
-            help => "a line for each request, in the format of Apache and nginx (none)"},
+            help => "write a line for each request to FILE, in the combined format of Apache and nginx (no log)"},
         #{name => help, type => flag,
             help => "this text"}
     ].
@@ -57,9 +56,9 @@ help() ->
         "\n"
         "usage: weir serve DIR [OPTION...]\n"
         "\n"
-        "The first line of output is `ready P`, with the port, once it listens. A path that ends in a slash is index.html there.\n"
-        "Names that begin with a dot are not served, nor are symbolic links unless asked. FILE.br or FILE.gz is sent for FILE\n"
-        "to clients that take it.\n"
+        "Prints `ready P` with the port when it listens. A path that ends in a slash serves the index.html of that directory.\n"
+        "Names that begin with a dot are never served, symbolic links only with --follow-links. Clients that accept it get\n"
+        "FILE.br or FILE.gz in place of FILE.\n"
         "\n",
         weir_cli_options:help(options())
     ].

@@ -139,7 +139,7 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"run proxy --to 127.0.0.1:1 --packet 4", "--packet is for echo"},
             {"run file_httpd", "--file"},
             {"run chargen --active once", "--active"},
-            {"run echo_reactor --backend inet", "echo_reactor is Weir's own"},
+            {"run echo_reactor --backend inet", "echo_reactor runs on weir only"},
             {"run relay --to 127.0.0.1:1 --backend socket", "--backend socket"},
             {"run fanout --size 7", "--size 7"},
             {"run fanout --per-second -1", "--per-second -1"},

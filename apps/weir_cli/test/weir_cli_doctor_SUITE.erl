@@ -55,7 +55,7 @@ what_is_wrong_is_told(Config) ->
     %% The machine may have faults of its own.
     ?assert(Status =:= 4 orelse Status =:= 5),
     ?assert(mentions("warning: time_correction_off", Lines)),
-    ?assert(mentions("leave +c false out", Lines)).
+    ?assert(mentions("remove +c false", Lines)).
 
 as_json(Config) ->
     {_, Lines} = run(Config, ["doctor", ?config(node, Config), "--cookie", "of_its_own", "--json"]),
@@ -67,4 +67,4 @@ as_json(Config) ->
 without_a_module_there(Config) ->
     {_, Lines} = run(Config, ["doctor", ?config(node, Config), "--cookie", "of_its_own", "--no-load"]),
     ?assert(mentions("warning: time_correction_off", Lines)),
-    ?assert(mentions("Could not be told: ", Lines)).
+    ?assert(mentions("Could not be checked: ", Lines)).

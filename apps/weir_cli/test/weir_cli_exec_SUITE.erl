@@ -87,7 +87,7 @@ a_wrong_argument_is_one_line(Config) ->
     ].
 
 a_command_that_is_not_there_is_exit_code_127(Config) ->
-    ?assertMatch({127, [<<"weir: no command frob">>]}, run(Config, ["exec", "--", "frob", "erl"])).
+    ?assertMatch({127, [<<"weir: command not found: frob">>]}, run(Config, ["exec", "--", "frob", "erl"])).
 
 %% Programs
 

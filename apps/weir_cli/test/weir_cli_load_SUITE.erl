@@ -180,7 +180,7 @@ nothing_but_errors_is_exit_code_1(Config) ->
         [
             begin
                 {1, Lines} = load(Config, ["http", "http://" ++ Target ++ "/", "--duration", "500ms" | Load]),
-                ?assert(mentions("weir: nothing was answered", Lines))
+                ?assert(mentions("weir: no request was answered", Lines))
             end
          || Load <- [["--concurrency", "1"], ["--rate", "20"]]
         ]

@@ -56,7 +56,7 @@ a_wrong_argument_is_one_line(_Config) ->
 a_file_is_checked(Config) ->
     Check = fun(Text) -> run(Config, ["proxy", "--config", file(Config, Text), "--check"]) end,
     {0, [Right]} = Check(text(Config, "")),
-    ?assertMatch({_, _}, binary:match(Right, <<"proxy.toml is right">>)),
+    ?assertMatch({_, _}, binary:match(Right, <<"proxy.toml is valid">>)),
     [
         begin
             {1, [Fault]} = Check(Text),
@@ -105,7 +105,7 @@ connections_end_with_the_drain(Config) ->
     _ = kill("TERM", shell(Program)),
     ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())),
     ?assertEqual(0, exit_status(Program)),
-    ?assert(mentions("1 connections were ended", later_lines(Program))).
+    ?assert(mentions("closed 1 connections that were still open", later_lines(Program))).
 
 %% The signal goes to what the user has started.
 a_changed_file_is_taken(Config) ->
@@ -123,7 +123,7 @@ a_changed_file_is_taken(Config) ->
     File = file(Config, text([B], "retries = 1000\n")),
     _ = kill("HUP", shell(Program)),
     ?assertMatch({_, _}, binary:match(line(Program), <<"proxy.toml:7: backends.web.retries is 1000; allowed: ">>)),
-    ?assertEqual(<<"weir: nothing is changed">>, line(Program)),
+    ?assertEqual(<<"weir: the configuration is unchanged">>, line(Program)),
     ?assertEqual("b", asked(Port)),
     ?assertEqual(<<"kept">>, echo(Old, <<"kept">>)),
     ok = gen_tcp:close(Old),
@@ -258,7 +258,7 @@ a_new_version_takes_over(Config) ->
     "a" = name(Old),
     New = start(Config, Arguments),
     ?assertEqual(Port, ready(New)),
-    ?assertEqual(<<"another one has taken over">>, line(Before)),
+    ?assertEqual(<<"another proxy has taken over">>, line(Before)),
     ?assertEqual(["a", "a"], [asked(Port) || _ <- [1, 2]]),
     ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
     ok = gen_tcp:close(Old),

@@ -112,7 +112,7 @@ schedules(Config) ->
 ping_pong(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--ping-pong"]),
     ?assert(mentions("round trips a second", Lines)),
-    ?assert(mentions("832296 in 2013", Lines)).
+    ?assert(mentions("ipctest in 2013: 832296", Lines)).
 
 %% The address that is printed lets in, and no other does.
 as_a_page(Config) ->
@@ -210,7 +210,7 @@ every_page(Case, Columns, Rows, Config) ->
         end
      || {Key, Word} <- [
             {"1", "utilisation"}, {"2", "normal 1"}, {"3", "eheap_alloc"}, {"4", "reds/s"}, {"5", "owner"}, {"6", "OTP's poll set"},
-            {"7", "Weir does not run there"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run there"},
+            {"7", "Weir does not run on"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run on"},
             {"l", "its own locks"}, {"c", "time correction is"}, {"Tab", "utilisation"}
         ]
     ],
@@ -221,7 +221,7 @@ keys(Config) ->
     Case = ?FUNCTION_NAME,
     start(Case, 80, 24, Config),
     shows(Case, "utilisation"),
-    keys(Case, "?"), shows(Case, "another page"),
+    keys(Case, "?"), shows(Case, "next or previous page"),
     keys(Case, "x"), shows(Case, "utilisation"),
     keys(Case, "4"), shows(Case, "code_server"),
     keys(Case, "/ logger_su Enter"), gone(Case, "code_server"), shows(Case, "logger_sup"),

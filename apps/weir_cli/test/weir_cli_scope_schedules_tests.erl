@@ -25,11 +25,11 @@ what_was_not_measured_is_not_shown_test() ->
 long_turns_are_named_test() ->
     Turn = #{kind => long_schedule, milliseconds => 80, who => self(), name => slow_server, label => <<"a label">>, in => {a, b, 1}, out => undefined},
     Text = text(#{long => {ok, [Turn]}, complete => false, running => [{64, 1}]}),
-    [?assert(has(Part, Text)) || Part <- ["80 ms", "long_schedule", "slow_server", "a label", "in {a,b,1}", "Ended early: 10 turns", "turns of some processes"]],
+    [?assert(has(Part, Text)) || Part <- ["80 ms", "long_schedule", "slow_server", "a label", "in {a,b,1}", "Ended early, after 10 events", "turns of some processes"]],
     ?assertNot(has("out undefined", Text)).
 
 another_system_monitor_is_told_of_test() ->
-    ?assert(has("left alone", text(#{long => {error, {system_monitor, self()}}}))).
+    ?assert(has("long turns: not measured", text(#{long => {error, {system_monitor, self()}}}))).
 
 the_cost_is_said_test() ->
     ?assert(has("native code", unicode:characters_to_list(weir_cli_scope_schedules:cost(native, 5)))),

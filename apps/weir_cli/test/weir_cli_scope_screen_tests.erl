@@ -154,8 +154,8 @@ pages_turn_test() ->
     ?assertEqual(quit, weir_cli_scope_screen:key(3, keyed([$/], Screen))).
 
 help_and_failure_test() ->
-    ?assertMatch([_], [Line || Line <- shown(overview, 24, 80, [$?]), has("another page", Line)]),
-    ?assertMatch([], [Line || Line <- shown(overview, 24, 80, [$?, $x]), has("another page", Line)]),
+    ?assertMatch([_], [Line || Line <- shown(overview, 24, 80, [$?]), has("next or previous page", Line)]),
+    ?assertMatch([], [Line || Line <- shown(overview, 24, 80, [$?, $x]), has("next or previous page", Line)]),
     Failed = weir_cli_scope_screen:failed("it is gone", weir_cli_scope_screen:data(overview, data(), weir_cli_scope_screen:new(node))),
     Lines = lines(weir_cli_scope_screen:draw(Failed)),
     ?assert(has("it is gone", lists:last(Lines))),

@@ -1,5 +1,5 @@
-%% @doc What a node does, by the second: reductions, garbage collections, context switches, bytes of ports, and how many
-%% processes, ports and atoms it has; what OTP's own poll sets hold.
+%% @doc Samples the activity of a node: reductions, garbage collections, context switches, bytes of ports, numbers of
+%% processes, ports and atoms, and OTP's own poll sets.
 -module(weir_scope_activity).
 
 -export([read/1]).
@@ -15,11 +15,11 @@
     counts := #{processes | process_limit | ports | port_limit | atoms | atom_limit | ets_tables | run_queue => integer()},
     check_io := [check_io()]
 }.
-%% `rates' are a second, `totals' since the node began. `bytes_in' and `bytes_out' are of ports: sockets of Weir and of OTP's `socket' are not among them.
-%% `run_queue' are the processes and ports that are ready to run and do not.
+%% `rates' are per second, `totals' since the node started. `bytes_in' and `bytes_out' are bytes of ports, without the
+%% sockets of Weir and of OTP's `socket'. `run_queue': processes and ports that are ready to run and wait.
 
 -type check_io() :: #{kind := atom(), descriptors := integer(), active := integer(), memory := integer(), threads := integer()}.
-%% A poll set of OTP's: how many descriptors it has, how many of those had an event, bytes, and threads that poll it.
+%% A poll set of OTP: its descriptors, those with an event, its bytes, and the threads that poll it.
 
 -spec read(weir_scope_facts:ask()) -> reading().
 read(Ask) ->
@@ -59,7 +59,7 @@ poll_set(Set) ->
         threads => proplists:get_value(poll_threads, Set, 0)
     }.
 
-%% @doc What has happened between two readings that are so many nanoseconds apart.
+%% @doc Returns what has happened between two readings that are `Ns' nanoseconds apart.
 -spec between(reading(), reading(), pos_integer()) -> activity().
 between(#{counters := Before}, #{counters := After, gauges := Gauges, check_io := CheckIo}, Ns) ->
     #{

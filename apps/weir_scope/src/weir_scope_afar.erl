@@ -1,6 +1,6 @@
 %% @private
-%% @doc Asks a node that has nothing of ours, through a process there that evaluates what every OTP has: its flags stay while it
-%% lives, and it ends with the process for which it was made.
+%% @doc Calls functions on a node where no module of Weir is loaded. A process there runs in `erl_eval', which every
+%% OTP has. Flags that it sets last while it lives. It ends with the process that it was made for.
 -module(weir_scope_afar).
 
 -export([ask/1]).
@@ -23,13 +23,14 @@
     Answers().
 ").
 
-%% @doc A fun like `erlang:apply/3', for as long as the calling process lives. It raises `{erpc, noconnection}' or `{erpc, timeout}', as erpc does, where
-%% the node is gone, or does not answer for so many milliseconds.
+%% @doc Returns a fun like `erlang:apply/3' that calls the node, while the calling process lives. It raises `{erpc,
+%% noconnection}' if the node is gone, and `{erpc, timeout}' if it does not answer within `Patience' milliseconds, as
+%% erpc does.
 -spec ask({node(), Patience :: pos_integer()}) -> weir_scope_facts:ask().
 ask({Node, Patience}) ->
     asks(resident(Node, Patience), Patience).
 
-%% @doc Calls a fun with one that is not there any more afterwards.
+%% @doc Calls `Fun' with a fun like that of {@link ask/1}, which is only valid during the call.
 -spec run({node(), Patience :: pos_integer()}, fun((weir_scope_facts:ask()) -> Result)) -> Result.
 run({Node, Patience}, Fun) ->
     Resident = resident(Node, Patience),
@@ -40,7 +41,7 @@ run({Node, Patience}, Fun) ->
     end.
 
 resident(Node, Patience) ->
-    %% Raises where it cannot be reached: a spawn there would write a warning instead.
+    %% Raises if the node cannot be reached; a spawn would log a warning instead.
     Node = erpc:call(Node, erlang, node, [], Patience),
     {ok, Tokens, _} = erl_scan:string(?ANSWERS),
     {ok, Expressions} = erl_parse:parse_exprs(Tokens),
@@ -50,7 +51,7 @@ asks(Resident, Patience) ->
     fun(Module, Function, Arguments) -> asked(Resident, Module, Function, Arguments, Patience) end.
 
 asked(Resident, Module, Function, Arguments, Patience) ->
-    %% An answer that comes too late is dropped.
+    %% With the alias an answer that comes too late is dropped.
     Tag = monitor(process, Resident, [{alias, reply_demonitor}]),
     Resident ! {ask, Tag, Module, Function, Arguments},
     receive

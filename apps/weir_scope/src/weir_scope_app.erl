@@ -1,5 +1,5 @@
 %% @private
-%% @doc In a release: samples the node from its start on, and serves the page where the configuration says so.
+%% @doc The application: samples the node from the start, and serves the page if it is configured.
 -module(weir_scope_app).
 -behaviour(application).
 -behaviour(supervisor).

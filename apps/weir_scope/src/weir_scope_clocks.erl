@@ -1,4 +1,5 @@
-%% @doc The clocks of a node: where its time comes from, how the VM keeps it, and what it costs to read it.
+%% @doc The clocks of a node: the kernel's clock source, the time settings of the VM, and the cost of reading each
+%% clock.
 -module(weir_scope_clocks).
 
 -export([all/1]).
@@ -16,15 +17,18 @@
     time_offset := preliminary | final | volatile,
     clock_difference := integer()
 }.
-%% `clock_source': of the kernel, where that is Linux. `time_correction', `time_warp_mode' and `time_offset' as `erlang:system_info/1' has
-%% them. `clock_difference': milliseconds by which the VM's system time is before that of the operating system.
+%% `clock_source': of the kernel; only on Linux. `time_correction', `time_warp_mode' and `time_offset': as in
+%% `erlang:system_info/1'. `clock_difference': milliseconds by which the VM's system time is ahead of that of the
+%% operating system.
 
 -type cost() :: #{clock := atom(), ns := float()}.
 
-%% Each is read so often, in each of five rounds: some milliseconds of one scheduler, which may run others in between.
+%% Reads of each clock in each of five rounds. All take some milliseconds of one scheduler, which may run other
+%% processes in between.
 -define(TIMES, 4_000).
 
-%% @doc All of it. What reading costs can only be measured in the node itself: `costs' is absent where it is asked from another.
+%% @doc Returns settings and costs. Costs can only be measured on the node itself, so `costs' is absent from another
+%% node.
 -spec all(weir_scope_facts:ask()) -> clocks().
 all(Ask) ->
     maps:merge(#{settings => settings(Ask)}, case Ask =:= fun erlang:apply/3 of true -> #{costs => costs()}; false -> #{} end).
@@ -43,8 +47,8 @@ settings(Ask) ->
         Text -> Own#{clock_source => string:trim(Text)}
     end.
 
-%% @doc Nanoseconds that a call of each clock takes, with what the call of a fun costs: the median of five rounds. It takes about ten
-%% milliseconds of one scheduler.
+%% @doc Measures how many nanoseconds a call of each clock takes, the call of a fun included: the median of five
+%% rounds. Takes about ten milliseconds of one scheduler.
 -spec costs() -> [cost()].
 costs() ->
     Clocks = [

@@ -1,4 +1,4 @@
-%% @doc Two recordings beside each other: the medians of what was sampled.
+%% @doc Compares the medians of the numbers of two recordings.
 -module(weir_scope_compare).
 
 -export([medians/2]).
@@ -7,9 +7,10 @@
 -export_type([difference/0]).
 
 -type difference() :: #{section := binary(), name := binary(), before := number() | none, later := number() | none, change := float() | none}.
-%% `change' is the part by which the second is more (0.1: a tenth more), `none' where one of them is zero or not there. The section is the first word of the name.
+%% `change': by which fraction `later' is larger (0.1: 10 % larger); `none' if one of them is zero or missing, 0.0 if
+%% they are equal. `section': the first word of the name.
 
-%% @doc The median of each number in both, in the order of their names.
+%% @doc Returns the median of each number in both recordings, in the order of the names.
 -spec medians(weir_scope_recording:recording(), weir_scope_recording:recording()) -> [difference()].
 medians(Before, Later) ->
     First = of_all(Before),
@@ -36,7 +37,8 @@ change(Before, Later) when is_number(Before), is_number(Later), Before > 0, Late
 change(Before, Later) when is_number(Before), is_number(Later), Before == Later -> 0.0;
 change(_, _) -> none.
 
-%% @doc A table by sections, of what has changed by a part or more.
+%% @doc Returns a table by sections of the numbers that differ by the fraction `Least' or more, and of those without a
+%% change.
 -spec text([difference()], Names :: {unicode:chardata(), unicode:chardata()}, Least :: float()) -> unicode:chardata().
 text(Differences, {Before, Later}, Least) ->
     Told = [Difference || #{change := Change} = Difference <- Differences, Change =:= none orelse abs(Change) >= Least],

@@ -1,5 +1,5 @@
-%% @doc Looks at a node and says what is set wrong, or goes wrong just now: what was seen, why it matters, what to set, and how
-%% sure that is. It changes nothing.
+%% @doc Finds wrong settings and present faults of a node. A finding says what was seen, why it matters, what to set,
+%% and how sure the rule is. The doctor changes nothing.
 -module(weir_scope_doctor).
 
 -export([examine/2]).
@@ -15,10 +15,10 @@
     fine := [atom()],
     unknown := [{Rule :: atom(), Missing :: [weir_scope_rule:need()]}]
 }.
-%% `findings', the worst first; `fine', the rules that have found nothing; `unknown', those that could not be applied, with the facts
-%% that are missing.
+%% `findings': the worst first. `fine': rules that found nothing. `unknown': rules that could not be applied, with the
+%% facts that are missing.
 
-%% @doc Looks at a node. See {@link weir_scope_visit:facts/2} for options and errors.
+%% @doc Examines a node. See {@link weir_scope_visit:facts/2} for options and errors.
 -spec examine(node(), weir_scope_visit:options()) -> {ok, report()} | {error, weir_scope_visit:reason()}.
 examine(Node, Options) ->
     case weir_scope_visit:facts(Node, Options) of
@@ -43,19 +43,19 @@ rank(critical) -> 3;
 rank(warning) -> 2;
 rank(note) -> 1.
 
-%% @doc The severity of the worst finding.
+%% @doc Returns the severity of the worst finding.
 -spec worst(report()) -> none | weir_scope_rule:severity().
 worst(#{findings := []}) -> none;
 worst(#{findings := [#{severity := Severity} | _]}) -> Severity.
 
-%% @doc A report for people.
+%% @doc Returns a report as text.
 -spec text(report()) -> iodata().
 text(#{node := Node, findings := Findings, fine := Fine, unknown := Unknown}) ->
     [
         io_lib:format("~s: ~s~n", [Node, summary(Findings)]),
         [finding(Finding) || Finding <- Findings],
         io_lib:format("~nNothing found by: ~s.~n", [names(Fine)]),
-        [io_lib:format("Could not be told: ~s.~n", [names([Name || {Name, _} <- Unknown])]) || Unknown =/= []]
+        [io_lib:format("Could not be checked: ~s.~n", [names([Name || {Name, _} <- Unknown])]) || Unknown =/= []]
     ].
 
 summary([]) ->
@@ -72,7 +72,7 @@ finding(#{rule := Rule, severity := Severity, seen := Seen, why := Why, advice :
         Severity, Rule, Seen, wrapped(Why), wrapped(Advice), Sure, Link
     ]).
 
-%% Lines of at most 100 characters, those behind the first under it.
+%% Wraps lines after about 90 characters and indents all but the first.
 wrapped(Text) ->
     Lines = lists:foldl(
         fun

@@ -1,4 +1,5 @@
-%% @doc Weir by the second, where it runs: its pollsets with the columns of Wei Cao's epollwait.stp, and its listeners.
+%% @doc Samples Weir once a second, where it runs: its pollsets, with the columns of Wei Cao's epollwait.stp, its
+%% listeners and its reactors.
 -module(weir_scope_engine).
 
 -export([is_reactors/1]).
@@ -26,8 +27,8 @@
     servers => [server()],
     products => [weir_scope_products:counter()]
 }.
-%% `counts': how many relays and groups there are; an older Weir does not say, nor has it `reactors'. `locks': of its tables, how often
-%% somebody had to wait for the lock of an entry.
+%% `counts': numbers of relays and groups. `locks': lock waits on entries of Weir's tables. An older Weir has no
+%% `counts' and no `reactors'.
 
 -type pollset() :: #{
     pollset := pos_integer(),
@@ -55,19 +56,21 @@
     moved_in => float(),
     totals := #{atom() => non_neg_integer()}
 }.
-%% A second: `times' polls were made, they found `revents' ready sockets, `timeouts' of them found none. The kernel is asked once for each
-%% poll, and once more before each of the `sleeps'. `min' and `max' are those of a poll, to the next power of two: `min' is at most, `max'
-%% at least as many as there were. `avg' is `revents' by `times'. `asleep' and `polling' are parts of the time. `age_us': how many
-%% microseconds an event waited at most, in the mean of the polls that found one. `woken_by_thread' and `woken_by_process': how often the poller
-%% was woken by an event of the kernel, and by a process. `contended': how often somebody had to wait for the lock of its list.
-%% `asked_away': data that processes on this scheduler asked for, of sockets that another one polls. `moved_in': sockets that came from another
-%% pollset. An older Weir has not the last seven. `totals' are since the pollset was
-%% made. Those from 1,025 on belong to reactors.
+%% Rates are per second. `times': polls. `revents': ready sockets that they found. `timeouts': polls that found none.
+%% Each poll is one system call; each of the `sleeps' is preceded by one more. `min' and `max': ready sockets of the
+%% smallest and the largest poll, rounded to powers of two (`min' down, `max' up). `avg': `revents' divided by `times'.
+%% `asleep' and `polling': fractions of the time. `age_us': mean over the polls that found an event of the longest
+%% time, in microseconds, that an event may have waited. `woken_by_thread' and `woken_by_process': wake-ups of the
+%% poller by an event of the kernel and by a process. `contended': lock waits on the ready list. `asked_away': reads
+%% that processes on this scheduler requested from sockets that another scheduler polls. `moved_in': sockets that came
+%% from another pollset. An older Weir does not have the last seven. `totals': counts since the pollset was made.
+%% Pollsets with numbers from 1,025 belong to reactors.
 
 -type listener() :: #{name := term(), atom() => term()}.
-%% `name', `port', `status', `connections', `max_connections', `waiting', `backlog', `max_backlog', and a second: `accepted', `overload',
-%% `denied', `crowded', `full_pauses', `rate_pauses', `failed_handshakes'. `totals' has the last seven since the listener began, and of the replies that were measured their number and the
-%% sum of their times. A listener with the option `measure' has `latency', the figures of the replies of the second ({@link
+%% `name', `port', `status', `connections', `max_connections', `waiting', `backlog', `max_backlog', and rates per
+%% second: `accepted', `overload', `denied', `crowded', `full_pauses', `rate_pauses', `failed_handshakes'. `totals' has
+%% the last seven since the listener started, and the number (`replies') and the total time (`reply_ns') of measured
+%% replies. A listener with the option `measure' has `latency', the figures of the last second's replies ({@link
 %% weir_scope_latency:figures()}), and `times', their histogram: `[[Nanoseconds, Count]]'.
 
 -type reactor() :: #{
@@ -80,9 +83,9 @@
     totals := #{callbacks := non_neg_integer(), callback_ns := non_neg_integer()},
     latency => weir_scope_latency:figures()
 }.
-%% A second: `callbacks' for so many events of its sockets, messages and ticks, which took the part `busy' of the time, and `mean_us' microseconds each.
-%% `latency': how long single calls of handle_data/3 took, where it measures that, of those that were measured. See {@link
-%% //weir/weir:reactors/0}.
+%% `callbacks': callbacks per second for events of sockets, messages and ticks. `busy': fraction of the time spent in
+%% them. `mean_us': their mean time in microseconds. `latency': times of the measured calls of handle_data/3, if the
+%% reactor measures them. See {@link //weir/weir:reactors/0}.
 
 -type server() :: #{
     proxy := term(),
@@ -91,12 +94,13 @@
     latency := weir_scope_latency:figures(),
     totals := #{replies := non_neg_integer(), reply_ns := non_neg_integer()}
 }.
-%% A server behind a proxy, of a backend with the option `measure': `latency' are the figures of its replies of the second.
+%% A server behind a proxy whose backend has the option `measure'. `latency': figures of the last second's replies.
 
-%% Reactors' pollsets have numbers from this one on.
+%% The first number of a reactor's pollset.
 -define(FIRST_OF_REACTORS, 1025).
 
-%% Listeners are asked in a process of its own, for so long: one that hangs delays no sample.
+%% Milliseconds to wait for listeners. They are called in a separate process, so that one that hangs does not delay
+%% samples.
 -define(PATIENCE, 200).
 
 -define(MOST_LISTENERS, 200).
@@ -105,11 +109,10 @@
 
 -define(MOST_SERVERS, 200).
 
-%% What a listener counts.
 -define(COUNTED, [accepted, overload, denied, crowded, full_pauses, rate_pauses, failed_handshakes]).
 
-%% @doc `none' where Weir does not run, or has not started its pollsets. Of listeners that do not answer in time it has what the reading before
-%% has: so what they count is late, and not lost.
+%% @doc Reads the counters of Weir. Returns `none' if Weir does not run or has not started its pollsets. Listeners that
+%% do not answer in time keep the counts of the previous reading, so their counts come late but are not lost.
 -spec read(weir_scope_facts:ask(), Before :: reading() | none) -> reading() | none.
 read(Ask, Before) ->
     case Ask(erlang, whereis, [weir_pollsets]) of
@@ -131,7 +134,7 @@ pollsets(Ask) ->
     try
         [{Number, Pollset} || #{pollset := Number} = Pollset <- Ask(weir, pollsets, [])] ++ of_reactors(Ask, ?FIRST_OF_REACTORS)
     catch
-        %% It is being stopped.
+        %% Weir is being stopped.
         _:_ -> []
     end.
 
@@ -156,7 +159,7 @@ reactors(Ask) ->
         _:_ -> #{}
     end.
 
-%% Those of proxies, which know that without asking a process.
+%% Servers behind proxies. `weir_proxy:latency/1' calls no process.
 servers(Ask) ->
     try
         Proxies = case Ask(erlang, whereis, [weir_proxy_sup]) of undefined -> []; _ -> Ask(weir_proxy, proxies, []) end,
@@ -166,13 +169,13 @@ servers(Ask) ->
         ],
         maps:from_list(lists:sublist(All, ?MOST_SERVERS))
     catch
-        %% It is being stopped, or is an older one.
+        %% The proxy is being stopped, or is an older version.
         _:_ -> #{}
     end.
 
 of_reactors(Ask, Number) ->
     try Ask(weir_nif, counters, [Number]) of
-        %% Nobody's: the reactor that took it has ended.
+        %% A pollset without a reactor: its reactor has ended.
         #{polls := 0} -> of_reactors(Ask, Number + 1);
         Counters -> [{Number, Counters#{scheduler => undefined}} | of_reactors(Ask, Number + 1)]
     catch
@@ -194,7 +197,7 @@ listeners(Ask, Before) ->
 known(#{listeners := Listeners}) -> maps:to_list(Listeners);
 known(none) -> [].
 
-%% One of HTTP tells more.
+%% weir_http:info/1 has more counters for a listener of HTTP.
 info(true, Name, Call) ->
     try
         Call(weir_http, info, Name)
@@ -212,7 +215,7 @@ with_times(#{measured := true} = Info, Name, Call) ->
 with_times(Info, _Name, _Call) ->
     Info.
 
-%% @doc What has happened between two readings that are so many nanoseconds apart.
+%% @doc Returns what has happened between two readings that are `Ns' nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
 between(
     #{pollsets := Before, listeners := Listeners, reactors := Reactors, contention := Contention, products := Products} = Earlier,
@@ -279,15 +282,15 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
             Measured
     end.
 
-%% @doc Whether a pollset is that of a reactor, and not of a scheduler.
+%% @doc Returns whether a pollset belongs to a reactor. If not, it belongs to a scheduler.
 -spec is_reactors(pos_integer()) -> boolean().
 is_reactors(Number) -> Number >= ?FIRST_OF_REACTORS.
 
-%% A listener or a reactor that was started anew counts from zero.
+%% A restarted listener or reactor counts from zero.
 since(Before, Now) when Now >= Before -> Now - Before;
 since(_Before, Now) -> Now.
 
-%% The i-th number, from 0, is of polls that found 2^i to 2^(i+1)-1 sockets.
+%% Number i, from 0, counts the polls that found 2^i to 2^(i+1)-1 sockets.
 extremes(Empty, Sizes) ->
     case [Index || {Index, Polls} <- lists:zip(lists:seq(0, length(Sizes) - 1), Sizes), Polls > 0] of
         [] -> {0, 0};
@@ -295,7 +298,7 @@ extremes(Empty, Sizes) ->
         Found -> {1 bsl hd(Found), (2 bsl lists:last(Found)) - 1}
     end.
 
-%% A sleep is counted when it ends.
+%% A sleep is counted when it ends. Without a poll the poller slept all the time.
 asleep(0, _Part) -> 1.0;
 asleep(_Polls, Part) -> min(1.0, Part).
 
@@ -318,7 +321,7 @@ latency(#{times := Before}, #{times := Now}) ->
 latency(_Before, _Now) ->
     #{}.
 
-%% A reactor of that pollset and process only counts up.
+%% Counters of the same pollset and process never decrease.
 reactor(#{callbacks := Callbacks, callback_ns := Time} = Before, #{callbacks := NowCallbacks, callback_ns := NowTime} = Now, Ns) ->
     Own = #{
         callbacks => (NowCallbacks - Callbacks) * 1_000_000_000 / Ns,

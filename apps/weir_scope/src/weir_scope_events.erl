@@ -1,15 +1,17 @@
-%% @doc Events for the library `telemetry', where it runs: `[weir, scope, sample]', once a second in a release that has `weir_scope'.
+%% @doc Emits the event `[weir, scope, sample]' once a second, in a release that runs `weir_scope' and the library
+%% `telemetry'.
 %%
 %% <table>
 %% <tr><td>measurement</td><td>meaning</td></tr>
 %% <tr><td>`utilisation'</td><td>mean of the schedulers, 0 to 1</td></tr>
-%% <tr><td>`run_queue', `processes', `ports'</td><td>how many there are</td></tr>
+%% <tr><td>`run_queue', `processes', `ports'</td><td>numbers of them</td></tr>
 %% <tr><td>`reductions', `context_switches', `collections'</td><td>per second</td></tr>
-%% <tr><td>`memory', `carriers', `blocks'</td><td>bytes: as the VM counts them, taken by allocators, used of that</td></tr>
+%% <tr><td>`memory', `carriers', `blocks'</td><td>bytes: total of the VM, taken by allocators, used of these</td></tr>
 %% </table>
-%% The metadata are `node', and `sample', all of the second as {@link weir_scope_sample:sample()}.
+%% The metadata are `node' and `sample', the whole {@link weir_scope_sample:sample()}.
 %%
-%% Handlers run in a process of their own: one that waits delays events, and no sample. Seconds that pass meanwhile have none.
+%% Handlers run in a separate process. A handler that blocks delays no sample, but the seconds that it blocks have no
+%% event.
 -module(weir_scope_events).
 -behaviour(gen_server).
 
@@ -29,7 +31,8 @@ start_link() ->
     {ok, _} = gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
 %% @private
-%% @doc It may not be there: what comes out of a remote call is not known to the compiler.
+%% @doc Returns the module `telemetry'. It is a remote call so that the compiler and xref do not miss the optional
+%% library.
 -spec library() -> module().
 library() -> telemetry.
 
@@ -51,14 +54,14 @@ handle_cast(_, Last) -> {noreply, Last}.
 -spec handle_info(term(), integer()) -> {noreply, integer()}.
 handle_info(tick, Last) ->
     _ = erlang:send_after(?TICK, self(), tick),
-    %% Its supervisor is there as long as the application is.
+    %% `telemetry' runs if its supervisor exists.
     case whereis(telemetry_sup) of
         undefined -> {noreply, Last};
         _ ->
             try weir_scope_sampler:latest(weir_scope_sampler) of
                 Sample -> {noreply, told(Sample, Last)}
             catch
-                %% It begins anew, or waits for a scheduler.
+                %% The sampler is restarting, or the node is too busy.
                 exit:_ -> {noreply, Last}
             end
     end;

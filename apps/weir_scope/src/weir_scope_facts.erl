@@ -1,9 +1,9 @@
-%% @doc What is known of a node: its virtual machine, its operating system and its sockets, at one moment and over some
-%% milliseconds.
+%% @doc Collects the facts about a node for the doctor: its virtual machine, its operating system and its sockets, at
+%% one moment and over some milliseconds.
 %%
-%% The functions ask through a fun like `erlang:apply/3', so that they run in the node itself or, slower, from another node with
-%% nothing loaded there. What cannot be found out is absent from the map. They change nothing but the flag
-%% `scheduler_wall_time', which the VM takes back when the process that asked ends.
+%% The functions call the node through a fun like `erlang:apply/3'. So they run on the node itself or, slower, on
+%% another node with nothing loaded there. A fact that cannot be found out is absent from the map. They change nothing
+%% but the flag `scheduler_wall_time', which the VM resets when the calling process ends.
 -module(weir_scope_facts).
 
 -export([collect/1]).
@@ -14,16 +14,17 @@
 -type ask() :: fun((module(), atom(), [term()]) -> term()).
 
 -type facts() :: #{atom() => term()}.
-%% The maps of {@link weir_scope_vm:facts/1}, {@link weir_scope_clocks:settings/1}, {@link weir_scope_system:facts/1}, {@link
-%% weir_scope_sockets:facts/1} and {@link weir_scope_processes:facts/1} in one, and `over': what has changed in so many milliseconds. `long_turns', of {@link weir_scope_long:turn()}, are those of
-%% that time; only on OTP 28 and later, and not from another node: nobody's system monitor is taken.
+%% The maps of {@link weir_scope_vm:facts/1}, {@link weir_scope_clocks:settings/1}, {@link weir_scope_system:facts/1},
+%% {@link weir_scope_sockets:facts/1} and {@link weir_scope_processes:facts/1} merged, and `over': how much counters
+%% have changed in the time. `long_turns': the long turns of the time, each a {@link weir_scope_long:turn()}. They need
+%% a system monitor of their own, so they are absent before OTP 28, and from another node.
 
-%% @doc Looks at this node for so many milliseconds.
+%% @doc Collects the facts about this node over `Milliseconds'.
 -spec collect(pos_integer()) -> facts().
 collect(Milliseconds) ->
     collect(fun erlang:apply/3, Milliseconds).
 
-%% @doc Looks at a node through a fun.
+%% @doc Collects the facts about a node through a fun.
 -spec collect(ask(), pos_integer()) -> facts().
 collect(Ask, Milliseconds) ->
     Before = counted(Ask),
@@ -48,7 +49,7 @@ long_turns(Ask, Milliseconds) ->
 counted(Ask) ->
     maps:merge(weir_scope_system:counters(Ask), weir_scope_sockets:counters(Ask)).
 
-%% Differences of what both have; `ns' is the time between them.
+%% The differences of counters that both have. `ns' is the time between them.
 over(Before, After) ->
     maps:from_list([{Key, difference(Earlier, maps:get(Key, After))} || {Key, Earlier} <- maps:to_list(Before), is_map_key(Key, After)]).
 

@@ -1,6 +1,6 @@
 %% @private
-%% @doc What pages are fed with: one view of a node for all of them. While none is open, nothing is asked. {@link weir_scope_replay} stands
-%% in its place, under its name, where a recording is shown.
+%% @doc Feeds all open pages from one view of a node. While no page is open, it makes no calls to the node. For a
+%% recording, {@link weir_scope_replay} runs in its place and under its name.
 -module(weir_scope_feed).
 -behaviour(gen_server).
 
@@ -19,7 +19,7 @@
 %% Twice a second, so that no second is missed.
 -define(TICK, 500).
 
-%% A node that was lost is asked for so much later.
+%% Milliseconds until a lost node is tried again.
 -define(RETRY, 2000).
 
 -define(PATIENCE, 60_000).
@@ -34,21 +34,21 @@
     %% The last second that was sent.
     last = none :: none | integer(),
     past = [] :: [float()],
-    %% A tab is looked at once for all who ask meanwhile.
+    %% Running measurements of tabs, and the callers that wait for each.
     looks = #{} :: #{{weir_scope_tabs:tab(), atom()} => {reference(), [gen_server:from()]}}
 }).
 
 -spec start_link(source(), MaxStreams :: pos_integer()) -> {ok, pid()} | {error, term()}.
 start_link(Source, Most) -> gen_server:start_link({local, ?MODULE}, ?MODULE, {Source, Most}, []).
 
-%% @doc The node and the tabs.
+%% @doc Returns the node and the tabs.
 -spec about() -> {ok, map()}.
 about() -> {ok, gen_server:call(?MODULE, about, ?PATIENCE)}.
 
 -spec metrics() -> {ok, iodata()} | {error, term()}.
 metrics() -> asked(metrics).
 
-%% @doc What was sampled after a moment, for JSON.
+%% @doc Returns the samples later than `After', for JSON.
 -spec history(weir_scope_history:grain(), integer()) -> {ok, [map()]} | {error, term()}.
 history(Grain, After) ->
     case asked({history, Grain, After}) of
@@ -56,14 +56,14 @@ history(Grain, After) ->
         {error, _} = Error -> Error
     end.
 
-%% The node is asked by the caller: the feed waits for nobody.
+%% The caller itself calls the node, so that the feed never blocks.
 asked(Question) ->
     case gen_server:call(?MODULE, Question, ?PATIENCE) of
         {view, View} -> noticed(View, asked(Question, View));
         Answer -> Answer
     end.
 
-%% The next question begins with another view.
+%% Reports a lost view to the feed, which opens another for the next request.
 noticed(View, {error, Reason} = Error) ->
     gen_server:cast(?MODULE, {lost, View, Reason}),
     Error;
@@ -78,36 +78,36 @@ asked(metrics, View) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc What a tab shows. A live node is shown as it is, whatever the moment.
+%% @doc Returns what a tab shows. A live node ignores `At'.
 -spec look(weir_scope_tabs:tab(), atom(), At :: integer()) -> {ok, weir_scope_tabs:document()} | {error, term()}.
 look(Tab, Sort, At) -> gen_server:call(?MODULE, {look, Tab, Sort, At}, ?PATIENCE).
 
-%% @doc The group that a stream may join.
+%% @doc Returns the group for a new stream. Errors: `full' if there are `max_streams', `recorded' for a recording.
 -spec stream() -> {ok, weir_group:group()} | {error, full | recorded}.
 stream() -> gen_server:call(?MODULE, stream, ?PATIENCE).
 
-%% @doc Why there is no answer, in a line.
+%% @doc Returns a one-line message for an error.
 -spec explain(term()) -> iodata().
 explain({no_connection, Node}) -> io_lib:format("cannot reach ~s~n", [Node]);
 explain({timeout, Node}) -> io_lib:format("~s does not answer~n", [Node]);
 explain({not_sampled, Node, Why}) -> io_lib:format("~s cannot be sampled: ~ts~n", [Node, Why]);
-explain({disturbed, Node}) -> io_lib:format("another visit of ~s has ended meanwhile~n", [Node]);
+explain({disturbed, Node}) -> io_lib:format("another visit of ~s has removed the modules of this one~n", [Node]);
 explain({needs_load, What}) -> io_lib:format("~s cannot be measured without modules on the node~n", [What]);
 explain({not_recorded, Tab}) -> io_lib:format("~ts is not in the recording~n", [Tab]);
 explain(recorded) -> "this is a recording\n";
-explain(full) -> "as many pages are open as may be: see max_streams\n";
+explain(full) -> "too many pages are open: see the option max_streams\n";
 explain(Other) -> io_lib:format("~0tp~n", [Other]).
 
 series(#{columns := Columns, rows := Rows}) ->
     #{set => set(Columns), columns => Columns, rows => [[At | weir_scope_history:short(Values)] || {At, Values} <- Rows]}.
 
-%% By this a page knows whether it has the names of the columns.
+%% Identifies a list of columns, so that a page knows whether it has their names.
 set(Columns) -> erlang:phash2(Columns).
 
 %% @private
 -spec init({source(), pos_integer()}) -> {ok, #state{}} | {stop, term()}.
 init({{Node, Options}, Most}) ->
-    %% A page that does not read is closed, and comes back for what it has missed.
+    %% A page that does not read is disconnected. It reconnects and asks for the rows that it has missed.
     case weir_group:new(#{policy => disconnect, max_messages => 30}) of
         {ok, Group} ->
             self() ! tick,
@@ -166,7 +166,7 @@ handle_info({looked, View, Key, Answer}, State) ->
         {{error, Reason}, #state{view = View}} -> {noreply, lost(Reason, Next)};
         _ -> {noreply, Next}
     end;
-%% It has failed, if it did not answer before.
+%% If the measurement had answered, its monitor would be gone: it has failed.
 handle_info({'DOWN', Monitor, process, _, Reason}, #state{looks = Looks} = State) ->
     {noreply, lists:foldl(fun(Key, Before) -> looked(Key, {error, Reason}, Before) end, State, [Key || {Key, {Same, _}} <- maps:to_list(Looks), Same =:= Monitor])};
 handle_info(_, State) ->
@@ -211,7 +211,7 @@ fed(#state{view = View, last = Last, group = Group, past = Past} = State) ->
             lost(Reason, State)
     end.
 
-%% The node is there: its sampler tries again.
+%% The node answers, and its sampler tries again. So the view is kept.
 lost({not_sampled, _, _} = Reason, #state{group = Group} = State) ->
     tell(failure, string:trim(explain(Reason)), Group),
     State#state{failure = Reason, last = none};
@@ -226,7 +226,7 @@ utilisation(Columns, Values) ->
     ],
     lists:sum(All) / max(1, length(All)).
 
-%% `busy' is for pages that are far behind: they are closed.
+%% The result may be `busy': pages that are far behind are disconnected.
 tell(Event, Data, Group) ->
     _ = weir_group:broadcast(Group, weir_http_events:frame(#{event => atom_to_binary(Event), data => Data})),
     ok.

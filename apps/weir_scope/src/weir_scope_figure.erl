@@ -1,5 +1,5 @@
 %% @private
-%% @doc How figures are written for people.
+%% @doc Formats figures for people.
 -module(weir_scope_figure).
 
 -export([percent/1]).
@@ -12,7 +12,7 @@
 -export([part/2]).
 -export([counted/2]).
 
-%% @doc Of a part, 0 to 1.
+%% @doc Formats a fraction, 0 to 1, as percent.
 -spec percent(number()) -> unicode:chardata().
 percent(Part) -> io_lib:format("~.1f%", [Part * 100.0]).
 
@@ -28,7 +28,7 @@ bytes(Bytes) when Bytes < 10_000 * 1024 -> [integer_to_list(round(Bytes / 1024))
 bytes(Bytes) when Bytes < 10_000 * 1_048_576 -> [integer_to_list(round(Bytes / 1_048_576)), "M"];
 bytes(Bytes) -> [integer_to_list(round(Bytes / 1_073_741_824)), "G"].
 
-%% @doc How long something is there.
+%% @doc Formats a duration.
 -spec seconds(number()) -> unicode:chardata().
 seconds(Seconds) when Seconds < 100 -> io_lib:format("~.1fs", [float(Seconds)]);
 seconds(Seconds) when Seconds < 6000 -> [integer_to_list(round(Seconds / 60)), "m"];
@@ -40,23 +40,23 @@ bar(Part, Width) ->
     Full = max(0, min(Width, round(Part * Width))),
     [lists:duplicate(Full, $|), lists:duplicate(Width - Full, $.)].
 
-%% @doc One of nine heights each.
+%% @doc Draws each number, 0 to 1, as a bar of one of nine heights.
 -spec spark([number()]) -> unicode:chardata().
 spark(Past) ->
     [lists:nth(1 + max(0, min(8, round(Part * 8))), [$\s, 16#2581, 16#2582, 16#2583, 16#2584, 16#2585, 16#2586, 16#2587, 16#2588]) || Part <- Past].
 
-%% @doc Of a socket; `none' where it is not known.
+%% @doc Formats the address of a socket; `-' if it is not known.
 -spec address(term()) -> unicode:chardata().
 address({{_, _, _, _} = Ip, Port}) -> [inet:ntoa(Ip), $:, integer_to_list(Port)];
 address({Ip, Port}) when tuple_size(Ip) =:= 8 -> [$[, inet:ntoa(Ip), "]:", integer_to_list(Port)];
 address(None) when None =:= none; None =:= undefined -> "-";
 address(Other) -> io_lib:format("~0tp", [Other]).
 
-%% @doc A cell of a table with a part: what it is sorted by, and how it is written. Empty if there is none.
+%% @doc Returns a table cell for a fraction: its sort key and its text. The text is empty if the map has no such key.
 -spec part(atom(), map()) -> {number(), unicode:chardata()}.
 part(Key, Map) -> cell(Key, Map, fun percent/1).
 
-%% @doc The same with a number.
+%% @doc Returns a table cell for a number, in the same way.
 -spec counted(atom(), map()) -> {number(), unicode:chardata()}.
 counted(Key, Map) -> cell(Key, Map, fun count/1).
 

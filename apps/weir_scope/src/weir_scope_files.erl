@@ -1,6 +1,6 @@
 %% @private
-%% @doc Files of /proc and /sys that are read once a second. In the node itself they stay open, which makes a read ten times as
-%% cheap; from another node each read opens the file.
+%% @doc Reads files of /proc and /sys once a second. On the node itself they stay open, which makes a read ten times
+%% cheaper. From another node each read opens the file.
 -module(weir_scope_files).
 
 -export([open/2]).
@@ -15,7 +15,7 @@
 
 -type source() :: {open, file:fd()} | {path, file:filename()} | none.
 
-%% Longer than any of them, but for /proc/net/netstat, whose part behind this is not needed.
+%% The bytes of a read. All files are shorter, except /proc/net/netstat, whose rest is not needed.
 -define(LONGEST, 16_384).
 
 -spec open(weir_scope_facts:ask(), file:filename() | unknown) -> source().
@@ -28,7 +28,7 @@ open(Ask, Path) ->
         {error, _} -> none
     end.
 
-%% @doc The text of a file, or `unknown' if it cannot be read, now or any more.
+%% @doc Returns the text of an opened file, or `unknown' if it cannot be read.
 -spec read(weir_scope_facts:ask(), source()) -> binary() | unknown.
 read(_Ask, {open, File}) ->
     case file:pread(File, 0, ?LONGEST) of
@@ -40,7 +40,8 @@ read(Ask, {path, Path}) ->
 read(_Ask, none) ->
     unknown.
 
-%% @doc The text of a file that is read once. It does not go through the node's file server, which may be busy with a slow disk.
+%% @doc Reads a file once. Returns its text, or `unknown' if it cannot be read. Does not use the node's file server,
+%% which may be waiting for a slow disk.
 -spec text(weir_scope_facts:ask(), file:filename() | unknown) -> binary() | unknown.
 text(_Ask, unknown) ->
     unknown;
@@ -57,7 +58,7 @@ names(Ask, Directory) ->
         {error, _} -> unknown
     end.
 
-%% @doc The lines `NAME SEPARATOR VALUE' of a text.
+%% @doc Returns a map of the lines `NAME SEPARATOR VALUE' of a text.
 -spec table(binary() | unknown, string()) -> #{binary() => binary()}.
 table(unknown, _Separator) ->
     #{};
@@ -65,7 +66,7 @@ table(Text, Separator) ->
     Lines = [string:split(Line, Separator) || Line <- binary:split(Text, <<"\n">>, [global])],
     maps:from_list([{Name, string:trim(Value)} || [Name, Value] <- Lines]).
 
-%% @doc The number that a text begins with.
+%% @doc Returns the number at the beginning of a text, or `unknown'.
 -spec number(binary() | unknown) -> integer() | unknown.
 number(unknown) ->
     unknown;
@@ -75,7 +76,8 @@ number(Text) ->
         _ -> unknown
     end.
 
-%% @doc The path of a file of the control group of version 2 that the VM is in. In a container its own group is the root.
+%% @doc Returns the path of a file of the VM's control group (version 2), or `unknown'. In a container its own group is
+%% the root.
 -spec cgroup(weir_scope_facts:ask(), string()) -> file:filename() | unknown.
 cgroup(Ask, Name) ->
     case text(Ask, "/proc/self/cgroup") of

@@ -1,4 +1,4 @@
-%% @doc Who may ask: those with the token, by an address or a known name.
+%% @doc Access control of the page: a request needs the token, and a Host that is an address or a known name.
 -module(weir_scope_guard).
 
 -export([new/2]).
@@ -13,12 +13,12 @@
 
 -type verdict() :: ok | weir_http_direct:response().
 
-%% @doc Of the token only a hash is kept, so that no report or crash dump has it from here.
+%% @doc Makes a guard. It keeps only a hash of the token, so that no report or crash dump contains the token.
 -spec new(binary() | none, [binary()]) -> guard().
 new(Token, Hosts) ->
     #guard{hash = case Token of none -> none; _ -> crypto:hash(sha256, Token) end, hosts = [string:lowercase(Host) || Host <- Hosts]}.
 
-%% @doc Whether a request for data may be answered.
+%% @doc Checks a request for data. Returns `ok', or the response that refuses it.
 -spec check(weir_http_request:request(), guard()) -> verdict().
 check(Request, #guard{hash = Hash} = Guard) ->
     case check_host(Request, Guard) of
@@ -39,8 +39,8 @@ check_token(_, _Hash) ->
 unauthorized() ->
     {reply, 401, [{<<"www-authenticate">>, <<"Bearer realm=\"weir_scope\"">>}, {<<"content-type">>, <<"text/plain">>}], "a token is needed\n"}.
 
-%% @doc Whether the Host is one of ours. A name that somebody else has pointed to this machine is not: else a page of theirs could
-%% read what is shown.
+%% @doc Checks the Host of a request. Other names that resolve to this machine are refused, so that a page of another
+%% site cannot read the data by DNS rebinding. Returns `ok', or the response that refuses the request.
 -spec check_host(weir_http_request:request(), guard()) -> verdict().
 check_host(Request, #guard{hosts = Hosts}) ->
     Host = string:lowercase(without_port(weir_http_request:field(<<"host">>, Request, <<>>))),

@@ -1,6 +1,6 @@
 %% @private
-%% @doc The process of visits on the node that is visited. It loads what visitors bring, starts the sampler for them, and takes all of
-%% that away when the last of them has left or died.
+%% @doc The process for visits on the visited node. It loads the modules that visitors send, starts the sampler for
+%% them, and removes both when the last visitor has left or died.
 -module(weir_scope_guest).
 
 -export([start/1]).
@@ -10,17 +10,17 @@
 -define(NOBODY_COMES, 10_000).
 
 -record(guest, {
-    %% Whether this module is here for the visits only.
+    %% Whether this module was loaded for visits, and is to be removed after them.
     brought :: boolean(),
-    %% The monitors of those that are here.
+    %% The monitors of the present visitors.
     visitors = [] :: [reference()],
     modules = [] :: [module()],
     sampler = none :: none | pid()
 }).
 
-%% @doc What the process does that has registered the name of this module. Visitors talk to it by messages, each with an alias for the
-%% answer: `{join, Visitor, Alias, Modules}' (the answer: its own process, what the visitor leaves with, and the modules that are missing), `{bring,
-%% Alias, Module, File, Beam}', `{sampler, Alias}', `{leave, Joined, Alias}'.
+%% @doc The loop of the process that has registered the name of this module. Visitors send it messages with an alias
+%% for the answer: `{join, Visitor, Alias, Modules}' (the answer is the guest's pid, the reference to leave with, and
+%% the missing modules), `{bring, Alias, Module, File, Beam}', `{sampler, Alias}' and `{leave, Joined, Alias}'.
 -spec start(Brought :: boolean()) -> term().
 start(Brought) -> ?MODULE:stay(#guest{brought = Brought}).
 
@@ -45,7 +45,7 @@ stay(#guest{visitors = Visitors, modules = Modules} = Guest) ->
                     true = demonitor(Monitor, [flush]),
                     left(Monitor, Guest, [Reference]);
                 false ->
-                    %% Somebody leaves twice.
+                    %% The visitor has left already.
                     Reference ! {Reference, left},
                     ?MODULE:stay(Guest)
             end;
@@ -59,16 +59,17 @@ stay(#guest{visitors = Visitors, modules = Modules} = Guest) ->
         left(none, Guest, [])
     end.
 
-%% A visitor that has begun it may be gone before it comes.
+%% The visitor that has started this process may die before it joins.
 patience([]) -> ?NOBODY_COMES;
 patience(_) -> infinity.
 
-%% Two visitors may bring the same.
+%% Two visitors may send the same module.
 bring(Module, File, Beam) ->
     case code:is_loaded(Module) =:= false andalso code:load_binary(Module, File, Beam) of
         false -> {ok, []};
         {module, Module} -> {ok, [Module]};
-        %% Compiled for an OTP too far from this one: this one's compiler makes it anew, where there is one.
+        %% The module was compiled for a release of OTP that this one cannot load. Compile it here, if there is a
+        %% compiler.
         {error, badfile} -> compiled(Module, File, Beam);
         {error, _} = Error -> {Error, []}
     end.
@@ -88,7 +89,7 @@ sampler(#guest{sampler = Sampler} = Guest) when is_pid(Sampler) ->
 sampler(Guest) ->
     case whereis(weir_scope_sampler) of
         undefined ->
-            %% It ends with this process, also if this one is killed.
+            %% The sampler is linked: it ends with this process, even if this one is killed.
             _ = process_flag(trap_exit, true),
             {ok, Sampler} = weir_scope_sampler:start_guest(),
             {Sampler, Guest#guest{sampler = Sampler}};
@@ -106,8 +107,9 @@ left(Monitor, #guest{visitors = Visitors, modules = Modules, brought = Brought} 
             ?MODULE:stay(Guest#guest{visitors = Others})
     end.
 
-%% By a process that runs none of them, since a purge ends every process in the module. This one, whose module is the last, stays until then:
-%% a visitor that comes meanwhile learns from its end that it has to begin anew.
+%% Removes modules. Another process does it that runs none of them, because a purge kills every process in the module.
+%% The guest, whose module is the last, stays until it is killed. A visitor that comes in this time sees the guest end,
+%% and starts a new one.
 -define(TAKE_AWAY, "
     [begin code:purge(Module), code:delete(Module), code:purge(Module) end || Module <- Modules],
     [Alias ! {Alias, left} || Alias <- Tell].

@@ -1,7 +1,8 @@
-%% @doc What was sampled: the last ten minutes by the second, and the last day by the minute.
+%% @doc The history of samples: seconds for the last ten minutes, and minutes for the last day.
 %%
-%% A row is a binary of 32-bit floats, seven digits each. The names of its columns stand beside, once for all rows that have the
-%% same. So 200 columns take 1.6 MiB, and more than 450 have shorter histories: {@link new/0} says how it is bounded.
+%% A row is a binary of 32-bit floats, with seven digits each. Rows with the same columns share the list of their
+%% names. 200 columns take 1.6 MiB. With more than 424 columns the history is shorter, so that all rows stay below 3.5
+%% MiB.
 -module(weir_scope_history).
 
 -export([new/0]).
@@ -19,18 +20,19 @@
 -opaque history() :: #history{}.
 
 -type series() :: #{columns := [weir_scope_sample:name()], rows := [{At :: integer(), [float()]}]}.
-%% Rows that have the same columns, the oldest first. `At' is milliseconds since 1970.
+%% Rows with the same columns, the oldest first. `At' is milliseconds since 1970.
 
 -define(SECONDS, 600).
 -define(MINUTES, 1440).
 
-%% All rows together.
+%% The bytes of all rows together, at most.
 -define(BYTES, 3_670_016).
 
-%% Columns change when Weir starts or the number of schedulers does. Rows of columns before the last three are dropped.
+%% Columns change when Weir starts, or when the number of schedulers changes. Rows with columns before the last three
+%% sets are dropped.
 -define(SETS_OF_COLUMNS, 3).
 
-%% @doc An empty one. It ends with the process that has made it, and only that may add to it.
+%% @doc Makes an empty history. It ends with the calling process, and only that process may add to it.
 -spec new() -> history().
 new() ->
     #history{table = ets:new(?MODULE, [ordered_set, protected])}.
@@ -55,7 +57,7 @@ named(Names, #history{table = Table, columns = Columns, next = Next} = History) 
             History#history{columns = Next, next = Next + 1, minute = none}
     end.
 
-%% How many rows of a grain are kept: with many columns fewer.
+%% How many rows of a grain are kept. With many columns these are fewer.
 kept(Rows, Columns) ->
     max(10, min(Rows, Rows * ?BYTES div ((?SECONDS + ?MINUTES) * (4 * Columns + 100)))).
 
@@ -71,10 +73,10 @@ trim(Table, Grain, Excess) ->
     true = ets:delete(Table, Oldest),
     trim(Table, Grain, Excess - 1).
 
-%% What 32 bits can hold.
+%% Within the range of 32-bit floats.
 bounded(Value) -> max(-3.0e38, min(3.0e38, Value)).
 
-%% The mean of the seconds of a minute, when the next one begins.
+%% Adds the mean of a minute's seconds when the next minute begins.
 minute(Minute, Values, #history{minute = none} = History) ->
     History#history{minute = {Minute, 1, Values}};
 minute(Minute, Values, #history{minute = {Minute, Count, Sums}} = History) ->
@@ -83,7 +85,7 @@ minute(Minute, Values, #history{table = Table, columns = Columns, minute = {Befo
     insert(Table, minute, Before * 60_000, Columns, [Sum / Count || Sum <- Sums], kept(?MINUTES, length(Sums))),
     History#history{minute = {Minute, 1, Values}}.
 
-%% @doc The rows after a moment, in milliseconds since 1970; those that have the same columns together.
+%% @doc Returns the rows later than `After', in milliseconds since 1970. Rows with the same columns are together.
 -spec rows(grain(), After :: integer(), history()) -> [series()].
 rows(Grain, After, #history{table = Table}) ->
     Rows = ets:select(Table, [{{{Grain, '$1'}, '$2', '$3'}, [{'>', '$1', After}], [{{'$2', '$1', '$3'}}]}]),
@@ -95,14 +97,14 @@ rows(Grain, After, #history{table = Table}) ->
 
 unpacked(Row) -> [Value || <<Value:32/float>> <= Row].
 
-%% @doc Values with as many digits as 32 bits have, about: for JSON.
+%% @doc Rounds values to about the digits of 32-bit floats, for JSON.
 -spec short([number()]) -> [number()].
 short(Values) -> [short_number(Value) || Value <- Values].
 
 short_number(Value) when abs(Value) >= 1.0e6; Value == trunc(Value) -> round(Value);
 short_number(Value) -> round(Value * 1.0e5) / 1.0e5.
 
-%% @doc What it takes. Binaries are counted as they are, with what holds them.
+%% @doc Returns the bytes that a history takes, binaries with their headers included.
 -spec bytes(history()) -> non_neg_integer().
 bytes(#history{table = Table}) ->
     Words = ets:info(Table, memory),

@@ -1,4 +1,5 @@
-%% @doc How long replies took in a second, with the columns of tcprstat, out of the histograms of Weir's listeners that measure it.
+%% @doc Computes how long replies took in a second, with the columns of tcprstat, from the histograms of Weir's
+%% listeners.
 -module(weir_scope_latency).
 
 -export([between/2]).
@@ -9,7 +10,7 @@
 -export_type([times/0, figures/0]).
 
 -type times() :: [{Nanoseconds :: non_neg_integer(), Count :: pos_integer()}].
-%% A histogram: how many took about so long, within 1.6 percent, the shortest first.
+%% A histogram: `Count' replies took about `Nanoseconds', within 1.6 percent. The shortest first.
 
 -type figures() :: #{
     count := non_neg_integer(),
@@ -27,10 +28,11 @@
     p90 := float(),
     p999 := float()
 }.
-%% Microseconds, as tcprstat has them, in which `max' and the others are those of all replies, and `95_max', `95_avg' and `95_std' those of
-%% the 95 percent that took least: `95_max' is the 95th percentile. `med' is the median. Zero where there was no reply.
+%% Microseconds, as in tcprstat. `max', `min', `avg', `med' (median) and `stddev' cover all replies. `95_max', `95_avg'
+%% and `95_std' cover the fastest 95 percent, so `95_max' is the 95th percentile. All are zero if there was no reply.
 
-%% @doc What has come between two looks at a histogram that only grows. One that has begun anew is taken as it is.
+%% @doc Returns what was added to a growing histogram between two readings. If it was reset in between, returns the
+%% second reading.
 -spec between(times(), times()) -> times().
 between(Before, After) ->
     Since = since(Before, After),
@@ -44,13 +46,13 @@ since([{Time, _} | _] = Before, [{Other, _} = First | After]) when Other < Time 
 since([{Time, Count} | Before], After) -> [{Time, -Count} | since(Before, After)];
 since([], After) -> After.
 
-%% @doc Several histograms as one.
+%% @doc Merges several histograms.
 -spec together([times()]) -> times().
 together(All) ->
     Sums = lists:foldl(fun({Time, Count}, Known) -> maps:update_with(Time, fun(Sum) -> Sum + Count end, Count, Known) end, #{}, lists:append(All)),
     lists:sort(maps:to_list(Sums)).
 
-%% @doc The figures of a histogram.
+%% @doc Returns the figures of a histogram.
 -spec figures(times()) -> figures().
 figures(Times) ->
     Count = lists:sum([Some || {_, Some} <- Times]),
@@ -74,14 +76,14 @@ figures(Times) ->
         p999 => at(Times, part(Count, 999))
     }.
 
-%% How many are so many thousandths: at least one, if there is any.
+%% The given thousandths of a count, rounded up.
 part(Count, Thousandths) -> (Count * Thousandths + 999) div 1000.
 
-%% The last step is of all that took 2^23 microseconds, 8.4 s, or more.
+%% The last step counts all replies that took 2^23 microseconds (8.4 s) or more.
 -define(LAST_STEP, 23).
 
-%% @doc How many took from so many microseconds, a power of two, to twice as many: always the same 24 steps, so that they can be kept over time. What took
-%% less than a microsecond is in the first.
+%% @doc Returns how many replies took from `Microseconds', a power of two, to twice that. These are always the same 24
+%% steps, so that they can be kept over time. The first step includes replies below a microsecond.
 -spec steps(times()) -> [{Microseconds :: pos_integer(), Count :: non_neg_integer()}].
 steps(Times) ->
     Counts = lists:foldl(fun({Time, Count}, Known) -> maps:update_with(step(Time div 2000, 0), fun(Sum) -> Sum + Count end, Count, Known) end, #{}, Times),
@@ -91,12 +93,12 @@ step(0, Step) -> Step;
 step(_, ?LAST_STEP) -> ?LAST_STEP;
 step(Half, Step) -> step(Half div 2, Step + 1).
 
-%% The time of the N-th, in microseconds.
+%% The time of the N-th fastest, in microseconds.
 at(_Times, 0) -> 0.0;
 at([{Time, Count} | _], N) when N =< Count -> Time / 1000;
 at([{_, Count} | Times], N) -> at(Times, N - Count).
 
-%% The N that took least.
+%% The N fastest.
 least(_Times, 0) -> [];
 least([{Time, Count} | _], N) when N =< Count -> [{Time, N}];
 least([{_, Count} = Some | Times], N) -> [Some | least(Times, N - Count)].

@@ -4,11 +4,11 @@
 
 -export([rules/0]).
 
-%% Of a limit: from here on something is to be done soon, and at once.
+%% Fractions of a limit: from here it is a warning, and critical.
 -define(CLOSE, 0.8).
 -define(AT_ONCE, 0.95).
 
-%% What a port takes of the table, used or not: 1,549 MiB for 134,217,727, measured on OTP 25.
+%% Bytes of the port table for each port, used or not. Measured on OTP 25: 1,549 MiB for 134,217,727 ports.
 -define(BYTES_A_PORT, 12).
 
 -define(MIB, 1048576).
@@ -16,10 +16,10 @@
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
     [
-        near(ports, "ports", "Sockets, files and programs are ports. Where none is left, accept fails with system_limit.", "+Q"),
-        near(processes, "processes", "Where none is left, spawn fails with system_limit.", "+P"),
-        near(atoms, "atoms", "The VM ends when the table is full. Atoms are never freed: find what makes them (list_to_atom/1).", "+t"),
-        near(descriptors, "file descriptors", "Where none is left, accept fails with emfile, and connections wait in the backlog.", "ulimit -n"),
+        near(ports, "ports", "Sockets, files and external programs are ports. At the limit accept fails with system_limit.", "+Q"),
+        near(processes, "processes", "At the limit spawn fails with system_limit.", "+P"),
+        near(atoms, "atoms", "The VM crashes when the table is full. Atoms are never freed: find the code that makes them (list_to_atom/1).", "+t"),
+        near(descriptors, "file descriptors", "At the limit accept fails with emfile, and connections wait in the backlog.", "ulimit -n"),
         #{
             name => large_port_table,
             needs => [ports],
@@ -36,9 +36,9 @@ rules() ->
             name => more_schedulers_than_processors,
             needs => [schedulers, cpus],
             check => fun more_schedulers/1,
-            why => "Schedulers beyond the quota of the control group are stopped by the kernel in the middle of their work, with the "
-                "locks that they hold.",
-            advice => "+S N:N with the processors of the quota, rounded up; and +sbwt none",
+            why => "The kernel stops schedulers beyond the quota of the control group in the middle of their work, while they hold "
+                "locks.",
+            advice => "+S N:N, with N the processors of the quota rounded up; and +sbwt none",
             sure => medium,
             link => "https://github.com/erlang/otp/issues/8450"
         },
@@ -51,8 +51,8 @@ rules() ->
                     {note, io_lib:format("~b schedulers online, ~b processors", [Online, Processors])};
                 (_) -> ok
             end,
-            why => "Erlang processes run on schedulers that are online, and on no other processor.",
-            advice => "leave +S out, unless the other processors are for somebody else",
+            why => "Erlang processes only run on online schedulers; the other processors stay unused.",
+            advice => "remove +S, unless other programs need these processors",
             sure => low,
             link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
         },
@@ -60,10 +60,10 @@ rules() ->
             name => throttled,
             needs => [{over, throttled_us}, {over, ns}],
             check => fun(#{over := #{throttled_us := Throttled, ns := Ns}}) when Throttled * 1000 > Ns div 100 ->
-                    {warning, io_lib:format("stopped for ~b ms in the last ~b ms", [Throttled div 1000, Ns div 1000000])};
+                    {warning, io_lib:format("throttled for ~b ms in the last ~b ms", [Throttled div 1000, Ns div 1000000])};
                 (_) -> ok
             end,
-            why => "The kernel stops all threads of the VM when the quota of a period is used up. Every answer waits that long.",
+            why => "When the quota of a period is used up, the kernel stops all threads of the VM until the next period. Every request waits.",
             advice => "a larger quota, fewer schedulers (+S), +sbwt none +sbwtdcpu none +sbwtdio none",
             sure => high,
             link => "https://docs.kernel.org/scheduler/sched-bwc.html"
@@ -72,8 +72,8 @@ rules() ->
             name => memory_limit_close,
             needs => [memory_limit],
             check => fun(#{memory_limit := {Used, Limit}}) -> close_to(Used, Limit, "bytes of the control group") end,
-            why => "At the limit the kernel ends the VM.",
-            advice => "a larger limit, or look at what holds memory",
+            why => "At the limit the kernel kills the VM.",
+            advice => "a larger limit, or find out what holds memory (weir scope, page memory)",
             sure => medium,
             link => "https://docs.kernel.org/admin-guide/cgroup-v2.html"
         }
@@ -97,8 +97,8 @@ close_to(_Number, _Limit, _What) -> ok.
 of_limit(Number, Limit, What) ->
     io_lib:format("~b of ~b ~s", [Number, Limit, What]).
 
-%% A scheduler more than the quota is what rounding up gives.
+%% Less than one scheduler above the quota is the result of rounding up.
 more_schedulers(#{schedulers := {Online, _}, cpus := Cpus}) when Online >= Cpus + 1 ->
-    {warning, io_lib:format("~b schedulers online, and a quota of ~.1f processors", [Online, Cpus])};
+    {warning, io_lib:format("~b schedulers online, quota of ~.1f processors", [Online, Cpus])};
 more_schedulers(_) ->
     ok.

@@ -1,5 +1,5 @@
-%% @doc Who listens on a node, how many connections wait there, and how many the kernel has dropped: OTP's ports, Weir's sockets, and those of
-%% OTP's `socket'.
+%% @doc The listening sockets of a node, with the connections that wait in their backlogs and those that the kernel has
+%% dropped. They are OTP's ports, Weir's sockets, and sockets of OTP's module `socket'.
 -module(weir_scope_listeners).
 
 -export([all/1]).
@@ -16,22 +16,22 @@
     backlog => non_neg_integer(),
     dropped => non_neg_integer()
 }.
-%% `kind': `distribution' is that of the node itself. `buffer': bytes that are read at once into its connections, but of
-%% `socket', where each call says how many. On Linux: `waiting', the
-%% connections that nobody has accepted yet, `backlog', the most of them, and `dropped', those that came while it was full, or while there was no
-%% memory, since it listens. Weir's have a socket for each pollset.
+%% `kind': `distribution' is the listener of the node's distribution. `buffer': bytes that one read of its connections
+%% takes at most; absent for `socket', where each call gives the size. On Linux also `waiting', the connections that
+%% are not accepted yet; `backlog', their limit; and `dropped', connections dropped since it listens because the
+%% backlog was full or memory was short. A listener of Weir has a socket for each pollset.
 
-%% So many are asked about at once.
+%% Sockets in one call.
 -define(SLICE, 100).
 
-%% @doc Looks at every socket once.
+%% @doc Returns all listening sockets. It reads every socket once.
 -spec all(weir_scope_facts:ask()) -> [listener()].
 all(Ask) -> in_slices(Ask, fun of_ports/2, Ask(erlang, ports, [])) ++ of_module(Ask) ++ of_weir(Ask, 0).
 
 of_ports(Ask, Ports) ->
     listeners(Ask, [Port || {Port, {name, "tcp_inet"}} <- answers(Ask, fun erlang:port_info/2, Ports, name)]).
 
-%% Where the module is not loaded, nobody has a socket of it.
+%% A node that has not loaded the module has no such sockets.
 of_module(Ask) ->
     case Ask(code, is_loaded, [socket]) of
         false -> [];
@@ -49,7 +49,7 @@ module_listener(Ask, Socket) ->
         _ ->
             []
     catch
-        %% It is closed.
+        %% The socket is closed.
         error:_ -> []
     end.
 
@@ -68,11 +68,11 @@ in_slices(Ask, Fun, Sockets) ->
 slice([Socket | Rest], Left, Slice) when Left > 0 -> slice(Rest, Left - 1, [Socket | Slice]);
 slice(Rest, _Left, Slice) -> {Slice, Rest}.
 
-%% One question.
+%% Calls `Function(Element, Argument)' for all elements in one call to the node.
 answers(Ask, Function, Elements, Argument) ->
     lists:zip(Elements, Ask(lists, zipwith, [Function, Elements, lists:duplicate(length(Elements), Argument)])).
 
-%% It has moved no byte, and has a port and no peer.
+%% A listening socket has moved no byte, and has a port but no peer.
 listeners(Ask, Sockets) ->
     Silent = [Socket || {Socket, {ok, [{recv_oct, 0}, {send_oct, 0}]}} <- answers(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct])],
     Alone = [Socket || {Socket, {error, enotconn}} <- lists:zip(Silent, Ask(lists, map, [fun inet:peername/1, Silent]))],
@@ -100,7 +100,7 @@ owner(Ask, {_, _, Handle}) ->
         _ -> #{kind => weir}
     end.
 
-%% Of a socket that listens Linux has both in struct tcp_info, where others have what is on its way (tcpi_unacked and tcpi_sacked).
+%% For a listening socket Linux puts both numbers into tcpi_unacked and tcpi_sacked of struct tcp_info.
 queue({ok, <<_:24/binary, Waiting:32/native, Backlog:32/native>>}) -> #{waiting => Waiting, backlog => Backlog};
 queue(_) -> #{}.
 

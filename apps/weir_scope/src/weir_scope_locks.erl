@@ -1,5 +1,5 @@
-%% @doc The locks of the virtual machine itself, where it counts them: only one that was built for that does (`erl -emu_type lcnt'). Those of
-%% Weir's are part of each sample: see {@link weir_scope_engine}.
+%% @doc Lock counts of the virtual machine. Only a VM that was built for lock counting has them (`erl -emu_type lcnt').
+%% Weir's own lock waits are part of each sample: see {@link weir_scope_engine}.
 -module(weir_scope_locks).
 
 -export([all/1]).
@@ -7,7 +7,7 @@
 -export_type([locks/0, lock/0]).
 
 -type locks() :: not_counted | #{seconds := float(), locks := [lock()]}.
-%% `seconds': for how long the VM has counted: since it began, or since somebody has called `lcnt:clear/0'.
+%% `seconds': for how long the VM has counted, since its start or the last `lcnt:clear/0'.
 
 -type lock() :: #{
     name := atom(),
@@ -18,11 +18,12 @@
     waited := float(),
     share := float()
 }.
-%% All locks of a name and type together, as {@link //tools/lcnt:conflicts/0} has them. `tries': how often one of them was wanted,
-%% `collisions': how often somebody else had it. `waited': the seconds that threads have waited for them, and `share' these by the time.
+%% All locks of a name and type together, as {@link //tools/lcnt:conflicts/0} has them. `tries': attempts to take one.
+%% `collisions': attempts that found it taken. `waited': seconds that threads have waited. `share': `waited' divided by
+%% the counted time.
 
-%% @doc The locks, those first for which threads have waited longest. A VM that counts locks of each process and port has as many entries: this copies
-%% all of them once.
+%% @doc Returns the locks, those with the longest waits first. It copies all entries once. A VM that counts the locks
+%% of processes and ports has entries for each of them.
 -spec all(weir_scope_facts:ask()) -> locks().
 all(Ask) ->
     case Ask(erlang, system_info, [lock_counting]) of
@@ -47,7 +48,8 @@ together(Counts) ->
     Longest = fun(#{waited := One}, #{waited := Other}) -> One >= Other end,
     #{seconds => Seconds, locks => lists:sort(Longest, All)}.
 
-%% A place in the VM's source where the lock is taken; a lock for readers and writers has two. OTP adds a histogram of the times.
+%% A place in the VM's source where the lock is taken. A read-write lock has two entries. OTP adds a histogram of the
+%% times.
 place(Place, {Tries, Collisions, Waited}) ->
     {T, C, {Seconds, Nanoseconds, _Times}} = element(2, Place),
     {Tries + T, Collisions + C, Waited + seconds({Seconds, Nanoseconds})}.

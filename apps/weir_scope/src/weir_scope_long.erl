@@ -1,7 +1,7 @@
-%% @doc Turns and garbage collections that take long, with the process: what holds a scheduler up.
+%% @doc Watches for long turns and long garbage collections, which hold a scheduler up.
 %%
-%% The VM tells of them to a system monitor. From OTP 28 on there can be several, each in a session of its own. Before, a node has one: it is
-%% taken for the time if nobody has it, and left alone otherwise.
+%% The VM reports them to a system monitor. From OTP 28 on there can be several, each in its own session. Before OTP 28
+%% a node has only one: it is used for the time of the measurement if it is free, and left alone otherwise.
 -module(weir_scope_long).
 
 -export([has_sessions/0]).
@@ -18,28 +18,29 @@
     in => mfa() | undefined,
     out => mfa() | undefined
 }.
-%% `name': the registered name, or the function that the process began with. `in' and `out': where it was at the beginning and the end of a
-%% turn.
+%% `name': the registered name, or the initial function of the process. `in' and `out': its function at the beginning
+%% and the end of the turn.
 
 -type long() :: {ok, [turn()]} | {error, {system_monitor, pid() | port()}}.
-%% The longest first, 100 at most. The error names who has the node's only system monitor.
+%% The longest first, 100 at most. The error names the process that is the node's only system monitor.
 
-%% Milliseconds from which on it is long: many times what the VM means a turn to take.
+%% Milliseconds from which on a turn or collection is long. The VM aims at turns of about a millisecond.
 -define(LONG, 20).
 
-%% No more are listened to.
+%% Further ones are ignored.
 -define(MOST, 1000).
 
 -define(SHOWN, 100).
 
-%% @doc Whether there can be several system monitors.
+%% @doc Returns whether this node can have several system monitors.
 -spec has_sessions() -> boolean().
 has_sessions() ->
     _ = code:ensure_loaded(trace),
     erlang:function_exported(trace, system, 3).
 
 %% @private
-%% @doc Listens in the calling process, which has no other messages of this form, until it is sent `enough'.
+%% @doc Collects long turns until the calling process gets the message `enough'. Calls `Ready' when it has begun. The
+%% process must get no other messages of these forms.
 -spec watch(fun(() -> term())) -> long().
 watch(Ready) ->
     case begin_watch() of
@@ -67,13 +68,13 @@ begin_watch() ->
 take(undefined) ->
     case erlang:system_monitor(self(), [{long_gc, ?LONG}, {long_schedule, ?LONG}]) of
         undefined -> {ok, fun give_back/0};
-        %% Somebody was faster.
+        %% Another process was faster: give it back.
         {Other, _} = Before -> _ = erlang:system_monitor(Before), {error, {system_monitor, Other}}
     end;
 take({Other, _}) ->
     {error, {system_monitor, Other}}.
 
-%% Somebody may have taken it meanwhile.
+%% Another process may have taken it in the meantime.
 give_back() ->
     Self = self(),
     case erlang:system_monitor() of

@@ -1,6 +1,6 @@
 %% @private
-%% @doc What looks at very many processes, sockets or relays have in common: slices in which nobody has to wait long, rates, and a ranking of
-%% those that have most.
+%% @doc Common parts of reading very many processes, sockets or relays: short slices, rates, and a ranking of the
+%% largest.
 -module(weir_scope_look).
 
 -export([sliced/3]).
@@ -16,10 +16,10 @@
 
 -type ranking() :: {Count :: non_neg_integer(), gb_sets:set({number(), What :: term(), Values :: tuple()})}.
 
-%% So many are looked at before others have their turn.
+%% Elements that are read before the process yields.
 -define(SLICE, 100).
 
-%% @doc Folds over slices of a list, and gives its turn away behind each.
+%% @doc Folds over slices of a list, and yields after each slice.
 -spec sliced(fun(([Element], State) -> State), State, [Element]) -> State.
 sliced(_Fun, State, []) ->
     State;
@@ -29,11 +29,11 @@ sliced(Fun, State, List) ->
     true = erlang:yield(),
     sliced(Fun, Then, Rest).
 
-%% Without counting the list: that would be work in proportion to all for each slice.
+%% Takes a slice without the length of the list, which would cost time in proportion to the whole list for each slice.
 slice([Element | Rest], Left, Slice) when Left > 0 -> slice(Rest, Left - 1, [Element | Slice]);
 slice(Rest, _Left, Slice) -> {lists:reverse(Slice), Rest}.
 
-%% @doc Calls `Function(Element, Argument)' on the node for each of a slice, which is one question, and folds over the answers.
+%% @doc Calls `Function(Element, Argument)' for all elements in one call to the node, and folds over the answers.
 -spec each(weir_scope_facts:ask(), fun(), [Element], Argument :: term(), fun((Element, Answer :: term(), State) -> State), State) -> State.
 each(Ask, Function, Elements, Argument, Fun, State) ->
     Answers = Ask(lists, zipwith, [Function, Elements, lists:duplicate(length(Elements), Argument)]),
@@ -42,18 +42,20 @@ each(Ask, Function, Elements, Argument, Fun, State) ->
 -spec now_us() -> integer().
 now_us() -> erlang:monotonic_time(microsecond).
 
-%% @doc What that is a second, since a moment. A look at a million processes takes time: each has its own moment.
+%% @doc Returns the rate per second since the time `At'. Reading a million processes takes long, so each has its own
+%% time.
 -spec rate(integer(), At :: integer()) -> float().
 rate(Difference, At) -> rate(Difference, At, now_us()).
 
 -spec rate(integer(), At :: integer(), Now :: integer()) -> float().
 rate(Difference, At, Now) -> Difference * 1_000_000 / max(1, Now - At).
 
-%% @doc A ranking of nobody.
+%% @doc Returns an empty ranking.
 -spec none() -> ranking().
 none() -> {0, gb_sets:new()}.
 
-%% @doc Adds one by the value with that index. Only the largest so many are kept, and nothing that is zero.
+%% @doc Adds an element, ranked by the value at `Index'. Keeps the `Most' largest, and none with a value of zero or
+%% less.
 -spec add(Index :: pos_integer(), Values :: tuple(), What :: term(), Most :: pos_integer(), ranking()) -> ranking().
 add(Index, Values, What, Most, {Count, Set} = Top) ->
     case element(Index, Values) of
@@ -68,6 +70,6 @@ add(Index, Values, What, Most, {Count, Set} = Top) ->
             end
     end.
 
-%% @doc The largest first.
+%% @doc Returns the ranking, the largest first.
 -spec largest(ranking()) -> [{number(), What :: term(), Values :: tuple()}].
 largest({_Count, Set}) -> lists:reverse(gb_sets:to_list(Set)).

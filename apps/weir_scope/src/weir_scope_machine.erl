@@ -1,4 +1,4 @@
-%% @doc The machine or container by the second: the limits of the control group, what it was denied, who waits for what.
+%% @doc Samples the machine or container: limits and throttling of the control group, pressure (PSI), and TCP counters.
 -module(weir_scope_machine).
 
 -export([open/1]).
@@ -12,14 +12,14 @@
 -opaque reading() :: #{counters := #{atom() => integer()}, gauges := #{atom() => number()}}.
 
 -type machine() :: #{totals := #{atom() => integer()}, atom() => number()}.
-%% What of this is known:
+%% Unknown values are absent:
 %% <dl>
-%% <dt>`throttled'</dt><dd>part of the time in which the control group had used up its quota, 0 to 1 and above: of all its threads</dd>
+%% <dt>`throttled'</dt><dd>time that threads of the control group were throttled, divided by the time; above 1 with several</dd>
 %% <dt>`cpus'</dt><dd>processors that the control group may use</dd>
 %% <dt>`memory_used', `memory_limit'</dt><dd>bytes of the control group</dd>
-%% <dt>`cpu_pressure', `memory_pressure', `io_pressure'</dt><dd>part of the time in which something waited for it</dd>
-%% <dt>`listen_overflows', `listen_drops', `retransmits', `tcp_memory_pressures'</dt><dd>of all sockets of the machine, a second;
-%% `totals' has them since the machine began</dd>
+%% <dt>`cpu_pressure', `memory_pressure', `io_pressure'</dt><dd>fraction of the time in which a task waited for the resource</dd>
+%% <dt>`listen_overflows', `listen_drops', `retransmits', `tcp_memory_pressures'</dt><dd>of all sockets of the machine, per second;
+%% `totals' has them since the machine started</dd>
 %% </dl>
 
 -spec open(weir_scope_facts:ask()) -> sources().
@@ -68,7 +68,7 @@ known(Values) ->
 times(_, unknown) -> unknown;
 times(Factor, Number) -> Factor * Number.
 
-%% The number behind the first of these words.
+%% The number after the first occurrence of a word.
 after_word(unknown, _Word) ->
     unknown;
 after_word(Text, Word) ->
@@ -85,7 +85,7 @@ quota(Text) ->
         [Used, Period] -> binary_to_integer(Used) / binary_to_integer(Period)
     end.
 
-%% A line of names and one of numbers, both with the same beginning.
+%% A line of names and a line of numbers with the same prefix.
 pairs(unknown, _Prefix, _Names) ->
     #{};
 pairs(Text, Prefix, Names) ->
@@ -105,13 +105,14 @@ is_prefix(Prefix, Line) ->
 zip([Name | Names], [Number | Numbers]) -> [{Name, Number} | zip(Names, Numbers)];
 zip(_, _) -> [].
 
-%% @doc What has happened between two readings that are so many nanoseconds apart.
+%% @doc Returns what has happened between two readings that are `Ns' nanoseconds apart.
 -spec between(reading(), reading(), pos_integer()) -> machine().
 between(#{counters := Before}, #{counters := After, gauges := Gauges}, Ns) ->
     Changes = maps:from_list([{Name, change(Name, Value - maps:get(Name, Before), Ns)} || {Name, Value} <- maps:to_list(After), is_map_key(Name, Before)]),
     maps:merge(Gauges, Changes#{totals => maps:with([listen_overflows, listen_drops, retransmits, tcp_memory_pressures], After)}).
 
-%% Times are parts of the time, events are a second. The kernel adds up pressure only now and then, so a second can get a part of the one before.
+%% Times become fractions of the time, events become rates per second. The kernel updates pressure only now and then,
+%% so a second may contain a part of the second before.
 change(throttled, Difference, Ns) -> Difference / Ns;
 change(Name, Difference, Ns) when Name =:= cpu_pressure; Name =:= memory_pressure; Name =:= io_pressure -> min(1.0, Difference / Ns);
 change(_Name, Difference, Ns) -> Difference * 1_000_000_000 / Ns.

@@ -1,9 +1,9 @@
-%% @doc What memory a node has, and who holds it: the operating system's view, the allocators' carriers, the blocks in them, and
-%% the kinds of `erlang:memory/0'.
+%% @doc The memory of a node: as the operating system sees it, the allocators' carriers, the blocks in them, and the
+%% kinds of `erlang:memory/0'.
 %%
-%% Each holds the next: what the process has in memory (`rss'), carriers that the allocators have taken from the system, blocks
-%% of those that are used. RSS far above carriers is memory of native code or of the C library. Carriers far above blocks are
-%% memory that was used once.
+%% Each contains the next: the resident set of the process (`rss'), the carriers that the allocators have taken from
+%% the system, and the used blocks in carriers. RSS far above carriers is memory of native code or of the C library.
+%% Carriers far above blocks are memory that was used once and is fragmented now.
 -module(weir_scope_memory).
 
 -export([open/1]).
@@ -24,7 +24,7 @@
     swap => non_neg_integer(),
     super_carrier => #{total := non_neg_integer(), used := non_neg_integer()}
 }.
-%% Bytes. `kinds' as `erlang:memory/0' has them. `super_carrier' where one was made (`+MMscs').
+%% Bytes. `kinds': as in `erlang:memory/0'. `super_carrier': only with `+MMscs'.
 
 -type allocator() :: #{
     name := atom(),
@@ -34,11 +34,12 @@
     pooled := non_neg_integer(),
     instances := pos_integer()
 }.
-%% Bytes of carriers of all instances, and of the blocks that are used in them. `single_carriers' are those that hold one large
-%% block each; `pooled' those that an instance has given up and any other may take.
+%% Bytes of the carriers of all instances, and of the used blocks in them. `single_carriers': carriers with one large
+%% block each. `pooled': carriers that an instance has given up, which any instance may take.
 
 -type mappings() :: #{mapped := non_neg_integer(), unmapped := non_neg_integer(), cached := non_neg_integer()}.
-%% Since the node began: how often carriers were made by mmap(2), and given back by munmap(2), and how often one was at hand instead.
+%% Counts since the node started: carriers made by mmap(2), carriers returned by munmap(2), carriers taken from the
+%% cache.
 
 -spec open(weir_scope_facts:ask()) -> sources().
 open(Ask) ->
@@ -67,7 +68,7 @@ kilobytes(Status, Name) ->
         _ -> unknown
     end.
 
-%% @doc The allocators, each with the sums of its instances.
+%% @doc Returns the allocators, each with the sums of its instances.
 -spec allocators(weir_scope_facts:ask()) -> [allocator()].
 allocators(Ask) ->
     Names = Ask(erlang, system_info, [alloc_util_allocators]),
@@ -103,7 +104,8 @@ super_carrier(Areas) ->
         Sizes -> #{total => proplists:get_value(total, Sizes), used => proplists:get_value(used, Sizes)}
     end.
 
-%% @doc What it has cost to get memory from the system. It is not part of a sample, since it asks every scheduler.
+%% @doc Returns how often memory was mapped and unmapped. It is not part of a sample, because every scheduler has to
+%% answer.
 -spec mappings(weir_scope_facts:ask()) -> mappings().
 mappings(Ask) ->
     Instances = case Ask(erlang, system_info, [{allocator, mseg_alloc}]) of All when is_list(All) -> All; _ -> [] end,

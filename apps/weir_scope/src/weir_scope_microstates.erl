@@ -1,5 +1,5 @@
 %% @private
-%% @doc Microstate accounting (`erlang:statistics(microstate_accounting)') between two readings.
+%% @doc Differences of two readings of `erlang:statistics(microstate_accounting)'.
 -module(weir_scope_microstates).
 
 -export([between/2]).

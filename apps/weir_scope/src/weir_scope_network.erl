@@ -4,17 +4,17 @@
 
 -export([rules/0]).
 
-%% Bytes a second of one socket from which the way it is read shows.
+%% Bytes per second of one socket from which on the way it is read matters.
 -define(BULK, 20_000_000).
 
-%% Less than this makes clients wait a second for their second SYN as soon as the node is busy for a moment.
+%% A backlog below this overflows when the node is busy for a moment. Clients then repeat their SYN after a second.
 -define(SMALL_BACKLOG, 128).
 
-%% Connections dropped a second: fewer than this are a burst that clients do not notice but for a second's wait of some.
+%% Connections dropped per second. Below the first number it is a short burst: some clients wait a second.
 -define(SOME_DROPPED, 10).
 -define(MANY_DROPPED, 100).
 
-%% What the kernel tells of connections that come again and again.
+%% Fraction of a limit from which on the node is close to it.
 -define(CLOSE, 0.8).
 
 -spec rules() -> [weir_scope_rule:rule()].
@@ -26,9 +26,9 @@ rules() ->
             check => fun(#{listeners := Listeners}) ->
                 listed(note, [io_lib:format("port ~b: backlog ~b", [Port, Backlog]) || #{port := Port, backlog := Backlog} <- Listeners, Backlog < ?SMALL_BACKLOG])
             end,
-            why => "More connections than the backlog at once, and the kernel drops them: their clients try again after a second. "
-                "gen_tcp's default is 5.",
-            advice => "{backlog, 1024} when it listens; net.core.somaxconn is the most",
+            why => "If more connections than the backlog arrive at once, the kernel drops them, and their clients try again after a "
+                "second. gen_tcp's default is 5.",
+            advice => "{backlog, 1024} in the options of listen; net.core.somaxconn is the maximum",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/kernel/inet.html"
         },
@@ -41,8 +41,8 @@ rules() ->
                  || #{port := Port, waiting := Waiting, backlog := Backlog} <- Listeners, Waiting >= Backlog, Waiting > 0
                 ])
             end,
-            why => "Nobody accepts them, and the kernel drops those that come.",
-            advice => "several processes that accept, each of which does nothing else; a larger backlog for bursts",
+            why => "Connections are not accepted fast enough, and the kernel drops new ones.",
+            advice => "several processes that do nothing but accept; a larger backlog for bursts",
             sure => high,
             link => "https://www.erlang.org/doc/apps/kernel/gen_tcp.html"
         },
@@ -50,17 +50,17 @@ rules() ->
             name => few_acceptors,
             needs => [listeners, acceptors],
             check => fun(#{listeners := All, acceptors := Acceptors}) ->
-                %% Who waits to accept at a socket of the module `socket' is not known.
+                %% The acceptors of a socket of the module `socket' are not known.
                 Listeners = [Listener || Listener <- All, maps:get(kind, Listener, port) =/= socket],
                 Behind = [Port || #{port := Port, waiting := Waiting} <- Listeners, Waiting > 0],
                 case Behind of
                     [] -> ok;
                     _ when Acceptors >= length(Listeners) * 4 -> ok;
-                    _ -> {warning, io_lib:format("connections wait on ~w, and ~b processes wait to accept on ~b listeners", [Behind, Acceptors, length(Listeners)])}
+                    _ -> {warning, io_lib:format("connections wait on ports ~w; ~b processes wait in accept, for ~b listeners", [Behind, Acceptors, length(Listeners)])}
                 end
             end,
-            why => "One process that accepts takes a connection for each time it is scheduled.",
-            advice => "ten processes or more that call gen_tcp:accept/1 on the same listener, as ranch does",
+            why => "A process accepts only one connection each time it is scheduled.",
+            advice => "ten or more processes that call gen_tcp:accept/1 on the same listener, as in ranch",
             sure => medium,
             link => "https://ninenines.eu/docs/en/ranch/2.1/guide/internals/"
         },
@@ -68,7 +68,7 @@ rules() ->
             name => listen_overflows,
             needs => [{over, listen_overflows}, {over, ns}],
             check => fun(#{over := #{listen_overflows := Number, ns := Ns}}) -> dropped(Number, Ns, "at a full backlog") end,
-            why => "A backlog was full. The count is of the whole network namespace: it may be another program's.",
+            why => "A backlog was full. The count covers the whole network namespace, so it may be that of another program.",
             advice => "a larger backlog, more processes that accept",
             sure => medium,
             link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
@@ -76,11 +76,11 @@ rules() ->
         #{
             name => listen_drops,
             needs => [{over, listen_drops}, {over, listen_overflows}, {over, ns}],
-            %% Each that is dropped at a full backlog is counted as a drop, too.
+            %% The kernel counts an overflow as a drop too.
             check => fun(#{over := #{listen_drops := Drops, listen_overflows := Overflows, ns := Ns}}) ->
                 dropped(max(0, Drops - Overflows), Ns, "while their backlog was not full")
             end,
-            why => "The kernel had no memory for them, or too many handshakes were half done. The count is of the whole network namespace.",
+            why => "The kernel had no memory for them, or too many handshakes were incomplete. The count covers the whole network namespace.",
             advice => "net.ipv4.tcp_max_syn_backlog, net.core.somaxconn and net.ipv4.tcp_mem",
             sure => low,
             link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
@@ -90,13 +90,13 @@ rules() ->
             needs => [weir, otp, listeners],
             check => fun
                 (#{weir := Pollsets, otp := [Major | _], listeners := Listeners}) when is_integer(Pollsets), Pollsets > 0, Major < 29 ->
-                    listed(note, [io_lib:format("port ~b is OTP's", [Port]) || #{port := Port, kind := port} <- Listeners]);
+                    listed(note, [io_lib:format("port ~b uses a socket of OTP", [Port]) || #{port := Port, kind := port} <- Listeners]);
                 (_) ->
                     ok
             end,
-            why => "Weir runs, and this listener does not use it. Until OTP 29 an `inet' or `inet6' that stands before {tcp_module, _} in the "
-                "options wins, and nothing says so.",
-            advice => "{tcp_module, weir_tcp} as the first option, if that was meant",
+            why => "Weir runs, but this listener does not use it. Before OTP 29, `inet' or `inet6' in front of {tcp_module, _} in the "
+                "options wins without a warning.",
+            advice => "{tcp_module, weir_tcp} as the first option, if the listener should use Weir",
             sure => low,
             link => "https://github.com/erlang/otp/issues/9822"
         },
@@ -110,7 +110,7 @@ rules() ->
                     _ -> listed(warning, Small)
                 end
             end,
-            why => "Each read takes at most `buffer' bytes. 1,460 is the default, and much comes in at the moment.",
+            why => "Each read takes at most `buffer' bytes. The default of 1,460 is small for the present traffic.",
             advice => "{buffer, 65536} for the listener; connections inherit it",
             sure => medium,
             link => "https://github.com/erlang/otp/issues/9355"
@@ -123,8 +123,8 @@ rules() ->
                     io_lib:format("~p: ~b MB/s", [Socket, Rate div 1000000]) || {Socket, Rate} <- bulk(Facts), maps:get(Socket, Modes, none) =:= once
                 ])
             end,
-            why => "With {active, once} every read waits for the process to ask again.",
-            advice => "{active, 100} and a refill at {tcp_passive, Socket}",
+            why => "With {active, once} the socket is not read again until its process asks for it.",
+            advice => "{active, 100}, and again at each {tcp_passive, Socket}",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/kernel/inet.html"
         },
@@ -132,10 +132,10 @@ rules() ->
             name => tcp_memory_pressure,
             needs => [{over, memory_pressures}, {over, pruned}],
             check => fun(#{over := #{memory_pressures := Pressures, pruned := Pruned}}) when Pressures + Pruned > 0 ->
-                    {warning, io_lib:format("~b times under pressure, ~b queues pruned just now", [Pressures, Pruned])};
+                    {warning, io_lib:format("TCP was short of memory ~b times and pruned ~b receive queues", [Pressures, Pruned])};
                 (_) -> ok
             end,
-            why => "The kernel has too little memory for TCP: it shrinks windows and drops what it has received.",
+            why => "The kernel has too little memory for TCP: it shrinks windows and drops received data.",
             advice => "smaller buffers, fewer slow readers, a larger net.ipv4.tcp_mem",
             sure => high,
             link => "https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html"
@@ -144,11 +144,11 @@ rules() ->
             name => tcp_memory_close,
             needs => [tcp_memory],
             check => fun(#{tcp_memory := {Used, Pressure, _}}) when Used > ?CLOSE * Pressure ->
-                    {warning, io_lib:format("~b MiB in TCP sockets, pressure begins at ~b", [Used div 1048576, Pressure div 1048576])};
+                    {warning, io_lib:format("~b MiB in TCP sockets, memory pressure begins at ~b MiB", [Used div 1048576, Pressure div 1048576])};
                 (_) -> ok
             end,
-            why => "Beyond it the kernel shrinks windows.",
-            advice => "find what is not read (top sockets by queue); a larger net.ipv4.tcp_mem",
+            why => "Under memory pressure the kernel shrinks windows.",
+            advice => "find sockets that are not read (top sockets by queue); a larger net.ipv4.tcp_mem",
             sure => medium,
             link => "https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html"
         },
@@ -179,6 +179,6 @@ how_bad(_Rate) -> note.
 listed(_Severity, []) -> ok;
 listed(Severity, Seen) -> {Severity, lists:join("; ", Seen)}.
 
-%% Sockets that receive much, with their bytes a second.
+%% Sockets that receive much, with their bytes per second.
 bulk(#{over := #{received := Received, ns := Ns}}) ->
     [{Socket, Rate} || {Socket, Bytes} <- maps:to_list(Received), (Rate = Bytes * 1_000_000_000 div max(1, Ns)) >= ?BULK].

@@ -1,6 +1,6 @@
-%% @doc What is shown of a node, as pages of text and tables, for terminals.
+%% @doc The pages about a node, as lines of text and tables.
 %%
-%% A cell is what it is sorted by and what is shown. The last table of a page is its main one: it is sorted and filtered.
+%% A cell has a sort key and a text. The last table of a page is its main table, which is sorted and filtered.
 -module(weir_scope_page).
 
 -export([names/0]).
@@ -28,20 +28,20 @@
     clocks => weir_scope_clocks:clocks()
 }.
 
-%% How many processes, sockets and relays are asked for.
+%% Rows of the tables of processes, sockets and relays.
 -define(MOST, 100).
 
-%% More are not shown.
+%% Rows of the table of listeners.
 -define(LISTENERS, 10).
 
-%% So many milliseconds are in the table of latency.
+%% Milliseconds of the table of latency.
 -define(PAST, 120_000).
 
-%% @doc All pages, in their order.
+%% @doc Returns all pages in their order.
 -spec names() -> [name()].
 names() -> [overview, schedulers, memory, processes, sockets, polls, latency, threads, machine, weir, locks, clocks].
 
-%% @doc By what the main table of a page can be sorted; the first is the default.
+%% @doc Returns the sort columns of a page's main table, the default first.
 -spec sorts(name()) -> [sort()].
 sorts(overview) -> [number];
 sorts(schedulers) -> [number, busy, cpu, waited, queue];
@@ -56,7 +56,7 @@ sorts(weir) -> [bytes, in, out, age, idle];
 sorts(locks) -> [waited, tries, collisions, name];
 sorts(clocks) -> [name, ns].
 
-%% @doc Asks for what a page shows. Takes up to a second.
+%% @doc Collects the data of a page. Takes up to a second.
 -spec look(name(), sort(), weir_scope:view()) -> {ok, data()} | {error, weir_scope:reason()}.
 look(Page, Sort, View) ->
     case weir_scope:sample(View) of
@@ -82,13 +82,13 @@ more(_, _, _, Data) -> {ok, Data}.
 with(Key, {ok, Value}, Data) -> {ok, Data#{Key => Value}};
 with(_Key, {error, _} = Error, _Data) -> Error.
 
-%% @doc A page. `Past' are the mean utilisations of the last minute, the oldest first.
+%% @doc Returns a page. `Past' are the mean utilisations of the last minute, the oldest first.
 -spec page(name(), data(), Past :: [float()]) -> [block()].
 page(Name, #{sample := Sample} = Data, Past) -> failing(Sample) ++ shown(Name, Data, Past).
 
-%% What is shown then is old.
+%% While samples fail, the page shows the last good one.
 failing(#{failing := Why, failures := Failures, at := At}) ->
-    [{text, [io_lib:format("Not sampled since ~ts UTC: ~b samples have failed, and it is tried again.", [clock(At), Failures]), Why, ""]}];
+    [{text, [io_lib:format("No sample since ~ts UTC: ~b samples have failed, trying again.", [clock(At), Failures]), Why, ""]}];
 failing(_) ->
     [].
 
@@ -120,7 +120,7 @@ shown(overview, #{sample := Sample}, Past) ->
     ];
 shown(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
     [
-        {text, ["CPU far above busy: looks for work. Waited: throttled, or the processor is shared.", ""]},
+        {text, ["CPU far above busy: busy waiting. Waited: throttled, or the processor is shared.", ""]},
         {table,
             [{number, "scheduler", left}, {bar, "", left}, {busy, "busy", right}, {cpu, "CPU", right}, {waited, "waited", right}, {queue, "queue", right}], [
                 [
@@ -202,7 +202,7 @@ shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check
             io_lib:format("OTP's poll set ~b (~p): ~b descriptors, ~b active, ~b threads", [Index, Kind, Size, Active, Number])
          || {Index, #{kind := Kind, descriptors := Size, active := Active, threads := Number}} <- numbered(Sets)
         ] ++ [
-            ["OTP's poll thread ", Name, ": CPU ", percent(Cpu), ", waited ", percent(Waited), ", came on a processor ", count(Turns), " times a second"]
+            ["OTP's poll thread ", Name, ": CPU ", percent(Cpu), ", waited ", percent(Waited), ", scheduled ", count(Turns), " times a second"]
          || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads, is_poll_thread(Name)
         ]}
         | weir_scope_page_pollsets:page(Weir)
@@ -232,34 +232,34 @@ shown(locks, #{sample := #{weir := Weir}, locks := Locks}, _Past) ->
     weir_scope_page_locks:page(Weir, Locks);
 shown(clocks, #{clocks := #{settings := Settings} = Clocks}, _Past) ->
     [
-        {text, kept(Settings) ++ [case Clocks of #{costs := _} -> ""; _ -> "What it costs to read them cannot be measured without modules on the node." end]},
+        {text, kept(Settings) ++ [case Clocks of #{costs := _} -> ""; _ -> "The cost of reading clocks cannot be measured without modules on the node." end]},
         {table, [{name, "clock", left}, {ns, "ns to read", right}], [
             [{Name, atom_to_list(Name)}, {Ns, io_lib:format("~.1f", [Ns])}]
          || #{clock := Name, ns := Ns} <- maps:get(costs, Clocks, [])
         ]}
     ].
 
-%% `0_poller' until OTP 25, since then `erts_poll_0'.
+%% `0_poller' in OTP 25, `erts_poll_0' in later releases.
 is_poll_thread(Name) -> re:run(Name, "^([0-9]+_poller|erts_poll_[0-9]+)$", [{capture, none}]) =:= match.
 
 kept(#{time_correction := Correction, time_warp_mode := Mode, time_offset := Offset, clock_difference := Milliseconds} = Settings) ->
     [["the kernel's clock source is ", Source] || #{clock_source := Source} <- [Settings]] ++
         [
             io_lib:format("time correction is ~s, ~s, the offset is ~s", [case Correction of true -> "on"; false -> "off" end, Mode, Offset]),
-            io_lib:format("the VM's time is ~b ms ~s that of the system", [abs(Milliseconds), case Milliseconds < 0 of true -> "behind"; false -> "before" end])
+            io_lib:format("the VM's time is ~b ms ~s the system's", [abs(Milliseconds), case Milliseconds < 0 of true -> "behind"; false -> "ahead of" end])
         ].
 
-%% To the peers and back, of the sockets that are shown.
+%% Round-trip times of the sockets of the table.
 ways(Top) ->
     case lists:sort([Rtt || #{rtt_us := Rtt} <- Top]) of
         [] -> [];
         Ways ->
             Part = fun(Hundredths) -> count(lists:nth((length(Ways) * Hundredths + 99) div 100, Ways)) end,
             Resent = lists:sum([Number || #{resent := Number} <- Top]),
-            [io_lib:format("round trip of these ~b: p50 ~ts us, p99 ~ts us; ~ts segments sent again", [length(Ways), Part(50), Part(99), count(Resent)]), ""]
+            [io_lib:format("round trips of these ~b: p50 ~ts us, p99 ~ts us; ~ts segments retransmitted", [length(Ways), Part(50), Part(99), count(Resent)]), ""]
     end.
 
-%% The columns of tcprstat, with what they are sorted by.
+%% The columns of tcprstat, with their sort columns and titles.
 tcprstat() ->
     [
         {count, count, "count"}, {max, max, "max"}, {min, min, "min"}, {avg, avg, "avg"}, {med, med, "med"}, {stddev, stddev, "stddev"},
@@ -268,19 +268,19 @@ tcprstat() ->
     ].
 
 measured(none) ->
-    ["Weir does not run there."];
+    ["Weir does not run on this node."];
 measured(#{listeners := Listeners}) ->
     case [{Name, Figures} || #{name := Name, latency := Figures} <- Listeners] of
         [] ->
-            ["No listener measures how long its replies take. weir:set_options(Name, #{measure => true})", "has one begin with it while it runs.", ""];
+            ["No listener measures its replies. weir:set_options(Name, #{measure => true})", "turns that on for a running listener.", ""];
         Measured ->
-            ["Microseconds from request to reply, all listeners that measure it together:" | [quantiles(Name, Figures) || {Name, Figures} <- Measured]] ++ [""]
+            ["Microseconds from request to reply. The table has all listeners together:" | [quantiles(Name, Figures) || {Name, Figures} <- Measured]] ++ [""]
     end.
 
 quantiles(Name, #{count := Count, med := Median, p90 := P90, '99_max' := P99, p999 := P999, max := Max}) ->
     io_lib:format("listener ~0tp: ~ts replies, p50 ~ts, p90 ~ts, p99 ~ts, p99.9 ~ts, max ~ts", [Name | [count(Number) || Number <- [Count, Median, P90, P99, P999, Max]]]).
 
-%% Those behind proxies whose backends measure, in the second.
+%% Servers behind proxies whose backends measure, in the last second.
 servers(#{servers := [_ | _] = Servers}) ->
     [
         {table, [{server, "server", left} | [{Name, Title, right} || {Name, _, Title} <- tcprstat()]], [
@@ -302,16 +302,16 @@ rows(History) ->
         maps:get(<<"listeners.measured">>, Known, 0.0) > 0
     ].
 
-%% Of the day, UTC.
+%% The time of day, UTC.
 clock(At) ->
     {_, {Hour, Minute, Second}} = calendar:system_time_to_universal_time(At, millisecond),
     io_lib:format("~2..0b:~2..0b:~2..0b", [Hour, Minute, Second]).
 
 super_carrier(#{super_carrier := #{total := Total, used := Used}}) -> ["super carrier ", bytes(Used), " of ", bytes(Total)];
-super_carrier(#{carriers := Carriers}) -> io_lib:format("no super carrier (+MMscs ~b would hold the carriers of now)", [(Carriers + 1_048_575) div 1_048_576]).
+super_carrier(#{carriers := Carriers}) -> io_lib:format("no super carrier (+MMscs ~b would hold the present carriers)", [(Carriers + 1_048_575) div 1_048_576]).
 
 mapped(#{mappings := #{mapped := Mapped, unmapped := Unmapped, cached := Cached}}) ->
-    [io_lib:format("carriers mapped ~ts times, unmapped ~ts times, taken from those kept ~ts times", [count(Mapped), count(Unmapped), count(Cached)])];
+    [io_lib:format("carriers mapped ~ts times, unmapped ~ts times, reused from the cache ~ts times", [count(Mapped), count(Unmapped), count(Cached)])];
 mapped(_) ->
     [].
 
@@ -329,7 +329,7 @@ numbered(List) -> lists:zip(lists:seq(1, length(List)), List).
 
 mean(Key, Schedulers) -> lists:sum([Value || #{Key := Value} <- Schedulers]) / max(1, length(Schedulers)).
 
-%% Only asked for where they are sorted by it.
+%% Only collected if the table is sorted by this column.
 told(Key, Map) ->
     case Map of
         #{Key := Value} -> {Value, count(Value)};

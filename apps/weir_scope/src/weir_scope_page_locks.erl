@@ -1,12 +1,12 @@
 %% @private
-%% @doc The page of locks: how often somebody had to wait for one of Weir's, and of the VM's own where it counts them.
+%% @doc The page about locks: lock waits in Weir, and in the VM if it counts them.
 -module(weir_scope_page_locks).
 
 -export([page/2]).
 
 -import(weir_scope_figure, [percent/1, count/1, seconds/1]).
 
-%% @doc Of a sample, and what the VM has counted.
+%% @doc Returns the page for the sample of Weir and the lock counts of the VM.
 -spec page(weir_scope_engine:engine() | none, weir_scope_locks:locks()) -> [weir_scope_page:block()].
 page(Weir, Locks) -> weir(Weir) ++ vm(Locks).
 
@@ -22,10 +22,10 @@ weir(#{locks := [_ | _] = Tables, pollsets := Pollsets}) ->
         {text, [""]}
     ];
 weir(_) ->
-    [{text, ["Weir does not run there.", ""]}].
+    [{text, ["Weir does not run on this node.", ""]}].
 
 vm(not_counted) ->
-    [{text, ["This VM does not count waits for its own locks. One that does is built for it: erl -emu_type lcnt."]}];
+    [{text, ["This VM does not count its own locks. A VM that was built for lock counting does: erl -emu_type lcnt."]}];
 vm(#{seconds := Seconds, locks := Locks}) ->
     [
         {text, [["Locks of the VM, counted for ", seconds(Seconds)], ""]},

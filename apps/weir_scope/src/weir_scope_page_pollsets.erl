@@ -1,15 +1,16 @@
 %% @private
-%% @doc The page of pollsets, as in Wei Cao's "pollset per scheduler": what each has done in the second.
+%% @doc The page about pollsets: what each did in the last second, with the columns of Wei Cao's "pollset per
+%% scheduler".
 -module(weir_scope_page_pollsets).
 
 -export([page/1]).
 
 -import(weir_scope_figure, [percent/1, count/1, part/2, counted/2]).
 
-%% @doc Of a sample.
+%% @doc Returns the page for a sample.
 -spec page(weir_scope_engine:engine() | none) -> [weir_scope_page:block()].
 page(none) ->
-    [{text, ["", "Weir does not run there."]}];
+    [{text, ["", "Weir does not run on this node."]}];
 page(#{pollsets := Pollsets}) ->
     [
         {text, ["" | busiest(Pollsets)]},
@@ -31,8 +32,8 @@ page(#{pollsets := Pollsets}) ->
             ]}
     ].
 
-%% How evenly the pollsets of schedulers read, and how much of that goes to owners on other schedulers. Reactors' have theirs by
-%% their listeners.
+%% How evenly reads are spread over the schedulers' pollsets, and how many are for owners on other schedulers. Reactors
+%% are left out, because their listeners spread connections over them.
 busiest(Pollsets) ->
     Own = [Pollset || #{pollset := Number} = Pollset <- Pollsets, not weir_scope_engine:is_reactors(Number)],
     Reads = [Rate || #{reads := Rate} <- Own],
@@ -40,8 +41,8 @@ busiest(Pollsets) ->
         Sum when Sum > 0 ->
             Away = [Rate || #{asked_away := Rate} <- Own],
             [
-                io_lib:format("the busiest of ~b pollsets makes ~ts of their reads", [length(Own), percent(lists:max(Reads) / Sum)]) ++
-                    [io_lib:format("; ~ts of them are for owners on other schedulers", [percent(min(1.0, lists:sum(Away) / Sum))]) || Away =/= []],
+                io_lib:format("the busiest of ~b pollsets makes ~ts of all reads", [length(Own), percent(lists:max(Reads) / Sum)]) ++
+                    [io_lib:format("; ~ts of all reads are for owners on other schedulers", [percent(min(1.0, lists:sum(Away) / Sum))]) || Away =/= []],
                 ""
             ];
         _ ->

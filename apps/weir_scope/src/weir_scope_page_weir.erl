@@ -1,16 +1,16 @@
 %% @private
-%% @doc The page of what Weir serves: listeners and the limits that they have reached, reactors, relays, and what `weir_http' and
-%% `weir_pubsub' count.
+%% @doc The page about Weir: listeners and the limits that they have reached, reactors, relays, and the counters of
+%% `weir_http' and `weir_pubsub'.
 -module(weir_scope_page_weir).
 
 -export([page/2]).
 
 -import(weir_scope_figure, [percent/1, count/1, bytes/1, seconds/1, address/1]).
 
-%% @doc Of a sample, and the relays that do most.
+%% @doc Returns the page for a sample and the top relays.
 -spec page(weir_scope_engine:engine() | none, [weir_scope_top:relay()]) -> [weir_scope_page:block()].
 page(none, _Relays) ->
-    [{text, ["Weir does not run there."]}];
+    [{text, ["Weir does not run on this node."]}];
 page(#{listeners := Listeners} = Weir, Relays) ->
     Parts = [
         {Listeners, fun listeners/1},
@@ -25,7 +25,7 @@ counts(#{counts := #{relays := Relays, groups := Groups}, listeners := Listeners
 counts(#{listeners := Listeners}) ->
     [io_lib:format("~b listeners", [length(Listeners)])].
 
-%% What is refused or stopped is a second.
+%% `accepted' and the columns after it are per second.
 listeners(Listeners) ->
     [
         {table,
@@ -44,7 +44,7 @@ listeners(Listeners) ->
             ]}
     ].
 
-%% The quantiles are of those that measure.
+%% Only reactors that measure have quantiles.
 reactors(Reactors) ->
     [
         {table,
@@ -64,7 +64,7 @@ reactors(Reactors) ->
 measured(_Key, none) -> {-1, "-"};
 measured(Key, Figures) -> {maps:get(Key, Figures), io_lib:format("~.1f", [maps:get(Key, Figures)])}.
 
-%% Of all listeners together.
+%% Sums over all listeners.
 counted(Weir) ->
     [
         {Name, lists:sum([Rate || #{rate := Rate} <- Values]), Total}

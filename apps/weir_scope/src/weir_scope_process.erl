@@ -1,16 +1,18 @@
 %% @private
-%% @doc What a process is called. Its dictionary tells, which may be large, as that of a reactor with all its connections: the process would
-%% have to copy all of it. So single keys are asked for where the VM can tell them (from OTP 26.2 on), and elsewhere only small processes.
+%% @doc The name of a process. Parts of it are in the process dictionary, which may be large, as that of a reactor with
+%% all its connections, and would be copied whole. So from OTP 26.2 on this reads single keys, and before that only the
+%% dictionaries of small processes.
 -module(weir_scope_process).
 
 -export([name/2]).
 
 -type name() :: #{name := atom() | mfa(), label => term()}.
 
-%% Bytes of a process whose dictionary is small, whatever it is.
+%% A process of at most this many bytes has a small dictionary.
 -define(SMALL, 500_000).
 
-%% @doc The registered name, or the function that it began with, and its label, where it has one; `gone' if it has ended.
+%% @doc Returns the registered name or the initial function, and the label if there is one. Returns `gone' if the
+%% process has ended.
 -spec name(weir_scope_facts:ask(), pid()) -> name() | gone.
 name(Ask, Pid) ->
     case Ask(erlang, process_info, [Pid, [registered_name, initial_call, memory]]) of

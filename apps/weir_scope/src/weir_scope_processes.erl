@@ -1,25 +1,25 @@
-%% @doc The processes of a node: which have long queues, how many wait for a connection or for data, and which send to many.
+%% @doc Facts about the processes of a node: long message queues, acceptors, receivers with timeouts, and broadcasters.
 -module(weir_scope_processes).
 
 -export([facts/1]).
 
-%% From another node each process takes a message; more than that are not looked at so.
+%% Reading from another node takes a message for each process. Nodes with more processes are not read that way.
 -define(MOST_FROM_AFAR, 2000).
 
 -define(LONGEST, 5).
 
-%% Registered processes that are looked at, and how many others one watches that sends to many.
+%% Registered processes that are read, and the links and monitors from which on one is a broadcaster.
 -define(MOST_REGISTERED, 500).
 -define(MANY, 1000).
 
-%% Of so many that wait for data it is looked who has them wait.
+%% Waiting receivers whose calling module is looked up.
 -define(MOST_RECEIVERS, 200).
 
-%% @doc `queues': the five longest message queues, each `{Length, Pid, Name}' with the registered name or the function that the
-%% process began with. `acceptors': processes that wait in gen_tcp's accept for a port. `timed_receivers': modules with how many
-%% processes that wait in a `gen_tcp:recv' of theirs, of modules that call it with a timeout only. These are absent if there are too many
-%% processes to be asked from another node. `broadcasters': registered processes that have links to or monitors of a thousand others
-%% or more, each `{Name, Number, Priority}'.
+%% @doc Returns these facts. `queues': the five longest message queues, each `{Length, Pid, Name}' with the registered
+%% name or the initial function. `acceptors': processes that wait in gen_tcp:accept on a port. `timed_receivers':
+%% `{Module, Number}', the processes that wait in a `gen_tcp:recv' of a module that only calls it with a timeout. These
+%% three are absent if the node has too many processes to read them from another node. `broadcasters': registered
+%% processes with a thousand links and monitors or more, each `{Name, Number, Priority}'.
 -spec facts(weir_scope_facts:ask()) -> weir_scope_facts:facts().
 facts(Ask) ->
     Pids = Ask(erlang, processes, []),
@@ -45,7 +45,7 @@ add(Ask, Pid, {Queues, Acceptors, Receivers}) ->
             {longest(Length, Pid, Queues), Acceptors + waits(Function), [Pid || {prim_inet, recv0, _} <- [Function]] ++ Receivers}
     end.
 
-%% The caller stands below; whether it gives a timeout is in what its module imports.
+%% The caller is below gen_tcp on the stack. The imports of its module say whether it calls recv with a timeout.
 timed(Ask, Receivers) ->
     Callers = [Module || Pid <- Receivers, Module <- caller(Ask(erlang, process_info, [Pid, current_stacktrace]))],
     [{Module, length([Same || Same <- Callers, Same =:= Module])} || Module <- lists:usort(Callers), has_timeout(Ask, Module)].
@@ -56,7 +56,7 @@ caller(undefined) -> [].
 has_timeout(Ask, Module) ->
     case Ask(beam_lib, chunks, [Ask(code, which, [Module]), [imports]]) of
         {ok, {Module, [{imports, Imports}]}} -> lists:member({gen_tcp, recv, 3}, Imports) andalso not lists:member({gen_tcp, recv, 2}, Imports);
-        %% Loaded from no file.
+        %% The module was not loaded from a file.
         {error, beam_lib, _} -> false
     end.
 

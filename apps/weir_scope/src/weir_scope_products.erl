@@ -1,4 +1,5 @@
-%% @doc What `weir_http' and `weir_pubsub' count, where they run. Their own tables on the node tell the names, so this needs neither of them.
+%% @doc Samples the counters of `weir_http' and `weir_pubsub', if they run. It reads names and help from their tables
+%% on the node, so this node needs neither application.
 -module(weir_scope_products).
 
 -export([read/2]).
@@ -9,15 +10,16 @@
 -opaque reading() :: [#{name := binary(), help := binary(), values := [#{listener => term(), total := non_neg_integer()}]}].
 
 -type counter() :: #{name := binary(), help := binary(), values := [#{listener => term(), total := non_neg_integer(), rate := float()}]}.
-%% As in `weir_http_requests'. `total': since the listener or the application was started, `rate': a second. `listener' where each listener counts.
+%% `name': such as `weir_http_requests'. `total': since the start of the listener or application. `rate': per second.
+%% `listener': only for counters of a listener.
 
-%% @doc Of listeners with what they tell of themselves.
+%% @doc Reads the counters. `Listeners' are the names and infos of all listeners.
 -spec read(weir_scope_facts:ask(), [{term(), map()}]) -> reading().
 read(Ask, Listeners) ->
     try
         http(Ask, [Listener || {_, #{requests := _}} = Listener <- Listeners]) ++ pubsub(Ask)
     catch
-        %% One of them is being stopped.
+        %% One of the applications is being stopped.
         _:_ -> []
     end.
 
@@ -41,7 +43,7 @@ pubsub(Ask) ->
 counter(Prefix, #{name := Name, help := Help}, Values) ->
     #{name => iolist_to_binary([Prefix, atom_to_binary(Name)]), help => unicode:characters_to_binary(Help), values => Values}.
 
-%% @doc What has happened between two readings that are so many nanoseconds apart.
+%% @doc Returns the counters of the later reading with their rates. The readings are `Ns' nanoseconds apart.
 -spec between(reading(), reading(), pos_integer()) -> [counter()].
 between(Before, After, Ns) ->
     Earlier = maps:from_list([{key(Name, Value), Total} || #{name := Name, values := Values} <- Before, #{total := Total} = Value <- Values]),
@@ -53,6 +55,6 @@ between(Before, After, Ns) ->
 key(Name, #{listener := Listener}) -> {Name, Listener};
 key(Name, _) -> Name.
 
-%% One that was started anew counts from zero.
+%% A restarted listener or application counts from zero.
 rate(Before, Now, Ns) when Now >= Before -> (Now - Before) * 1_000_000_000 / Ns;
 rate(_Before, Now, Ns) -> Now * 1_000_000_000 / Ns.

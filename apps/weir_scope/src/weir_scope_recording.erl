@@ -1,13 +1,14 @@
-%% @doc Recordings of a node: a file of lines, each a JSON object. A name that ends in `.gz' is compressed.
+%% @doc Writes and reads recordings of a node: files in which each line is a JSON object. A file whose name ends in
+%% `.gz' is compressed.
 %%
 %% <table>
 %% <tr><td>first line</td><td>`format' (`weir_scope'), `version' (1), `node', `began' (milliseconds since 1970), `tabs': `name' and `sorts' of
 %% each</td></tr>
-%% <tr><td>`columns'</td><td>the names of the numbers in the lines that follow</td></tr>
-%% <tr><td>`at', `values'</td><td>a second</td></tr>
-%% <tr><td>`at', `tab', `blocks'</td><td>what a tab showed, as {@link weir_scope_tabs} has it</td></tr>
+%% <tr><td>`columns'</td><td>the names of the values in the following lines</td></tr>
+%% <tr><td>`at', `values'</td><td>the sample of a second</td></tr>
+%% <tr><td>`at', `tab', `blocks'</td><td>what a tab showed, in the form of {@link weir_scope_tabs}</td></tr>
 %% </table>
-%% A line that is cut off at the end of the file, as by a command that was killed, is left out.
+%% An incomplete last line, as of a command that was killed, is ignored.
 -module(weir_scope_recording).
 
 -export([record/3]).
@@ -31,21 +32,21 @@
 -opaque recording() :: #recording{}.
 
 -type options() :: #{seconds => 1..86_400, every => 1..3600, load => boolean(), until => fun(() -> boolean())}.
-%% How many seconds (60), and how often the tabs are looked at (10 seconds). `load' is that of the view. `until' is asked each second whether
-%% to stop before.
+%% `seconds' (60): how long to record. `every' (10): seconds between records of the tabs. `load': that of the view.
+%% `until' is called each second; the recording stops if it returns `true'.
 
 -type reason() :: weir_scope:reason() | {file, file:posix() | badarg | system_limit} | {no_recording, file:name_all()} | {too_large, Bytes :: pos_integer()}.
-%% `no_recording': not a file of this format. `too_large': more than may be read.
+%% `no_recording': the file has another format. `too_large': the file has more than these bytes after decompression.
 
-%% What a day of a large node has, compressed or not.
+%% The limit of a file after decompression: about a day of a large node.
 -define(MOST_BYTES, 512 * 1024 * 1024).
 
 -define(PIECE, 1024 * 1024).
 
 %% Records %%%
 
-%% @doc Records a node into a file, which is replaced when the node has told its first second. Returns how many seconds there are. When the
-%% node is gone, what was recorded stays.
+%% @doc Records a node into a file. An existing file is replaced after the first sample of the node. Returns the number
+%% of recorded seconds. If the node goes away, the file keeps what was recorded.
 -spec record({node(), weir_scope:view()}, file:name_all(), options()) -> {ok, Seconds :: non_neg_integer()} | {error, reason()}.
 record({_, View} = Whom, Name, Options) ->
     case weir_scope:sample(View) of
@@ -105,7 +106,7 @@ seconds(Most, Done, After, Columns, {File, View, Look, Options} = To) ->
             Error
     end.
 
-%% What is measured once is looked at once.
+%% The tabs clocks and doctor are only recorded once, at the start.
 looks(0, Done, File, View, Look) ->
     Tabs = [{Tab, Sort} || {Tab, [Sort | _]} <- weir_scope_tabs:all(), Done =:= 0 orelse not lists:member(Tab, [clocks, doctor])],
     lists:foldl(
@@ -129,7 +130,7 @@ looks(_, _Done, _File, _View, _Look) ->
 %% @doc Reads a recording.
 -spec read(file:name_all()) -> {ok, recording()} | {error, reason()}.
 read(Name) ->
-    %% What is not compressed is read as it is.
+    %% The option `compressed' also reads files that are not compressed.
     case file:open(Name, [read, raw, binary, compressed]) of
         {ok, File} ->
             try bytes(File, []) of
@@ -150,7 +151,7 @@ bytes(File, Pieces) ->
         {error, Reason} -> {error, {file, Reason}}
     end.
 
-%% What follows the last end of a line is nothing, or was cut off.
+%% The part after the last newline is empty or an incomplete line.
 decoded(Name, [First | Lines]) when Lines =/= [] ->
     case weir_json:decode(First) of
         {ok, #{<<"format">> := <<"weir_scope">>, <<"version">> := 1, <<"node">> := Node, <<"tabs">> := Tabs}} ->
@@ -180,20 +181,21 @@ read_line(Line, {Columns, Rows, Looks}) ->
         _ -> throw(no_recording)
     end.
 
-%% @doc The node that was recorded.
+%% @doc Returns the recorded node.
 -spec node(recording()) -> binary().
 node(#recording{node = Node}) -> Node.
 
-%% @doc The tabs, and by what each was sorted.
+%% @doc Returns the tabs with their sort columns.
 -spec tabs(recording()) -> [{binary(), [binary()]}].
 tabs(#recording{tabs = Tabs}) -> Tabs.
 
-%% @doc The first and the last second, milliseconds since 1970, or `none' where nothing was recorded.
+%% @doc Returns the times of the first and the last sample in milliseconds since 1970, or `none' if there are no
+%% samples.
 -spec span(recording()) -> {integer(), integer()} | none.
 span(#recording{rows = []}) -> none;
 span(#recording{rows = [{First, _, _} | _] = Rows}) -> {First, element(1, lists:last(Rows))}.
 
-%% @doc What was sampled after a moment; rows with the same columns together.
+%% @doc Returns the samples later than `After'. Rows with the same columns are together.
 -spec series(recording(), After :: integer()) -> [#{columns := [binary()], rows := [{integer(), [number()]}]}].
 series(#recording{rows = Rows}, After) ->
     Later = [Row || {At, _, _} = Row <- Rows, At > After],
@@ -202,7 +204,7 @@ series(#recording{rows = Rows}, After) ->
      || Columns <- lists:usort([Columns || {_, Columns, _} <- Later])
     ].
 
-%% @doc What a tab showed at a moment, or the last time before it; the first time if there was none.
+%% @doc Returns the last record of a tab at or before `At', or the first record if all are later.
 -spec look(recording(), Tab :: binary(), At :: integer()) -> {ok, At :: integer(), Blocks :: [map()]} | {error, {not_recorded, binary()}}.
 look(#recording{looks = Looks}, Tab, At) ->
     case Looks of

@@ -1,5 +1,5 @@
 %% @private
-%% @doc Feeds pages with a recording, in place of {@link weir_scope_feed}.
+%% @doc Feeds pages from a recording, in place of {@link weir_scope_feed}.
 -module(weir_scope_replay).
 -behaviour(gen_server).
 
@@ -38,7 +38,7 @@ handle_call({look, Tab, _Sort, At}, _From, Recording) ->
             {error, _} = Error -> Error
         end,
     {reply, Answer, Recording};
-%% Nothing new comes.
+%% A recording has no new rows.
 handle_call(stream, _From, Recording) ->
     {reply, {error, recorded}, Recording};
 handle_call(metrics, _From, Recording) ->

@@ -1,5 +1,5 @@
 %% @private
-%% @doc What is asked for over HTTP, and how it is answered.
+%% @doc The routes of the page, and the answers to their requests.
 -module(weir_scope_routes).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_events).
@@ -8,7 +8,7 @@
 -export([handle/2]).
 -export([open/2]).
 
-%% Nothing of it comes from elsewhere, and nobody may have it in a frame.
+%% Everything comes from this server, and no site may show the page in a frame.
 -define(POLICY, <<"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'">>).
 
 -spec all(weir_scope_guard:guard()) -> [weir_http_routes:route()].
@@ -31,7 +31,8 @@ directory() ->
         Directory -> filename:join(Directory, "page")
     end.
 
-%% @doc The page has nothing of the node in it and needs no token. What follows waits for the feed, in a process of its own.
+%% @doc Answers a request. The page itself needs no token, because it contains no data. Requests for data wait for the
+%% feed in a separate process.
 -spec handle(weir_http_request:request(), {weir_scope_guard:guard(), atom()}) -> weir_http_direct:result().
 handle(Request, {Guard, index}) ->
     case weir_scope_guard:check_host(Request, Guard) of
@@ -40,7 +41,7 @@ handle(Request, {Guard, index}) ->
     end;
 handle(Request, {Guard, What}) ->
     case weir_scope_guard:check(Request, Guard) of
-        %% Our own request: the one that the process is given has no bindings.
+        %% Use the request of this call: the one that is passed to the process has no bindings.
         ok -> {process, fun(_) -> answer(What, Request) end};
         Refused -> Refused
     end.
@@ -54,7 +55,7 @@ answer(about, _Request) ->
 answer(history, Request) ->
     case number(<<"after">>, Request) of
         {ok, After} -> answered(weir_scope_feed:history(weir_http_request:binding(grain, Request), After), fun json/1);
-        error -> wrong("after is a number of milliseconds")
+        error -> wrong("after must be a number of milliseconds")
     end;
 answer(look, Request) ->
     Tab = weir_http_request:binding(tab, Request),
@@ -62,7 +63,7 @@ answer(look, Request) ->
     case {weir_scope_tabs:find(Tab, Sort), number(<<"at">>, Request)} of
         {{ok, Name, By}, {ok, At}} -> answered(weir_scope_feed:look(Name, By, At), fun json/1);
         {error, _} -> {reply, 404, [{<<"content-type">>, <<"text/plain">>}], "no such tab or column\n"};
-        {_, error} -> wrong("at is a number of milliseconds")
+        {_, error} -> wrong("at must be a number of milliseconds")
     end;
 answer(stream, _Request) ->
     case weir_scope_feed:stream() of

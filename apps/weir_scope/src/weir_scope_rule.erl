@@ -1,4 +1,4 @@
-%% @doc A rule of the doctor: what it looks for in the facts of a node, and what it says.
+%% @doc A rule of the doctor: what it looks for in the facts of a node, and what it reports.
 -module(weir_scope_rule).
 
 -export([apply/2]).
@@ -9,7 +9,7 @@
 
 -type verdict() :: ok | {severity(), Seen :: iodata()}.
 
-%% A fact, or what is counted over time.
+%% The name of a fact, or of a counter whose change over time is a fact.
 -type need() :: atom() | {over, atom()}.
 
 %% `needs' names the facts without which the rule cannot be applied. `check' gets all facts.
@@ -34,7 +34,7 @@
 }.
 %% What was seen, why it matters, what to set, how sure the rule is that it does harm, and where to read on.
 
-%% @doc What the rule finds: nothing, something, or that it cannot tell, with the facts that are missing.
+%% @doc Applies a rule. Returns `ok', a finding, or the facts that are missing for a verdict.
 -spec apply(rule(), weir_scope_facts:facts()) -> ok | {found, finding()} | {unknown, [need()]}.
 apply(#{name := Name, needs := Needs, check := Check} = Rule, Facts) ->
     case [Need || Need <- Needs, not is_known(Need, Facts)] of

@@ -1,4 +1,4 @@
-%% @doc All that is sampled of a node, as one map, and as named numbers for histories and exporters.
+%% @doc A sample of a node: one map, and the same as named numbers for histories and exporters.
 -module(weir_scope_sample).
 
 -export([open/1]).
@@ -26,29 +26,29 @@
     failures => pos_integer(),
     failing => binary()
 }.
-%% `at': milliseconds since 1970, by the node's clock. `over': the seconds that it is about. `cost': what the sample before took of the
-%% node, by the clock and in reductions. `failures': how many samples have failed since the sampler began, if any. `failing': why the last
-%% has failed; this one is older then.
+%% `at': milliseconds since 1970, by the node's clock. `over': the seconds that it covers. `cost': microseconds and
+%% reductions of the sample before. `failures': failed samples since the sampler started, if any. `failing': why the
+%% last sample has failed; then this one is older.
 
 -type name() :: binary().
 %% As in `scheduler.normal.1.utilisation', `memory.binary', `pollset.3.times'.
 
-%% @doc Begins to look, in the process that will go on.
+%% @doc Opens what {@link read/2} needs. The same process has to call both.
 -spec open(weir_scope_facts:ask()) -> sources().
 open(Ask) ->
     #{schedulers => weir_scope_schedulers:open(Ask), memory => weir_scope_memory:open(Ask), machine => weir_scope_machine:open(Ask)}.
 
-%% @doc The first reading.
+%% @doc Makes the first reading.
 -spec read(weir_scope_facts:ask(), sources()) -> reading().
 read(Ask, Sources) -> read(Ask, Sources, #{weir => none}).
 
-%% @doc A reading after another one.
+%% @doc Makes a reading after another one.
 -spec read(weir_scope_facts:ask(), sources(), Before :: reading()) -> reading().
 read(Ask, #{schedulers := Schedulers, memory := Memory, machine := Machine}, #{weir := Engine}) ->
     Ns = Ask(erlang, monotonic_time, [nanosecond]),
     #{
         ns => Ns,
-        %% The same moment. Asked for by itself it would be later, and more so the farther and busier the node is.
+        %% The same moment as `ns'. A second call would be later, by more for a distant or busy node.
         at => (Ns + Ask(erlang, time_offset, [nanosecond])) div 1_000_000,
         node => Ask(erlang, node, []),
         schedulers => weir_scope_schedulers:read(Ask, Schedulers),
@@ -58,7 +58,7 @@ read(Ask, #{schedulers := Schedulers, memory := Memory, machine := Machine}, #{w
         weir => weir_scope_engine:read(Ask, Engine)
     }.
 
-%% @doc What has happened between two readings.
+%% @doc Returns what has happened between two readings.
 -spec between(reading(), reading()) -> sample().
 between(#{ns := Begin} = Before, #{ns := End, at := At, node := Node, memory := Memory} = After) ->
     Ns = max(1, End - Begin),
@@ -73,9 +73,10 @@ between(#{ns := Begin} = Before, #{ns := End, at := At, node := Node, memory := 
         weir => Of(weir, weir_scope_engine)
     }).
 
-%% @doc The numbers of a sample, in an order that stays while the node has the same parts. Names of listeners and of threads that
-%% are none of the VM's are not among them: what is kept of a node does not grow with it. `latency.*' is of all listeners that measure it;
-%% `latency.from_us.4' are the replies that took from 4 to 8 microseconds.
+%% @doc Returns the numbers of a sample. Their order stays the same while the node has the same schedulers, allocators,
+%% pollsets and so on. There are none for single listeners and foreign threads, so that histories do not grow with
+%% these. `latency.*' covers all listeners that measure latency; `latency.from_us.4' counts the replies that took from
+%% 4 to 8 microseconds.
 -spec numbers(sample()) -> [{name(), float()}].
 numbers(#{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
     #{rates := Rates, counts := Counts, check_io := CheckIo} = Activity,

@@ -1,10 +1,11 @@
-%% @doc Samples a node once a second, for all who read. Its memory is bounded, and what it costs is part of each sample.
+%% @doc Samples a node once a second, for all readers. Its memory is bounded, and each sample contains the cost of the
+%% one before.
 %%
-%% It reads what the VM and the system count. The time of schedulers is kept for as long as it lives, and the VM puts that back
-%% when it ends. Nobody's tracer or system monitor is touched.
+%% It reads counters of the VM and of the operating system. It turns `scheduler_wall_time' on; the VM resets that when
+%% the sampler ends. It uses no tracer and no system monitor.
 %%
-%% A sample that fails is counted, reported, and tried again: after a second, two, four and so on, a minute at most. Until then the last
-%% that there was is told, with the reason.
+%% A failed sample is counted and logged, and tried again after one second, two, four and so on, up to a minute. Until
+%% one succeeds, readers get the last good sample with the reason of the failure.
 -module(weir_scope_sampler).
 -behaviour(gen_server).
 
@@ -22,50 +23,52 @@
 -export_type([microstates/0]).
 
 -type microstates() :: [#{type := atom(), id := non_neg_integer(), states := #{atom() => float()}}].
-%% Of each thread of the VM: the parts of its time, 0 to 1, as {@link //runtime_tools/msacc} names them.
+%% For each thread of the VM the fractions of its time, 0 to 1, in the states of {@link //runtime_tools/msacc}.
 
 -define(INTERVAL, 1000).
 
-%% Between samples that fail, at most.
+%% The longest pause after a failed sample, milliseconds.
 -define(LONGEST_PAUSE, 60_000).
 
-%% Microstates are looked at for so long, at most, milliseconds.
+%% The longest measurement of microstates, milliseconds.
 -define(LONGEST_LOOK, 60_000).
 
 -record(state, {
     ask :: weir_scope_facts:ask(),
-    %% Whether failures are told in the log: in a release, and not on a node that is visited.
+    %% Whether failures are logged: in a release, but not on a visited node.
     reports :: boolean(),
     sources = none :: none | weir_scope_sample:sources(),
     last = none :: none | weir_scope_sample:reading(),
     due = 0 :: integer(),
-    %% Samples that have failed, how many of them have no other behind, and why the last did.
+    %% Failed samples in all, failed samples since the last good one, and why the last one has failed.
     failures = 0 :: non_neg_integer(),
     streak = 0 :: non_neg_integer(),
     why = <<>> :: binary(),
     cost = none :: none | #{us := non_neg_integer(), reductions := non_neg_integer()},
     sample = none :: none | weir_scope_sample:sample(),
     history :: weir_scope_history:history(),
-    %% Who waits for the next sample.
+    %% Callers that wait for the next sample.
     waiting = [] :: [gen_server:from()],
-    %% Who looks at microstates, each with what was counted before, and whether the VM counted then already.
+    %% Callers that measure microstates, with the counts at their start, and whether accounting was on before the
+    %% first.
     looks = #{} :: #{reference() => {gen_server:from(), Before :: list()}},
     previous = false :: boolean()
 }).
 
-%% @doc Starts that of this node, registered by the name of this module: there is one at a time.
+%% @doc Starts the sampler of this node. It is registered with the name of this module, so there is one at a time.
 -spec start_link() -> {ok, pid()} | {error, {already_started, pid()}}.
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, {here, true}, []).
 
 %% @private
-%% @doc Starts one for visits. It has no name: a release may start its own meanwhile.
+%% @doc Starts a sampler for visits. It has no name, because a release may start its own sampler later.
 -spec start_guest() -> {ok, pid()}.
 start_guest() ->
     {ok, _} = gen_server:start_link(?MODULE, {here, false}, []).
 
 %% @private
-%% @doc Starts one here for a node that takes no module. It ends with the calling process.
+%% @doc Starts a sampler on this node for a node where no module may be loaded. It ends with the calling process.
+%% Raises `{erpc, Reason}' if the node cannot be reached.
 -spec from_afar(module(), term()) -> pid() | no_return().
 from_afar(Module, Argument) ->
     case gen_server:start(?MODULE, {afar, Module, Argument, self()}, []) of
@@ -73,11 +76,12 @@ from_afar(Module, Argument) ->
         {error, {shutdown, Reason}} -> error({erpc, Reason})
     end.
 
-%% @doc As {@link latest/2}, with five seconds.
+%% @doc Calls {@link latest/2} with a patience of five seconds.
 -spec latest(gen_server:server_ref()) -> weir_scope_sample:sample() | no_return().
 latest(Sampler) -> latest(Sampler, 5000).
 
-%% @doc The last sample, if the sampler answers within so many milliseconds. The first takes a second. Where there is none since all have failed, the caller exits with `{not_sampled, Why}'.
+%% @doc Returns the last sample. Waits up to a second for the first one. The caller exits if the sampler does not
+%% answer within `Patience' milliseconds, and with `{not_sampled, Why}' if all samples have failed so far.
 -spec latest(gen_server:server_ref(), Patience :: pos_integer()) -> weir_scope_sample:sample() | no_return().
 latest(Sampler, Patience) ->
     case gen_server:call(Sampler, latest, Patience) of
@@ -85,17 +89,17 @@ latest(Sampler, Patience) ->
         {error, Why} -> exit({not_sampled, Why})
     end.
 
-%% @doc What was sampled after a moment (milliseconds since 1970; 0 for all).
+%% @doc Returns the samples that are later than `After' (milliseconds since 1970; 0 for all).
 -spec history(gen_server:server_ref(), weir_scope_history:grain(), After :: integer(), Patience :: pos_integer()) -> [weir_scope_history:series()].
 history(Sampler, Grain, After, Patience) -> gen_server:call(Sampler, {history, Grain, After}, Patience).
 
-%% @doc What the threads of the VM do for so many milliseconds, 60,000 at most. While that lasts, the VM counts it: a few percent. If
-%% somebody else had it count already, it goes on to.
+%% @doc Measures for 1 to 60,000 milliseconds what the threads of the VM do. Microstate accounting is on in this time,
+%% which costs the VM a few percent. It stays on if it was on before.
 -spec microstates(gen_server:server_ref(), pos_integer(), Patience :: pos_integer()) -> microstates().
 microstates(Sampler, Milliseconds, Patience) when Milliseconds > 0, Milliseconds =< ?LONGEST_LOOK ->
     gen_server:call(Sampler, {microstates, Milliseconds}, Milliseconds + Patience).
 
-%% @doc The bytes that the histories take.
+%% @doc Returns the bytes that the histories take.
 -spec memory(gen_server:server_ref()) -> non_neg_integer().
 memory(Sampler) -> gen_server:call(Sampler, memory).
 
@@ -109,7 +113,7 @@ init({afar, Module, Argument, Owner}) ->
         error:{erpc, Reason} -> {stop, {shutdown, Reason}}
     end;
 init({here, Reports}) ->
-    %% So that terminate/2 puts back what is on.
+    %% So that terminate/2 is called, which resets microstate accounting.
     _ = process_flag(trap_exit, true),
     {ok, tried(begun(fun erlang:apply/3, Reports))}.
 
@@ -148,7 +152,7 @@ handle_info(sample, State) ->
     try tried(State) of
         Next -> {noreply, Next}
     catch
-        %% The node that is asked from afar is gone, or does not answer.
+        %% The other node is gone, or does not answer.
         error:{erpc, Reason} -> {stop, {shutdown, Reason}, State}
     end;
 handle_info({looked, Look}, #state{looks = Looks, ask = Ask} = State) ->
@@ -159,7 +163,7 @@ handle_info({looked, Look}, #state{looks = Looks, ask = Ask} = State) ->
     {noreply, State#state{looks = Others}};
 handle_info({'EXIT', _, Reason}, State) ->
     {stop, Reason, State};
-%% The owner of one that asks from afar.
+%% The owner of a sampler for another node has ended.
 handle_info({'DOWN', _, process, _, _}, State) ->
     {stop, normal, State};
 handle_info(_, State) ->
@@ -173,22 +177,22 @@ terminate(_Reason, State) ->
     try
         put_back(State)
     catch
-        %% The node is gone just now.
+        %% The node has gone in between.
         error:{erpc, _} -> ok
     end.
 
-%% The last who looks.
+%% Resets microstate accounting after the last measurement.
 put_back(#state{looks = Looks}) when map_size(Looks) =:= 0 ->
     ok;
 put_back(#state{previous = Previous, ask = Ask}) ->
     _ = Ask(erlang, system_flag, [microstate_accounting, Previous]),
     ok.
 
-%% Raises only where the node that is asked from afar is gone.
+%% Raises only if the other node is gone.
 tried(State) ->
     try read(State) of
         Next ->
-            %% After a pause (the machine slept) one sample is about all of it.
+            %% After a pause, such as a suspend of the machine, one sample covers the whole pause.
             Now = erlang:monotonic_time(millisecond),
             later(max(Next#state.due + ?INTERVAL, Now + ?INTERVAL div 2), Next)
     catch
@@ -200,7 +204,7 @@ later(Due, State) ->
     _ = erlang:send_after(Due, self(), sample, [{abs, true}]),
     State#state{due = Due}.
 
-%% The next begins anew: what was open or read before may be the cause.
+%% The next try opens and reads everything again, because old files or readings may be the cause.
 failed(Reason, #state{failures = Failures, streak = Streak, waiting = Waiting, reports = Reports} = State) ->
     Why = unicode:characters_to_binary(io_lib:format("~0tP", [Reason, 30])),
     _ = Reports andalso Streak =:= 0 andalso
@@ -212,7 +216,7 @@ failed(Reason, #state{failures = Failures, streak = Streak, waiting = Waiting, r
     ).
 
 %% @private
-%% @doc Milliseconds until the next try, after so many that have failed before the last.
+%% @doc Returns the milliseconds until the next try, when `Streak' tries have failed before the last one.
 -spec pause(non_neg_integer()) -> pos_integer().
 pause(Streak) -> min(?LONGEST_PAUSE, ?INTERVAL bsl min(Streak, 10)).
 

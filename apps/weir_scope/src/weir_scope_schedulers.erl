@@ -1,8 +1,8 @@
-%% @doc Schedulers by the second: how busy each was by the VM's count, what its thread used by the kernel's, how long it waited
-%% for a processor, and what waits in its run queue.
+%% @doc Samples the schedulers: utilisation by the VM's count, CPU time of the thread by the kernel's count, time that
+%% the thread waited for a processor, and the length of the run queue.
 %%
-%% A scheduler whose thread uses far more of a processor than it is busy looks for work (busy waiting). One whose thread waits
-%% is throttled, or shares the processor with somebody.
+%% If a thread uses far more CPU time than its scheduler is busy, the scheduler looks for work (busy waiting). If a
+%% thread waits, it is throttled, or shares the processor with other programs.
 -module(weir_scope_schedulers).
 
 -export([open/1]).
@@ -29,18 +29,18 @@
     cpu => float(),
     waited => float()
 }.
-%% `utilisation': the part of the time in which it ran something, 0 to 1. `cpu', `waited': the parts in which its thread was on a
-%% processor, and could have been. `run_queue' of normal schedulers only; the other two where the system is Linux.
+%% `utilisation': the fraction of the time in which it ran something, 0 to 1. `cpu', `waited': the fractions in which
+%% its thread was on a processor, and was ready but had none (Linux only). `run_queue': only for normal schedulers.
 
 -type thread() :: #{name := binary(), cpu := float(), waited := float(), turns := float()}.
-%% A thread that is no scheduler: pollers, `aux', `async', and those of native code. `turns': how often it came on a processor, a
-%% second. Threads of a kind, such as `async_1' and `async_2', stand apart.
+%% A thread that is not a scheduler: pollers, `aux', `async', and threads of native code. `turns': how often per second
+%% it got a processor. Threads of a kind, such as `async_1' and `async_2', are separate.
 
-%% Threads are looked up once: those of the VM are there from its boot on. A library with very many is not followed.
+%% The maximum number of threads. They are looked up once, because the VM starts its threads at boot.
 -define(MOST_THREADS, 512).
 
-%% @doc Finds the threads of the node, and has it count time from now on: for as long as the process lives in which the
-%% questions are asked.
+%% @doc Finds the threads of the node, and turns `scheduler_wall_time' on. That stays on while the process lives that
+%% makes the calls on the node.
 -spec open(weir_scope_facts:ask()) -> sources().
 open(Ask) ->
     _ = Ask(erlang, system_flag, [scheduler_wall_time, true]),
@@ -55,7 +55,8 @@ thread(Ask, Directory) ->
         Name -> [{called(string:trim(Name)), weir_scope_files:open(Ask, Directory ++ "/schedstat")}]
     end.
 
-%% `1_scheduler', `1_dirty_cpu_sch', `10_dirty_io_sch' until OTP 25, since then `erts_sched_1', `erts_dcpus_1', `erts_dios_1'.
+%% `1_scheduler', `1_dirty_cpu_sch', `10_dirty_io_sch' in OTP 25, `erts_sched_1', `erts_dcpus_1', `erts_dios_1' from
+%% OTP 26 on.
 called(Name) ->
     case re:run(Name, "^([0-9]+)_(scheduler|dirty_cpu|dirty_io)", [{capture, all_but_first, binary}]) of
         {match, [Number, Kind]} ->
@@ -82,7 +83,7 @@ read(Ask, Sources) ->
         queues => Ask(erlang, statistics, [run_queue_lengths])
     }.
 
-%% Those that are offline are left out: their time stands still.
+%% Schedulers that are offline are left out: their times do not change.
 walls(Ask) ->
     case Ask(erlang, statistics, [scheduler_wall_time_all]) of
         undefined ->
@@ -112,7 +113,7 @@ times(Text) ->
     [Cpu, Waited, Turns | _] = [binary_to_integer(Number) || Number <- binary:split(string:trim(Text), <<" ">>, [global])],
     [{Cpu, Waited, Turns}].
 
-%% @doc What has happened between two readings that are so many nanoseconds apart.
+%% @doc Returns what has happened between two readings that are `Ns' nanoseconds apart.
 -spec between(reading(), reading(), pos_integer()) -> #{schedulers := [scheduler()], threads := [thread()]}.
 between(#{walls := Walls, threads := Threads}, #{walls := LaterWalls, threads := LaterThreads, queues := Queues}, Ns) ->
     Earlier = maps:from_list([{{Kind, Number}, {Busy, Whole}} || {Kind, Number, Busy, Whole} <- Walls]),

@@ -1,34 +1,36 @@
-%% @doc What a schedule costs: how long a process that is ready waits until it runs, how long turns are, and how many messages two
-%% processes exchange. Each takes some time of the node's schedulers, and stops by itself.
+%% @doc Measures scheduling: how long a ready process waits for its turn, how long turns are, and how many messages two
+%% processes exchange. A turn is the time from when a process is scheduled in until it is scheduled out. Each
+%% measurement uses some time of the node's schedulers, and ends after the given time.
 %%
 %% <dl>
-%% <dt>`ready'</dt><dd>of every scheduler: a process that is bound to it gives its turn away once a millisecond, and sees how long it took
-%% to have it back. That is what every process waits which is ready to run. It needs no tracer, and takes a thousandth of a
-%% scheduler.</dd>
-%% <dt>`running', `between'</dt><dd>how long turns were, and the time from the end of a turn to the next one on that scheduler, which is what
-%% the script sch.stp for SystemTap measured in 2013. They take a tracer. Where Weir's library is loaded it is native code that reads the clock and
-%% adds to a histogram at both ends of each turn. Elsewhere OTP's own tracer sends a message there, which takes ten times as long as a turn
-%% without work: so it looks at a few processes only, and ends when 200,000 messages have come.</dd>
+%% <dt>`ready'</dt><dd>for every scheduler: a process that is bound to it yields once a millisecond and measures how long it takes until
+%% it runs again. Every ready process waits as long. It needs no tracer and takes a thousandth of a scheduler.</dd>
+%% <dt>`running', `between'</dt><dd>the length of turns, and the time from the end of a turn to the next turn on the same scheduler,
+%% which the SystemTap script sch.stp measured in 2013. Both need a tracer. Where Weir's library is loaded, the tracer
+%% is native code: at both ends of each turn it reads the clock and updates a histogram. Elsewhere OTP's tracer sends a
+%% message at both ends, which takes ten times as long as an empty turn. So it traces only a few processes, and ends
+%% after 200,000 messages.</dd>
 %% </dl>
-%% The VM does not tell how often processes come to another scheduler (migrations): a tracer counts them too, in both ways.
-%% Processes that somebody else traces are left out. With OTP 27 and later tracing is in a session of its own, and none is.
+%% Both tracers also count migrations, turns on another scheduler than the turn before, which the VM does not count.
+%% Before OTP 27, processes that another tracer traces are left out. From OTP 27 on, tracing has its own session and
+%% leaves out no process.
 -module(weir_scope_schedules).
 
 -export([tracer/0]).
 -export([measure/1]).
 -export([ping_pong/1]).
 
-%% A result is an exit here; and `{scheduler, Number}' is an option of processes that the types do not know.
+%% Dialyzer: results are exit reasons here, and the types of OTP do not have the spawn option `{scheduler, Number}'.
 -dialyzer({nowarn_function, [apart/1, measured/1, seen/1, ping_pong/1, ping/1]}).
 
 -export_type([options/0, tracer/0, schedules/0, scheduler/0, histogram/0]).
 
 -type options() :: #{over => 10..60_000, tracer => tracer(), processes => 1..100}.
-%% `over' (1000): milliseconds. `tracer': the best that there is; `none' measures `ready' only. `processes' (10): how many of those that run
-%% most are looked at by OTP's tracer.
+%% `over' (1000): milliseconds. `tracer' (the best one of the node): `none' measures `ready' only. `processes' (10):
+%% how many of the busiest processes OTP's tracer traces.
 
 -type histogram() :: [{Nanoseconds :: pos_integer(), Count :: pos_integer()}].
-%% How many took from so many nanoseconds, a power of two, to twice as many.
+%% `Count' times were from `Nanoseconds', a power of two, to twice that.
 
 -type scheduler() :: #{scheduler := pos_integer(), ready := histogram(), running => histogram(), between => histogram()}.
 
@@ -43,11 +45,12 @@
     long := weir_scope_long:long(),
     schedulers := [scheduler()]
 }.
-%% `events': what the tracer has seen. `complete': not ended before its time. `running': turns on all schedulers; by scheduler where the
-%% native tracer has measured. `migrations', where there was a tracer: turns of a process whose turn before was on another scheduler. `long':
-%% turns and collections of 20 ms or more.
+%% `events': events of the tracer. `complete': whether it ran for the whole time. `running': turns on all schedulers;
+%% the native tracer has them for each scheduler too. `migrations': turns whose process had its turn before on another
+%% scheduler; absent without a tracer. `long': turns and garbage collections of 20 ms or more.
 
-%% Of OTP's tracer: which processes run since when, where each ran last, and how long turns were.
+%% What OTP's tracer has reported: since when each process runs, the scheduler where each ran last, and a histogram of
+%% turns.
 -record(told, {
     running = #{} :: #{pid() => integer()},
     places = #{} :: #{pid() => pos_integer()},
@@ -55,16 +58,17 @@
     turns = #{} :: #{pos_integer() => pos_integer()}
 }).
 
-%% Messages of OTP's tracer.
+%% The maximum number of messages of OTP's tracer.
 -define(MOST_EVENTS, 200_000).
 
-%% A process that is bound to a scheduler gets its turn within so many milliseconds, or none.
+%% Milliseconds to wait for the turn of a process that is bound to a scheduler. If it has none, its scheduler went
+%% offline.
 -define(PATIENCE, 5000).
 
-%% Round trips a second that `ipctest' made in 2013, on the machine of its author.
+%% Round trips per second of `ipctest' in 2013, on its author's machine.
 -define(PING_PONG_2013, 832_296).
 
-%% @doc Measures. `busy': somebody does with the native tracer.
+%% @doc Measures waits and turns. Returns `busy' if another measurement uses the native tracer.
 -spec measure(options()) -> {ok, schedules()} | {error, busy | {bad_option, atom(), term(), term()}}.
 measure(Options) ->
     case check(Options) of
@@ -86,7 +90,7 @@ check(Options) ->
         [{Key, Value} | _] -> {error, {bad_option, Key, Value, maps:get(Key, Allowed, {one_of, maps:keys(Allowed)})}}
     end.
 
-%% @doc The best that there is on this node. An older Weir has no tracer.
+%% @doc Returns the best tracer of this node. An older Weir has no native tracer.
 -spec tracer() -> native | otp.
 tracer() ->
     case code:is_loaded(weir_nif) =/= false andalso erlang:function_exported(weir_nif, schedules_begin, 1) andalso weir_nif:available() of
@@ -94,7 +98,7 @@ tracer() ->
         false -> otp
     end.
 
-%% In a process that ends with the one that wants it, and with which all ends that it has begun.
+%% Calls a fun in a process that ends with the caller. All that the fun has started ends with that process.
 apart(Fun) ->
     {Pid, Monitor} = spawn_opt(fun() -> exit({measured, Fun()}) end, [monitor, {message_queue_data, off_heap}, {priority, high}]),
     Guard = guard(self(), Pid),
@@ -141,7 +145,8 @@ long(Watcher) ->
     Self = self(),
     Watcher ! {long, Self, weir_scope_long:watch(fun() -> Watcher ! {ready, Self} end)}.
 
-%% What every process waits that is ready: those before it have their turns first.
+%% Yields once a millisecond and records the time until it runs again: the processes before it in the run queue have
+%% their turns first.
 probe(Watcher, Histogram) ->
     receive
         enough -> Watcher ! {seen, self(), Histogram}
@@ -151,7 +156,7 @@ probe(Watcher, Histogram) ->
         probe(Watcher, add(erlang:monotonic_time(nanosecond) - Begin, Histogram))
     end.
 
-%% On a scheduler that was taken offline meanwhile nothing runs any more.
+%% A probe on a scheduler that went offline does not answer.
 seen(Probe) ->
     receive
         {seen, Probe, Histogram} -> Histogram
@@ -159,7 +164,7 @@ seen(Probe) ->
         #{}
     end.
 
-%% By powers of two.
+%% Adds a time to a histogram by powers of two.
 add(Nanoseconds, Histogram) ->
     Power = power(max(1, Nanoseconds), 1),
     maps:update_with(Power, fun(Count) -> Count + 1 end, 1, Histogram).
@@ -202,8 +207,9 @@ together(Histograms) ->
     Add = fun({From, Count}, Known) -> maps:update_with(From, fun(Sum) -> Sum + Count end, Count, Known) end,
     sorted(lists:foldl(Add, #{}, lists:append(Histograms))).
 
-%% Ends the native tracer if this process is killed, as when the modules of a visit are taken away: by one that runs none of them.
-%% A session has ended by itself; and from OTP 27 on such a call, with a tracer that is a module, ends everybody's traces.
+%% Ends the native tracer if this process is killed, for example when the modules of a visit are removed. So the
+%% process that does it runs none of these modules. From OTP 27 on the trace session has ended already, and
+%% erlang:trace/3 with a tracer module would end the traces of all tracers.
 -define(KEEPER, "
     Monitor = erlang:monitor(process, Tracing),
     receive {'DOWN', Monitor, process, _, _} -> ok end,
@@ -222,9 +228,10 @@ powers(Counts) -> [{1 bsl Power, Count} || {Power, Count} <- lists:zip(lists:seq
 
 wait_until(Until) -> timer:sleep(max(0, Until - erlang:monotonic_time(millisecond))).
 
-%% Returns a fun that ends it. From OTP 27 on in a session; before, the VM lets nobody take a process over from another tracer: all of
-%% them leaves those out, and one that is traced is refused. Nothing is left if this process dies: the VM ends the traces of a tracer
-%% that is a process, and the session with the last reference to it; the native one is kept from it by another process, and ends after its time whatever happens.
+%% Begins tracing, from OTP 27 on in a session. Returns a fun that ends it. Before OTP 27 a process has one tracer:
+%% `all' leaves traced processes out, and a single traced process is refused. No trace is left if this process dies:
+%% the VM ends the traces of a dead tracer process, and a session without references. The native tracer is ended by the
+%% keeper, and by itself after its time.
 begin_tracing(Tracer, Whom, Flags) ->
     _ = code:ensure_loaded(trace),
     case erlang:function_exported(trace, session_create, 3) of
@@ -246,7 +253,7 @@ set_in(Session, Pid, Flags) ->
         error:badarg -> 0
     end.
 
-%% One that has ended, or is traced by somebody else, is left out.
+%% A process that has ended, or that another tracer traces, is left out.
 set(Pid, On, Flags) ->
     try
         erlang:trace(Pid, On, Flags)
@@ -257,7 +264,7 @@ set(Pid, On, Flags) ->
 each(all) -> [all];
 each(Pids) -> Pids.
 
-%% What OTP's tracer tells, until it is time or enough.
+%% Receives the messages of OTP's tracer, until the time is over or there are enough.
 told(_Until, ?MOST_EVENTS, Told) ->
     {?MOST_EVENTS, Told};
 told(Until, Events, #told{running = Running, turns = Turns} = Told) ->
@@ -280,8 +287,8 @@ runs(Pid, Scheduler, #told{places = Places, migrations = Migrations} = Told) ->
         #{} -> Told#told{places = Places#{Pid => Scheduler}}
     end.
 
-%% @doc Two processes on the first scheduler send a message to and fro for so many milliseconds, 10,000 at most, and keep it busy meanwhile:
-%% round trips a second, as `ipctest' counted them in 2013, and its figure.
+%% @doc Two processes on the first scheduler send a message to and fro for 1 to 10,000 milliseconds, and keep that
+%% scheduler busy. Returns round trips per second as `ipctest' counted them, and its figure of 2013.
 -spec ping_pong(Milliseconds :: 1..10_000) -> #{round_trips := float(), in_2013 := pos_integer()}.
 ping_pong(Milliseconds) when Milliseconds >= 1, Milliseconds =< 10_000 ->
     #{round_trips => apart(fun() -> ping(Milliseconds) end), in_2013 => ?PING_PONG_2013}.
@@ -299,7 +306,7 @@ ping(Milliseconds) ->
     ),
     receive {trips, Rate} -> Rate end.
 
-%% The clock is read once for a hundred.
+%% The clock is read once for 100 round trips.
 pings(Pong, Until, Trips) ->
     trips(Pong, 100),
     case erlang:monotonic_time(nanosecond) of

@@ -1,4 +1,5 @@
-%% @doc What the doctor has to know of the TCP sockets of a node: who listens, and of ports and Weir's how they are read and what they have received.
+%% @doc Facts about the TCP sockets of a node for the doctor: listeners, and how ports and Weir's sockets are read and
+%% what they receive.
 -module(weir_scope_sockets).
 
 -export([facts/1]).
@@ -7,8 +8,8 @@
 %% Sockets whose bytes are counted.
 -define(COUNTED, 2000).
 
-%% @doc `listeners': {@link weir_scope_listeners:all/1}. `modes': of each socket that {@link counters/1}
-%% counts, its `active'. `module_sockets': how many sockets of OTP's module `socket' there are.
+%% @doc Returns `listeners' (see {@link weir_scope_listeners:all/1}), `modes' (the option `active' of each socket that
+%% {@link counters/1} counts) and `module_sockets' (the number of sockets of OTP's module `socket').
 -spec facts(weir_scope_facts:ask()) -> weir_scope_facts:facts().
 facts(Ask) ->
     Sockets = sockets(Ask),
@@ -18,14 +19,14 @@ facts(Ask) ->
         modes => maps:from_list([{Socket, Mode} || {Socket, {ok, [{active, Mode}]}} <- counted(Ask, fun inet:getopts/2, Sockets, [active])])
     }.
 
-%% @doc `received': the bytes that each of the first 2,000 sockets has received.
+%% @doc Returns `received': the bytes that each of the first 2,000 sockets has received.
 -spec counters(weir_scope_facts:ask()) -> #{received := #{term() => non_neg_integer()}}.
 counters(Ask) ->
     #{
         received => maps:from_list([{Socket, Bytes} || {Socket, {ok, [{recv_oct, Bytes}]}} <- counted(Ask, fun inet:getstat/2, sockets(Ask), [recv_oct])])
     }.
 
-%% One question.
+%% Calls `Function(Socket, Argument)' for all sockets in one call to the node.
 counted(Ask, Function, Sockets, Argument) ->
     Some = lists:sublist(Sockets, ?COUNTED),
     lists:zip(Some, Ask(lists, zipwith, [Function, Some, lists:duplicate(length(Some), Argument)])).
@@ -39,7 +40,7 @@ sockets(Ask) ->
         _ -> Ports ++ Ask(weir, sockets, [])
     end.
 
-%% Where the module is not loaded, nobody has a socket of it.
+%% A node that has not loaded the module has no such sockets.
 module_sockets(Ask) ->
     case Ask(code, is_loaded, [socket]) of
         false -> 0;

@@ -1,16 +1,16 @@
-%% @doc What Linux says of the process of a virtual machine, of its network and of its control group (proc(5), cgroups(7)).
+%% @doc Facts of Linux about the VM's process, its network and its control group (proc(5), cgroups(7)).
 -module(weir_scope_system).
 
 -export([facts/1]).
 -export([counters/1]).
 
-%% @doc All that can be read, in a map:
+%% @doc Returns the facts that can be read:
 %% <dl>
 %% <dt>`descriptors'</dt><dd>`{Open, Limit}'</dd>
 %% <dt>`rss', `swap'</dt><dd>bytes of the process in memory and in swap</dd>
 %% <dt>`cpus'</dt><dd>processors that the control group may use, a float; absent without a quota</dd>
 %% <dt>`memory_limit'</dt><dd>`{Used, Limit}' of the control group, bytes</dd>
-%% <dt>`cpu_pressure'</dt><dd>percent of the last ten seconds in which something waited for a processor</dd>
+%% <dt>`cpu_pressure'</dt><dd>percent of the last ten seconds in which a task waited for a processor</dd>
 %% <dt>`connections_tracked'</dt><dd>`{Number, Limit}' of conntrack</dd>
 %% <dt>`tcp_memory'</dt><dd>`{Used, Pressure, Limit}' of all TCP sockets, bytes</dd>
 %% <dt>`somaxconn'</dt><dd>the largest backlog</dd>
@@ -33,9 +33,10 @@ facts(Ask) ->
     },
     maps:filter(fun(_, Value) -> Value =/= unknown end, Found).
 
-%% @doc What only grows: `ns' of time; `listen_overflows', `listen_drops', `memory_pressures', `pruned' of TCP; `throttled_us' of the control
-%% group; `scheduler_cpu_ns' of all schedulers' threads and `scheduler_busy_ns', in which they ran something; `poller_cpu_ns' of each of the
-%% VM's threads that poll, by name.
+%% @doc Returns counters that only grow: `ns', the time; `listen_overflows', `listen_drops', `memory_pressures' and
+%% `pruned' of TCP; `throttled_us' of the control group; `scheduler_cpu_ns', CPU time of all scheduler threads;
+%% `scheduler_busy_ns', the time in which they ran something; `poller_cpu_ns', CPU time of each poll thread of the VM,
+%% by name.
 -spec counters(weir_scope_facts:ask()) -> #{atom() => integer() | #{binary() => integer()}}.
 counters(Ask) ->
     Threads = threads(Ask),
@@ -89,7 +90,7 @@ pressure(Text) ->
         nomatch -> unknown
     end.
 
-%% Both files count in pages.
+%% Both files count in pages of 4,096 bytes.
 tcp_memory(Ask) ->
     Used = weir_scope_files:text(Ask, "/proc/net/sockstat"),
     Limits = weir_scope_files:text(Ask, "/proc/sys/net/ipv4/tcp_mem"),
@@ -113,7 +114,7 @@ paired([[Kind | Names], [Kind | Numbers] | Lines]) ->
 paired(_) ->
     [].
 
-%% Time on a processor of each of the VM's threads, by the kernel's count.
+%% The CPU time of each thread of the VM, by the kernel's count.
 threads(Ask) ->
     case Ask(prim_file, list_dir, ["/proc/self/task"]) of
         {ok, Threads} -> lists:append([thread(Ask, "/proc/self/task/" ++ Thread) || Thread <- Threads]);
@@ -126,7 +127,7 @@ thread(Ask, Thread) ->
         Name -> [{string:trim(Name), Time} || Time <- [weir_scope_files:number(weir_scope_files:text(Ask, Thread ++ "/schedstat"))], Time =/= unknown]
     end.
 
-%% They are called `1_scheduler' and so on, from OTP 26 on `erts_sched_1'; and `0_poller' and `erts_poll_0'.
+%% Threads are called `1_scheduler' and `0_poller' in OTP 25, and `erts_sched_1' and `erts_poll_0' from OTP 26 on.
 scheduler_cpu(unknown) -> unknown;
 scheduler_cpu(Threads) -> lists:sum([Time || {Name, Time} <- Threads, is_called(Name, "^([0-9]+_scheduler|erts_sched_[0-9]+)$")]).
 
@@ -139,10 +140,10 @@ scheduler_busy(Ask) ->
     _ = Ask(erlang, system_flag, [scheduler_wall_time, true]),
     case Ask(erlang, statistics, [scheduler_wall_time]) of
         undefined ->
-            %% The flag is gone with the process that has raised it: every question from another node has one of its own.
+            %% The flag was reset when its process ended. From another node each call may run in a new process.
             unknown;
         Times ->
-            %% Dirty schedulers have the numbers behind.
+            %% Dirty schedulers have the numbers after the normal ones.
             Normal = Ask(erlang, system_info, [schedulers]),
             Ask(erlang, convert_time_unit, [lists:sum([Busy || {Id, Busy, _} <- Times, Id =< Normal]), native, nanosecond])
     end.

@@ -1,4 +1,4 @@
-%% @doc What the tabs of the page show, as JSON: those of the terminal, and the doctor.
+%% @doc The tabs of the page as JSON: the pages of the terminal, and the doctor.
 -module(weir_scope_tabs).
 
 -export([all/0]).
@@ -12,15 +12,15 @@
 -type tab() :: weir_scope_page:name() | doctor.
 
 -type document() :: map().
-%% `#{at, blocks}': the moment, and what stands there: `#{text => [Line]}', or `#{columns => [#{name, title, side}], rows => [[Cell]]}' with
-%% a cell of the key it is sorted by, and its text.
+%% `#{at, blocks}': the time in milliseconds since 1970, and blocks. A block is `#{text => [Line]}' or `#{columns =>
+%% [#{name, title, side}], rows => [[Cell]]}'; a cell is a list of its sort key and its text.
 
-%% @doc All tabs, in their order, and by what each can be sorted.
+%% @doc Returns all tabs in their order, with their sort columns.
 -spec all() -> [{tab(), [atom()]}].
 all() ->
     [{Name, weir_scope_page:sorts(Name)} || Name <- weir_scope_page:names()] ++ [{doctor, [none]}].
 
-%% @doc The tab and the column of those names, or `error'.
+%% @doc Returns the tab and the sort column with these names, or `error'.
 -spec find(binary(), binary() | default) -> {ok, tab(), atom()} | error.
 find(Name, Column) ->
     case [{Tab, Sort} || {Tab, Sorts} <- all(), atom_to_binary(Tab) =:= Name, Sort <- wanted(Column, Sorts)] of
@@ -31,7 +31,8 @@ find(Name, Column) ->
 wanted(default, [First | _]) -> [First];
 wanted(Column, Sorts) -> [Sort || Sort <- Sorts, atom_to_binary(Sort) =:= Column].
 
-%% @doc Asks for what a tab shows. Takes up to two seconds. `Past' are the mean utilisations of the last minute, the oldest first.
+%% @doc Collects what a tab shows. Takes up to two seconds. `past': the mean utilisations of the last minute, the
+%% oldest first.
 -spec look(tab(), atom(), weir_scope:view(), Options) -> {ok, document()} | {error, weir_scope:reason()} when
     Options :: #{node := node(), load := boolean(), past := [float()]}.
 look(doctor, _Sort, _View, #{node := Node, load := Load}) ->
@@ -49,7 +50,7 @@ lines(Text) -> string:split(unicode:characters_to_binary(Text), "\n", all).
 
 document(Blocks) -> #{at => erlang:system_time(millisecond), blocks => blocks(Blocks)}.
 
-%% @doc Blocks of a page, for JSON.
+%% @doc Converts blocks of a page for JSON.
 -spec blocks([weir_scope_page:block()]) -> [map()].
 blocks(Blocks) -> [block(Block) || Block <- Blocks].
 
@@ -65,7 +66,7 @@ key(Key) when is_number(Key) -> Key;
 key(Key) when is_atom(Key) -> atom_to_binary(Key);
 key(Key) -> unicode:characters_to_binary(io_lib:format("~0tp", [Key])).
 
-%% @doc Blocks for a terminal, of what JSON has of them.
+%% @doc Converts blocks from JSON back for a terminal.
 -spec from_json([map()]) -> [weir_scope_page:block()].
 from_json(Blocks) -> [from_block(Block) || Block <- Blocks].
 
@@ -80,7 +81,7 @@ from_block(#{<<"columns">> := Columns, <<"rows">> := Rows}) ->
 side(<<"right">>) -> right;
 side(_) -> left.
 
-%% A name that no tab of this version sorts by.
+%% `other': no tab of this version has this sort column.
 column(Name) ->
     case [Sort || {_, Sorts} <- all(), Sort <- Sorts, atom_to_binary(Sort) =:= Name] of
         [Sort | _] -> Sort;

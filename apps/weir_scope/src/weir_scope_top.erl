@@ -1,5 +1,6 @@
-%% @doc The processes, the sockets and the relays of a node that do or hold most. They are looked at twice, in slices of a hundred at low
-%% priority, so that nobody waits; what is kept between the two stands in a table that no collection has to copy.
+%% @doc The processes, sockets and relays of a node that use or hold most. They are read twice, in slices of a hundred
+%% and at low priority, so that other processes do not wait. The first readings are kept in an ETS table, which garbage
+%% collections do not copy.
 -module(weir_scope_top).
 
 -export([check/2]).
@@ -15,8 +16,8 @@
 -export_type([options/0, process/0, relay/0]).
 
 -type options() :: #{by => process_key() | weir_scope_top_sockets:key() | relay_key(), most => 1..1000, over => 10..60_000}.
-%% `by' is what is sorted by, the largest first; `most' (20) is how many are wanted; `over' (1000) the milliseconds between both
-%% looks.
+%% `by': the key to sort by, the largest first. `most' (20): the number of results. `over' (1000): milliseconds between
+%% both readings.
 
 -type process_key() :: reductions | memory | growth | queue | binaries | collections.
 -type relay_key() :: bytes | in | out | age | idle.
@@ -34,10 +35,11 @@
     function := mfa() | undefined,
     status := atom()
 }.
-%% `reductions', `growth' (of memory, bytes) and `collections' of garbage are a second. `collections' are there when they are sorted by; the VM
-%% counts those of a process since its last one that was full, so there were at least so many. `binaries': bytes of those that it holds and that are kept
-%% outside of its heap, as the VM counts them for its collections. `name' is the registered name, or the function that the process began
-%% with. `label' from OTP 27 on, where the process has set one.
+%% `reductions', `growth' (bytes of memory) and `collections' (garbage collections) are per second. `collections' is
+%% only present if it is the sort key. It is a lower bound, because the VM counts the collections of a process since
+%% its last full one. `binaries': bytes of the off-heap binaries that the process holds, as the VM counts them for
+%% garbage collection. `name': the registered name, or the initial function. `label': from OTP 27 on, if the process
+%% has set one.
 
 -type relay() :: #{
     relay := pos_integer(),
@@ -53,11 +55,13 @@
     p50 => non_neg_integer(),
     p99 => non_neg_integer()
 }.
-%% `peers': the addresses of the client and of the server; an older Weir does not tell. `in', `out': bytes a second from the one and from the
-%% other. `age': seconds since it began, `idle': since bytes last moved. `replies' of the server, and of the time that these took the median and
-%% the 99th percentile, microseconds. `first_byte_us': until the first of them.
+%% `peers': the addresses of the client and of the server; absent with an older Weir. `in', `out': bytes per second
+%% from the client and from the server. `age': seconds since the relay began. `idle': seconds since bytes last moved.
+%% `replies': replies of the server, and `p50' and `p99' of their times in microseconds. `first_byte_us': microseconds
+%% until the first reply.
 
-%% @doc The top of the processes: `by' is `reductions' (the default), `memory', `growth', `queue', `binaries' or `collections'.
+%% @doc Returns the top processes. `by' is `reductions' (the default), `memory', `growth', `queue', `binaries' or
+%% `collections'.
 -spec processes(options()) -> [process()].
 processes(Options) -> processes(fun erlang:apply/3, Options).
 
@@ -67,8 +71,8 @@ processes(Ask, Options) ->
     Index = maps:get(maps:get(by, Options, reductions), keys(processes)),
     apart(fun() -> top_processes(Ask, Index, maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
 
-%% @doc The top of the sockets: `by' is `bytes' (the default: in and out together), `in', `out', `queue', or `idle', for which the kernel is asked
-%% about each.
+%% @doc Returns the top sockets. `by' is `bytes' (the default: in and out together), `in', `out', `queue' or `idle'.
+%% `idle' takes a system call for each socket.
 -spec sockets(options()) -> [weir_scope_top_sockets:socket()].
 sockets(Options) -> sockets(fun erlang:apply/3, Options).
 
@@ -77,7 +81,8 @@ sockets(Options) -> sockets(fun erlang:apply/3, Options).
 sockets(Ask, Options) ->
     apart(fun() -> weir_scope_top_sockets:top(Ask, maps:get(by, Options, bytes), maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
 
-%% @doc The top of the relays of Weir: `by' is `bytes' (the default: in and out together), `in', `out', `age' or `idle'.
+%% @doc Returns the top relays of Weir. `by' is `bytes' (the default: in and out together), `in', `out', `age' or
+%% `idle'.
 -spec relays(options()) -> [relay()].
 relays(Options) -> relays(fun erlang:apply/3, Options).
 
@@ -87,7 +92,7 @@ relays(Ask, Options) ->
     Index = maps:get(maps:get(by, Options, bytes), keys(relays)),
     apart(fun() -> top_relays(Ask, Index, maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
 
-%% The place of a key in the values of each.
+%% The position of each key in the tuple of values.
 keys(processes) -> #{reductions => 1, memory => 2, growth => 3, queue => 4, binaries => 5, collections => 6};
 keys(sockets) -> weir_scope_top_sockets:keys();
 keys(relays) -> #{in => 1, out => 2, bytes => 3, age => 4, idle => 5}.
@@ -112,7 +117,7 @@ check(What, Options) ->
         [Bad | _] -> {error, Bad}
     end.
 
-%% In a process of its own, of low priority, that ends with the one that wants it.
+%% Calls a fun in a process of low priority, which ends with the caller.
 apart(Fun) ->
     Caller = self(),
     Tag = make_ref(),
@@ -137,7 +142,7 @@ apart(Fun) ->
 
 top_processes(Ask, Index, Most, Over) ->
     Table = ets:new(?MODULE, [set, private]),
-    %% What costs more is asked of all only where they are sorted by it.
+    %% Expensive items are only read if they are the sort key.
     Collections = [garbage_collection || Index =:= maps:get(collections, keys(processes))],
     First = fun(Pid, [{_, Reductions}, {_, Memory} | Rest], none) ->
         _ = ets:insert(Table, {Pid, now_us(), Reductions, Memory, collections(Rest)}),
@@ -162,14 +167,14 @@ top_processes(Ask, Index, Most, Over) ->
      || {_, Pid, Values} <- weir_scope_look:largest(Top), Process <- process(Ask, Pid, Values)
     ].
 
-%% Of young data, since the last collection of all.
+%% Minor collections since the last full one.
 collections(Info) -> lists:sum([proplists:get_value(minor_gcs, Counts, 0) || {garbage_collection, Counts} <- Info]).
 
-%% One of all has begun it anew.
+%% A full collection resets the count, and is a collection itself.
 collected(Before, Now) when Now >= Before -> Now - Before;
 collected(_Before, Now) -> Now + 1.
 
-%% Those that have ended meanwhile are left out.
+%% Processes that have ended are left out.
 each_process(Ask, Items, Fun, State) ->
     Known = fun(Pid, Info, Then) -> case Info of undefined -> Then; _ -> Fun(Pid, Info, Then) end end,
     sliced(fun(Pids, Then) -> each(Ask, fun erlang:process_info/2, Pids, Items, Known, Then) end, State, Ask(erlang, processes, [])).
@@ -211,7 +216,7 @@ top_relays(Ask, Index, Most, Over) ->
 peers(Ask, Relay) ->
     case Ask(erlang, function_exported, [weir_nif, relay_peers, 1]) andalso Ask(weir_nif, relay_peers, [Relay]) of
         {ok, Peers} -> #{peers => Peers};
-        %% An older Weir, or one that has ended just now.
+        %% An older Weir, or the relay has ended.
         _ -> #{}
     end.
 

@@ -1,4 +1,4 @@
-%% @doc The sockets of a node that do most: see {@link weir_scope_top}.
+%% @doc The sockets of a node with most traffic: see {@link weir_scope_top}.
 -module(weir_scope_top_sockets).
 
 -export([keys/0]).
@@ -23,15 +23,16 @@
     rtt_us => non_neg_integer(),
     resent => non_neg_integer()
 }.
-%% `in', `out': bytes a second. `queue': bytes that wait to be sent. What Linux says of it (tcp_info): `idle', the seconds since data last came or
-%% went; `rtt_us', the way to the peer and back, microseconds; `resent', the segments that were sent again since the connection began. When
-%% it began nobody knows: neither the VM nor the kernel keeps that. `kind': of Weir, a port (gen_tcp's default), or OTP's `socket'.
+%% `kind': a socket of Weir, a port (gen_tcp's default), or OTP's `socket'. `in', `out': bytes per second. `queue':
+%% bytes that wait to be sent. From tcp_info of Linux: `idle', seconds since data were last received or sent; `rtt_us',
+%% the round-trip time in microseconds; `resent', segments retransmitted since the connection began. There is no age:
+%% neither the VM nor the kernel keeps it.
 
-%% @doc The place of a key in the values of a socket.
+%% @doc Returns the position of each key in the tuple of values.
 -spec keys() -> #{key() => pos_integer()}.
 keys() -> #{in => 1, out => 2, queue => 3, bytes => 4, idle => 5}.
 
-%% @doc So many that have most, looked at twice with so many milliseconds between.
+%% @doc Returns the `Most' sockets that are largest by a key. They are read twice, `Over' milliseconds apart.
 -spec top(weir_scope_facts:ask(), key(), pos_integer(), pos_integer()) -> [socket()].
 top(Ask, By, Most, Over) ->
     #{By := Index} = keys(),
@@ -42,7 +43,7 @@ top(Ask, By, Most, Over) ->
     end,
     none = each_socket(Ask, First, none),
     ok = timer:sleep(Over),
-    %% The kernel is asked of all only where they are sorted by what it says.
+    %% tcp_info is only read for all sockets if they are sorted by `idle'.
     Idle = case By of idle -> fun(Kind, Key) -> maps:get(idle, tcp_info(Ask, Kind, named(Kind, Key)), 0) end; _ -> fun(_, _) -> 0 end end,
     Second = fun(Kind, Key, {In, Out, Queue}, Now, Top) ->
         case ets:lookup(Table, Key) of
@@ -56,7 +57,7 @@ top(Ask, By, Most, Over) ->
     Top = each_socket(Ask, Second, weir_scope_look:none()),
     [socket(Ask, Kind, named(Kind, Key), Values) || {_, {Kind, Key}, Values} <- weir_scope_look:largest(Top)].
 
-%% By which a socket is known between both looks, and the socket itself. No two kinds have the same.
+%% The key of a socket in the table, and the socket of a key. Keys of different kinds are different.
 known(weir, {'$inet', _, Handle}) -> Handle;
 known(_, Socket) -> Socket.
 
@@ -73,7 +74,7 @@ of_ports(Ask, Fun, State) ->
     end,
     sliced(Counted, State, Ask(erlang, ports, [])).
 
-%% Those of a slice have one moment.
+%% All sockets of a slice have the same time.
 getstat(Ask, Kind, Fun, State, Sockets) ->
     At = now_us(),
     Counted = fun
@@ -82,7 +83,7 @@ getstat(Ask, Kind, Fun, State, Sockets) ->
     end,
     each(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct, send_pend], Counted, State).
 
-%% Where the module is not loaded, nobody has a socket of it.
+%% A node that has not loaded the module has no such sockets.
 of_module(Ask, Fun, State) ->
     case Ask(code, is_loaded, [socket]) of
         false -> State;
@@ -94,7 +95,7 @@ module_socket(Ask, Fun, Socket, State) ->
         #{counters := #{read_byte := In, write_byte := Out}} -> Fun(socket, Socket, {In, Out, 0}, now_us(), State);
         _ -> State
     catch
-        %% It is closed.
+        %% The socket is closed.
         error:_ -> State
     end.
 
@@ -115,7 +116,7 @@ told(Ask, Fun, State, Piece) ->
             State
     end.
 
-%% An older Weir has to be asked about each.
+%% An older Weir needs a call for each socket.
 asked(Ask, Fun, State, Piece) ->
     case Ask(weir_nif, sockets, [Piece]) of
         {ok, Handles} ->
@@ -138,8 +139,8 @@ socket(Ask, Kind, Socket, {In, Out, Queue, _, _}) ->
     },
     maps:merge(maps:filter(fun(_, Value) -> Value =/= unknown end, Known), tcp_info(Ask, Kind, Socket)).
 
-%% Of struct tcp_info of Linux so much as to have these numbers. Elsewhere the option is another. Times are in milliseconds,
-%% and begin with the connection.
+%% The bytes of Linux' struct tcp_info up to the last of these numbers. The option has this number only on Linux. Its
+%% times are milliseconds, and begin with the connection.
 -define(TCP_INFO, 104).
 
 tcp_info(Ask, Kind, Socket) ->

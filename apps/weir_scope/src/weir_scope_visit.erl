@@ -1,5 +1,6 @@
-%% @doc Visits of a node, this one or another that distribution reaches. Another needs nothing of ours: modules are loaded there for the
-%% time of the visit, and taken away again when the last visitor has left, also if it died. Several may visit a node at once.
+%% @doc Visits of a node: this node or another one that distribution reaches. The other node needs no part of Weir. A
+%% visit loads modules there; they are removed when the last visitor has left or died. A node may have several visitors
+%% at once.
 -module(weir_scope_visit).
 
 -export([facts/2]).
@@ -15,16 +16,17 @@
 -export_type([options/0, reason/0, visit/0]).
 
 -type options() :: #{load => boolean(), over => pos_integer(), patience => pos_integer()}.
-%% `load' (`true'): whether modules may be loaded. If not, everything is asked from here, which takes longer. `over' (1000): how
-%% long is looked, `patience' (15000): how long the node may take for an answer beyond that, milliseconds.
+%% `load' (`true'): whether modules may be loaded on the node. If not, every call is made from this node, which takes
+%% longer. `over' (1000): milliseconds to collect facts for. `patience' (15000): milliseconds that the node may take
+%% for an answer beyond that.
 
 -type reason() :: {no_connection, node()} | {timeout, node()} | {disturbed, node()} | {cannot_load, module(), term()}.
-%% `no_connection': it does not run, is gone, or has another cookie. `timeout': it does not answer in time. `disturbed': modules of the
-%% visit were taken away or replaced by somebody: try again. `cannot_load': it does not take a module and has no compiler: try
-%% `load => false'.
+%% `no_connection': the node does not run, has gone, or has another cookie. `timeout': it does not answer in time.
+%% `disturbed': modules of the visit were removed or replaced during it; try again. `cannot_load': the node cannot load
+%% a module and has no compiler; try `load => false'.
 
 -record(visit, {node :: node(), guest :: pid() | none, joined :: reference() | none, patience :: pos_integer()}).
-%% `joined': by this the guest knows the visit; a process may have several.
+%% `joined' identifies the visit to the guest, because a process may have several visits.
 
 -opaque visit() :: #visit{}.
 
@@ -39,10 +41,10 @@
 
 -define(PATIENCE, 15_000).
 
-%% A guest that is about to go is one that has to be asked again.
+%% Attempts to join a guest. A guest may be about to end, and then another has to be started.
 -define(TRIES, 10).
 
-%% @doc The facts of a node.
+%% @doc Collects the facts of a node for the doctor.
 -spec facts(node(), options()) -> {ok, weir_scope_facts:facts()} | {error, reason()}.
 facts(Node, Options) ->
     Over = maps:get(over, Options, 1000),
@@ -53,8 +55,8 @@ facts(Node, Options) ->
                     false ->
                         afar(Visit, fun(Ask) -> weir_scope_facts:collect(Ask, Over) end);
                     true ->
-                        %% In a process of its own on this node, too: what it raises for its time, the flag of the schedulers, goes
-                        %% with it.
+                        %% Also on this node in a separate process: the flag `scheduler_wall_time' is reset when it
+                        %% ends.
                         call(Visit, weir_scope_facts, collect, [Over], Over)
                 end
             after
@@ -64,7 +66,7 @@ facts(Node, Options) ->
             Error
     end.
 
-%% @doc Begins a visit on behalf of the calling process, with which it ends.
+%% @doc Begins a visit. It ends with the calling process.
 -spec begin_visit(node(), options()) -> {ok, visit()} | {error, reason()}.
 begin_visit(Node, Options) ->
     Patience = maps:get(patience, Options, ?PATIENCE),
@@ -93,7 +95,7 @@ guarded(Node, Fun) ->
 guest(Node, _Patience, 0) ->
     throw({visit, {disturbed, Node}});
 guest(Node, Patience, Tries) ->
-    %% On this node nothing is brought.
+    %% No module is loaded on this node.
     Modules = [Module || Module <- ?MODULES, Node =/= node()],
     case told({?GUEST, Node}, fun(Reference) -> {join, self(), Reference, Modules} end, Patience) of
         {Guest, Joined, Missing} ->
@@ -101,7 +103,7 @@ guest(Node, Patience, Tries) ->
                 ok -> {Guest, Joined}
             catch
                 Class:Reason ->
-                    %% This process may live for long. Nobody waits for a guest that may hang.
+                    %% Leave without waiting for an answer: the guest may hang, and this process may live long.
                     Guest ! {leave, Joined, make_ref()},
                     erlang:Class(Reason)
             end;
@@ -110,8 +112,9 @@ guest(Node, Patience, Tries) ->
             guest(Node, Patience, Tries - 1)
     end.
 
-%% The only module that is not brought by way of the guest. Visitors may begin at the same time: who has the name loads it, and is the guest.
-%% Loaded twice, its first process would run old code, and end with the third.
+%% Starts the guest, whose module is the only one that it cannot load itself. Several visitors may do this at the same
+%% time: the process that gets the name loads the module and becomes the guest. If all loaded it, the first guest would
+%% run old code, and a third load would kill it.
 -define(BEGIN, "
     try register(weir_scope_guest, self()) of
         true ->
@@ -163,7 +166,7 @@ bring(Node, Guest, Module, Patience) ->
         gone -> throw({visit, {disturbed, Node}})
     end.
 
-%% A question to the guest, and its answer. One that comes too late is dropped.
+%% Sends a request to the guest and returns its answer. An answer that comes too late is dropped.
 told(Guest, Question, Patience) ->
     Reference = monitor(process, Guest, [{alias, reply_demonitor}]),
     Guest ! Question(Reference),
@@ -179,8 +182,8 @@ told(Guest, Question, Patience) ->
         error({erpc, timeout})
     end.
 
-%% @doc Ends a visit, from any process. The modules are gone when this returns, unless somebody else visits the node. A visit that has
-%% ended is left as it is.
+%% @doc Ends a visit; any process may call it. The modules are gone when this returns, unless the node has other
+%% visitors. Does nothing if the visit has ended already.
 -spec end_visit(visit()) -> ok.
 end_visit(#visit{guest = none}) ->
     ok;
@@ -191,30 +194,30 @@ end_visit(#visit{guest = Guest, joined = Joined, patience = Patience}) ->
         error:{erpc, _} -> ok
     end.
 
-%% @doc Calls a function of ours there that takes about so many milliseconds.
+%% @doc Calls a function of a visiting module on the node. The function takes about `Milliseconds'.
 -spec call(visit(), module(), atom(), [term()], Milliseconds :: non_neg_integer()) -> {ok, term()} | {error, reason()}.
 call(#visit{node = Node, patience = Patience}, Module, Function, Arguments, Milliseconds) ->
     guarded(Node, fun() -> erpc:call(Node, Module, Function, Arguments, Milliseconds + Patience) end).
 
-%% @doc The node that is visited.
+%% @doc Returns the visited node.
 -spec node_of(visit()) -> node().
 node_of(#visit{node = Node}) -> Node.
 
-%% @doc For how many milliseconds the node may take for an answer.
+%% @doc Returns how many milliseconds the node may take for an answer.
 -spec patience(visit()) -> pos_integer().
 patience(#visit{patience = Patience}) -> Patience.
 
-%% @doc Whether its modules are there. If not, `afar/1' asks for them.
+%% @doc Returns whether the modules are on the node. If not, use {@link afar/2}.
 -spec is_there(visit()) -> boolean().
 is_there(#visit{node = Node, guest = Guest}) -> Guest =/= none orelse Node =:= node().
 
-%% @doc Calls a fun here with another that asks there like `erlang:apply/3'.
+%% @doc Calls `Fun' on this node. Its argument is a fun like `erlang:apply/3' that calls the visited node.
 -spec afar(visit(), fun((weir_scope_facts:ask()) -> Result)) -> {ok, Result} | {error, reason()}.
 afar(#visit{node = Node, patience = Patience}, Fun) ->
     guarded(Node, fun() -> weir_scope_afar:run({Node, Patience}, Fun) end).
 
-%% @doc The sampler of the node: its own where `weir_scope' runs there, or one that ends with the last visit. Without a module there
-%% it runs on this node.
+%% @doc Returns the sampler of the node: its own if `weir_scope' runs there, otherwise one that ends with the last
+%% visit. With `load => false' the sampler runs on this node.
 -spec sampler(visit()) -> {ok, pid()} | {error, reason()}.
 sampler(#visit{node = Node, guest = none, patience = Patience}) ->
     guarded(Node, fun() -> weir_scope_sampler:from_afar(weir_scope_afar, {Node, Patience}) end);

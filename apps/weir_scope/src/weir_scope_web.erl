@@ -1,21 +1,22 @@
-%% @doc The page and `/metrics' of a node, over HTTP. It needs the application `weir_http'.
+%% @doc Serves the page and `/metrics' of a node over HTTP. It needs the application `weir_http'.
 %%
-%% In a release it is started by configuration, an environment variable of the application `weir_scope':
+%% In a release, the environment variable `http' of the application `weir_scope' starts it:
 %% ```
 %% {weir_scope, [{http, #{port => 9464, token => <<"at least sixteen characters">>}}]}
 %% '''
 %%
-%% Everything is read-only. Without more options it listens on 127.0.0.1, and every request for data needs the token, as
-%% `Authorization: Bearer TOKEN'; it is compared in constant time, and kept only as a hash. A request is refused (421) whose Host is
-%% neither an address, nor `localhost', nor one of `hosts': so no page of another site reaches it by a name of its own.
+%% Everything is read-only. By default it listens on 127.0.0.1. Every request for data needs the token, as
+%% `Authorization: Bearer TOKEN'. The token is compared in constant time, and kept only as a hash. The Host of a
+%% request must be an address, `localhost' or one of `hosts'; other requests get 421. So a page of another site cannot
+%% read the data by DNS rebinding.
 %%
 %% <table>
 %% <tr><td>`/'</td><td>the page; it takes the token from its fragment, as in `/#token=TOKEN'</td></tr>
 %% <tr><td>`/metrics'</td><td>OpenMetrics text; see {@link weir_scope_metrics}</td></tr>
 %% <tr><td>`/about'</td><td>the node and the tabs</td></tr>
-%% <tr><td>`/history/second', `/history/minute'</td><td>what was sampled, as JSON; `?after=MS' leaves out what is older</td></tr>
+%% <tr><td>`/history/second', `/history/minute'</td><td>samples as JSON; with `?after=MS' only later ones</td></tr>
 %% <tr><td>`/look/TAB'</td><td>what a tab shows, as JSON; `?sort=COLUMN'</td></tr>
-%% <tr><td>`/stream'</td><td>server-sent events: `row' each second, `failure' where the node does not answer</td></tr>
+%% <tr><td>`/stream'</td><td>server-sent events: `row' each second, `failure' if the node does not answer</td></tr>
 %% </table>
 -module(weir_scope_web).
 -behaviour(supervisor).
@@ -34,12 +35,12 @@
     hosts => [binary()],
     max_streams => pos_integer()
 }.
-%% `token': what requests have to bring, 16 bytes or more; `none' lets everybody in who reaches the port. `port' (0: a free one). `ip'
-%% (127.0.0.1). `hosts' (`[]'): names, beside `localhost', by which the page may be asked for, without a port. `max_streams' (16): pages
-%% that are open at the same time.
+%% `token': the token of requests, 16 bytes or more; with `none' everyone who reaches the port has access. `port' (0: a
+%% free one). `ip' (127.0.0.1). `hosts' (`[]'): allowed names beside `localhost', without a port. `max_streams' (16):
+%% pages that may be open at the same time.
 
 -type source() :: {module(), term()}.
-%% The process that has the data, as `weir_scope_feed', and what it begins with.
+%% The module of the process that has the data, such as `weir_scope_feed', and its argument.
 
 -opaque checked() :: #{listener := map(), guard := weir_scope_guard:guard(), max_streams := pos_integer()}.
 
@@ -47,7 +48,8 @@
 
 -define(LISTENER, weir_scope_http).
 
-%% @doc Checks options, and replaces the token by its hash: what is returned may stand in reports.
+%% @doc Checks options, and replaces the token by its hash, so that the result may appear in reports. An error never
+%% contains the token.
 -spec check(options()) -> {ok, checked()} | {error, reason()}.
 check(Options) when is_map(Options) ->
     Wrong = [
@@ -69,10 +71,10 @@ check(Options) when is_map(Options) ->
             {error, {bad_option, token, missing, allowed(token, missing)}}
     end;
 check(_Options) ->
-    %% It may have a token, too.
+    %% The value may contain a token too.
     {error, {bad_option, http, hidden, "a map with a token"}}.
 
-%% Errors come into logs, and under a key that does not exist may stand a token.
+%% Errors are logged, and the value of an unknown key may be a token.
 told(Key, Value) when Key =:= port; Key =:= ip; Key =:= hosts; Key =:= max_streams -> Value;
 told(_Key, _Value) -> hidden.
 
@@ -87,7 +89,7 @@ allowed(max_streams, Most) when is_integer(Most), Most > 0, Most =< 100 -> true;
 allowed(max_streams, _) -> "a number from 1 to 100";
 allowed(_, _) -> "one of token, port, ip, hosts, max_streams".
 
-%% @doc Starts it, linked to the caller. `weir_http' has to run. There is one at a time. Errors: those of {@link
+%% @doc Starts the page, linked to the caller. `weir_http' has to run. There can only be one. Errors: those of {@link
 %% weir_http:start_listener/3}, such as `eaddrinuse'.
 -spec start_link(source(), checked()) -> {ok, pid()} | {error, reason()}.
 start_link(Source, Checked) ->
@@ -96,14 +98,14 @@ start_link(Source, Checked) ->
         Started -> Started
     end.
 
-%% @doc The port that it listens on.
+%% @doc Returns the port of the page.
 -spec port() -> inet:port_number().
 port() -> weir:get_port(?LISTENER).
 
 %% @private
 -spec init({source(), checked()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init({{Module, Argument}, #{listener := Listener, guard := Guard, max_streams := Most}}) ->
-    %% Pages come back when the listener does: so they find the new feed.
+    %% The listener restarts with the feed, so that pages reconnect and find the new feed.
     {ok, {#{strategy => one_for_all, intensity => 5, period => 60}, [
         #{id => feed, start => {Module, start_link, [Argument, Most]}},
         weir_http:child_spec(?LISTENER, Listener, weir_scope_routes:all(Guard))

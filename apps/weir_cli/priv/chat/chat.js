@@ -1,4 +1,4 @@
-// The page of `weir demo chat`. All that it knows of the server is the push protocol, by way of weir-push.js.
+// The page of `weir demo chat`. It talks to the server by the push protocol only, with weir-push.js.
 import { connect } from '/weir-push.js';
 
 const ROOMS = ['lobby', 'kitchen', 'garden', 'library', 'rooftop'];
@@ -14,7 +14,7 @@ const element = (name, properties = {}, ...children) => {
 const pick = (list) => list[Math.floor(Math.random() * list.length)];
 const own = crypto.getRandomValues(new Uint32Array(2)).join('-');
 
-// A window is a person: two windows of one browser talk to each other.
+// Each window is a person, so that two windows of one browser can talk to each other.
 const stored = sessionStorage.getItem('name');
 $('name').value = stored
   ?? `${pick(['Swift', 'Calm', 'Bright', 'Quiet', 'Merry', 'Bold', 'Gentle', 'Keen'])} ${pick(['otter', 'heron', 'salmon', 'beaver', 'kingfisher', 'trout', 'dipper', 'newt'])}`;
@@ -29,7 +29,7 @@ const colour = (text) => {
 const milliseconds = (value) => (value < 10 ? value.toFixed(value < 1 ? 2 : 1) : Math.round(value)) + ' ms';
 const numberOf = (id) => Number(id?.split(':')[1] ?? 0);
 
-// What is cut off in earnest: the sockets of this page, and all that it would ask for.
+// While the page is cut off it has no socket and opens none.
 let isCut = false;
 const sockets = new Set();
 class Socket extends WebSocket {
@@ -43,7 +43,7 @@ class Socket extends WebSocket {
 
 const rooms = new Map(ROOMS.map((room) => [room, { room, entries: [], unread: 0, last: null, button: null }]));
 let current = rooms.get(ROOMS.includes(location.hash.slice(1)) ? location.hash.slice(1) : ROOMS[0]);
-const sent = new Map(); // what this window has said and not heard yet, by its mark
+const sent = new Map(); // messages that this window has sent and not yet received, by their mark
 
 const push = connect(location.href, {
   transports: ['websocket'],
@@ -72,12 +72,12 @@ for (const state of rooms.values()) {
     },
     gap: ({ missed, id }) => {
       state.last = id;
-      add(state, { gap: true, note: missed === null ? 'The server was started anew' : `${missed.toLocaleString('en')} messages are gone: a room keeps ${KEPT}` });
+      add(state, { gap: true, note: missed === null ? 'The server was restarted' : `${missed.toLocaleString('en')} messages are gone: a room keeps ${KEPT}` });
     },
   }, { from: 50, info: { name: name(), by: own } });
 }
 
-// After a break: how much was said meanwhile.
+// After a break: how many messages were missed.
 let before = null;
 const leave = () => { before ??= new Map([...rooms.values()].map(({ room, last }) => [room, last])); };
 async function back() {
@@ -90,14 +90,14 @@ async function back() {
     try {
       const { last_id: last } = await push.history(`chat/${state.room}`, { from: 'new', limit: 1 });
       const missed = from && last.split(':')[0] === from.split(':')[0] ? numberOf(last) - numberOf(from) : 0;
-      add(state, { note: missed === 0 ? 'Back: nobody has said anything' : `Back: caught up on ${missed.toLocaleString('en')} ${missed === 1 ? 'message' : 'messages'}` });
+      add(state, { note: missed === 0 ? 'Back: no messages missed' : `Back: caught up on ${missed.toLocaleString('en')} ${missed === 1 ? 'message' : 'messages'}` });
     } catch (failure) {
       if (failure.code !== 'no_channel') return;
     }
   }
 }
 
-// Messages are drawn once a frame, however many have come.
+// Messages are drawn at most once a frame.
 let isStale = true;
 function add(state, entry) {
   if (entry.from !== undefined && (typeof entry.from !== 'string' || typeof entry.text !== 'string')) return;
@@ -210,7 +210,7 @@ async function presence() {
 }
 setInterval(() => document.hidden || presence(), 2000);
 
-// Robots, and how long messages take to them ------------------------------------------------
+// Robots, and the delay of messages to them ------------------------------------------------
 
 push.subscribe('demo/dial', { message: ({ data }) => { $('dial').value = data; $('dialled').textContent = data; } }, { from: 1 });
 $('dial').addEventListener('input', () => { $('dialled').textContent = $('dial').value; });

@@ -1,4 +1,4 @@
-// What a tab shows beside its charts: lines of text, and tables that are sorted by a column.
+// The part of a tab below its charts: lines of text, and tables sorted by a column.
 
 const element = (name, parent, text) => {
   const made = parent.appendChild(document.createElement(name));
@@ -6,15 +6,15 @@ const element = (name, parent, text) => {
   return made;
 };
 
-// Numbers in names count as such: a thread 10 comes after a thread 9.
+// Numbers in names are compared as numbers: thread 10 comes after thread 9.
 const names = new Intl.Collator("en", { numeric: true });
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : names.compare(a, b));
 
-// Names begin with the least, all others with the most.
+// Columns that are sorted in ascending order; all others are descending.
 const ascends = (column) => ["number", "name", "pid", "kind"].includes(column);
 
 export class Blocks {
-  // `sort(column)`: somebody wants another order.
+  // `sort(column)` is called when the user selects a sort column.
   constructor(place, sort) {
     this.place = place;
     this.sort = sort;

@@ -1,4 +1,4 @@
-// Charts of one tab. They share the pointer, and a range that is selected in one is that of all.
+// The charts of one tab. They share the pointer, and a range selected in one applies to all.
 import { paint, steps } from "./heat.js";
 import { bytes, chartsOf, share } from "./tabs.js";
 
@@ -9,7 +9,7 @@ const clock = (second, step) =>
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export class Charts {
-  // `selected(from, to)` in milliseconds; both null: all of it, and what comes.
+  // `selected(from, to)` in milliseconds. If both are null, the whole history is shown and followed.
   constructor(place, selected) {
     this.place = place;
     this.selected = selected;
@@ -18,10 +18,11 @@ export class Charts {
     new ResizeObserver(() => this.drawn.forEach(({ plot, figure }) => plot.setSize({ width: width(figure), height }))).observe(place);
   }
 
-  // Draws anew where the lines are others, and else gives them the new numbers. `watched` is what only this page has seen.
+  // Redraws if the set of lines has changed, otherwise updates their numbers. `watched` is data that only this page
+  // has measured.
   show(tab, store, watched, range) {
     if (globalThis.uPlot === undefined) {
-      this.place.textContent = "The chart library was not there when weir_scope was built: tables only.";
+      this.place.textContent = "weir_scope was built without the chart library: tables only.";
       return;
     }
     const wanted = chartsOf(tab)
@@ -43,12 +44,12 @@ export class Charts {
     this.drawn.forEach(({ plot }) => plot.destroy());
     this.place.replaceChildren();
     this.shape = shape;
-    // All places first: the width of one follows from how many there are.
+    // Make all figures first: the width of each depends on their number.
     const figures = wanted.map(() => this.place.appendChild(document.createElement("figure")));
     this.drawn = wanted.map((chart, index) => this.plot(figures[index], chart));
   }
 
-  // Another scheme of colours.
+  // Redraws everything next time, for another colour scheme.
   recolour() {
     this.shape = undefined;
   }
@@ -57,7 +58,7 @@ export class Charts {
     const one = { figure, lines };
     figure.appendChild(document.createElement("h2")).textContent = title;
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--line"), size: 4 } };
-    // Of a line on top of others its own part is told.
+    // For a stacked line show its own value, not the sum.
     const show = (_, __, series, at) => {
       const value = at === null ? null : one.lines[series - 1].values[at];
       return value === null || value === undefined ? "" : told(value);
@@ -90,7 +91,7 @@ export class Charts {
 
   chosen(plot) {
     const { left, width: wide } = plot.select;
-    // The mark in the others is not a choice of theirs.
+    // The other charts only mirror the selection.
     if (wide < 3 || !plot.cursor.event) return;
     const at = (place) => Math.round(plot.posToVal(place, "x") * 1000);
     const [from, to] = [at(left), at(left + wide)];
@@ -99,7 +100,7 @@ export class Charts {
   }
 }
 
-// The highest first, so that the others are drawn over it.
+// The highest line first, so that the lower ones are drawn over it.
 const stack = (lines) => {
   let below = [];
   return lines.map(({ label, values }) => {

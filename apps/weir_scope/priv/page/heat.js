@@ -1,6 +1,6 @@
-// A map of heat: for each moment how many were in each step. A step goes from a power of two to the next.
+// A heat map: the number of replies in each step of time for each moment. A step goes from a power of two to the next.
 
-// The scale of the steps that are used.
+// The scale covers the steps that are used.
 export const steps = (one) => ({
   distr: 3,
   log: 2,
@@ -10,7 +10,7 @@ export const steps = (one) => ({
   },
 });
 
-// By the square root: few that take very long are as important as the many that do not.
+// By the square root, so that a few slow replies stay visible beside many fast ones.
 const strength = (part) => 0.12 + 0.88 * Math.sqrt(part);
 
 export const paint = (plot, { steps }, colour) => {
@@ -18,7 +18,7 @@ export const paint = (plot, { steps }, colour) => {
   const { ctx } = plot;
   const { left, top, width, height } = plot.bbox;
   const most = Math.max(...steps.flatMap(({ values }) => values.map((value) => value ?? 0)));
-  // Where moments are missing, a cell is as wide as the others.
+  // A cell before a gap is as wide as the others.
   const gaps = seconds.slice(1).map((second, index) => second - seconds[index]).sort((a, b) => a - b);
   const usual = gaps[gaps.length >> 1] ?? 1;
   const x = (second) => plot.valToPos(second, "x", true);

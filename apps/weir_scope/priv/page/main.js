@@ -1,4 +1,4 @@
-// The page: what is shown stands in its address, and what it shows comes from the server.
+// The page. Its address says what is shown; the data come from the server.
 import { get, stream, keepToken, takeToken, Refused } from "./server.js";
 import { Store } from "./store.js";
 import { Charts } from "./charts.js";
@@ -110,7 +110,7 @@ at("ask").onsubmit = (event) => {
 addEventListener("popstate", () => { read(); looked = null; draw(); look(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { charts.recolour(); draw(); });
 
-// What the tab shows, again and again while somebody sees it: one question at a time.
+// Asks for the contents of the tab again and again while the page is visible, one request at a time.
 let asking = null;
 const look = async () => {
   asking?.abort();
@@ -145,7 +145,7 @@ const load = async (grain) => {
   rows.sort((a, b) => a.rows[0][0] - b.rows[0][0]).forEach((one) => store.add(one));
 };
 
-// Rows that come while the history is on its way are in it, or are asked for again.
+// Rows that arrive while the history is loading are part of it, or are loaded again.
 let loading = null;
 const loaded = () => (loading ??= load("second").then(drawNumbers, () => {}).finally(() => { loading = null; }));
 
@@ -155,14 +155,14 @@ const event = (name, data) => {
   if (name !== "row") return undefined;
   const { set, row } = JSON.parse(data);
   say("");
-  // After a gap, or with columns that are new to us, the server has the rest.
+  // After a gap, or with unknown columns, load what is missing from the server.
   if (!store.knows(set) || row[0] - store.last > 3000) return loaded();
   store.addRow(set, row);
   if (shown.grain === "second") drawNumbers();
   return undefined;
 };
 
-// Until the page is closed: what breaks off is begun again, and what was missed is asked for.
+// Until the page is closed: reconnects after a failure and loads what was missed.
 const follow = async () => {
   for (;;) {
     try {
@@ -174,11 +174,11 @@ const follow = async () => {
       look();
       if (about.recorded) return;
       await stream("/stream", event);
-      say("the connection has ended: trying again", true);
+      say("connection lost: trying again", true);
     } catch (error) {
       if (error instanceof Refused) {
         at("ask").hidden = false;
-        return say("this server asks for a token", true);
+        return say("this server needs a token", true);
       }
       say(`${error.message}: trying again`, true);
     }

@@ -1,10 +1,11 @@
-// Asks the server. The token is in the tab's own storage, for this origin, and leaves it in one header only.
+// Requests to the server. The token is kept in the session storage of the tab, and is only sent in one header.
 
 const key = "weir_scope_token";
 
 export const keepToken = (token) => sessionStorage.setItem(key, token);
 
-// `/#token=T` is what the command prints. A fragment is not sent, and is taken out of the address at once.
+// Takes the token from an address such as `/#token=T`, which the command prints. A browser does not send the fragment,
+// and it is removed from the address at once.
 export const takeToken = () => {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given === null) return;
@@ -25,8 +26,8 @@ const ask = async (path, signal) => {
 
 export const get = async (path, signal) => (await ask(path, signal)).json();
 
-// Server-sent events, with a header that EventSource cannot send. Calls `event(name, data)` until the stream ends, or is silent for
-// longer than its heartbeats.
+// Server-sent events by fetch, because EventSource cannot send the header. Calls `event(name, data)` for each event.
+// Returns or throws when the stream ends, or when nothing comes for 20 seconds, not even a heartbeat.
 export const stream = async (path, event) => {
   const control = new AbortController();
   let watch;

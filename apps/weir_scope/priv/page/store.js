@@ -1,4 +1,4 @@
-// What was sampled, as a column of numbers for each name: the last ten minutes, or the last day.
+// Samples, as a column of numbers for each name: the last ten minutes, or the last day.
 
 export class Store {
   constructor(most) {
@@ -20,9 +20,9 @@ export class Store {
     return this.sets.has(set);
   }
 
-  // Rows of the same columns, as the server has them: the moment in milliseconds, then the values.
+  // Adds rows with the same columns, as the server sends them: the time in milliseconds, then the values.
   add({ set, columns, rows }) {
-    // Names that are used no longer go with what is kept of them.
+    // Keep the names of the last eight sets of columns.
     if (!this.sets.has(set) && this.sets.size >= 8) this.sets.delete(this.sets.keys().next().value);
     this.sets.set(set, columns);
     for (const row of rows) this.addRow(set, row);
@@ -47,7 +47,7 @@ export class Store {
     if (this.times.length > this.most) this.times.shift();
   }
 
-  // Seconds since 1970, as charts want them.
+  // Times in seconds since 1970, for charts.
   get seconds() {
     return this.times.map((at) => at / 1000);
   }

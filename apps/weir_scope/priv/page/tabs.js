@@ -13,10 +13,10 @@ export const bytes = (number) => {
   return `${+(number / 2 ** (10 * power)).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 };
 
-// More lines than colours say nothing: the mean and the most stand for them.
+// If there are more lines than colours, a chart shows only their mean and maximum.
 const most = 8;
 
-// A chart of all columns whose name the pattern has, in the words of its first group.
+// A chart of all columns whose names match the pattern. Its first group is the label.
 const each = (title, unit, pattern, label = (found) => found) => ({
   title,
   unit,
@@ -29,12 +29,12 @@ const each = (title, unit, pattern, label = (found) => found) => ({
     });
     return [
       { label: `mean of ${all.length}`, values: over((values) => values.reduce((sum, value) => sum + value, 0) / values.length) },
-      { label: "most", values: over((values) => Math.max(...values)) },
+      { label: "maximum", values: over((values) => Math.max(...values)) },
     ];
   },
 });
 
-// Of many that add up, those that are most at the end, and the rest as one.
+// A chart of the largest columns at the end, and of the sum of the others.
 const largest = (title, unit, pattern) => ({
   title,
   unit,
@@ -42,7 +42,7 @@ const largest = (title, unit, pattern) => ({
     const all = [...store.columns].map(([name, values]) => ({ label: name.match(pattern)?.[1], values })).filter(({ label }) => label)
       .sort((a, b) => (b.values.at(-1) ?? 0) - (a.values.at(-1) ?? 0));
     const rest = all.length > most ? all.splice(most - 1) : [];
-    // In an order of their own, so that a colour stays with its line.
+    // Sorted by name, so that a line keeps its colour.
     all.sort((a, b) => (a.label < b.label ? -1 : 1));
     if (rest.length === 0) return all;
     const sum = store.times.map((_, at) => rest.reduce((total, { values }) => total + (values[at] ?? 0), 0));
@@ -65,7 +65,7 @@ const held = some("Memory: in memory, carriers, blocks", bytes,
   [["memory.rss", "in memory"], ["memory.carriers", "carriers"], ["memory.blocks", "blocks"], ["memory.swap", "swap"]]);
 const ready = some("Ready to run", count, [["vm.run_queue", "run queue"]]);
 const ports = some("Bytes by ports, per second", bytes, [["vm.bytes_in", "in"], ["vm.bytes_out", "out"]]);
-const pressure = some("Waited for by the machine", share,
+const pressure = some("Pressure of the machine", share,
   [["machine.cpu_pressure", "CPU"], ["machine.io_pressure", "I/O"], ["machine.memory_pressure", "memory"], ["machine.throttled", "throttled"]]);
 const connections = some("Connections of Weir", count, [["listeners.connections", "open"], ["listeners.waiting", "waiting"]]);
 const polls = (title, unit, key) =>
@@ -75,7 +75,7 @@ const micro = (us) => (us === null ? "" : us < 1e3 ? `${+us.toPrecision(3)} µs`
 
 const reactors = (title, unit, key) => each(title, unit, new RegExp(`^reactor\\.(\\d+)\\.${key}$`), (found) => `reactor ${found - 1024}`);
 
-// Steps of time, powers of two, each with how many replies took so long: a map of heat.
+// A heat map of replies by the time that they took, in steps of powers of two.
 const heat = (title, pattern) => ({
   title,
   unit: micro,
@@ -89,13 +89,13 @@ const heat = (title, pattern) => ({
   },
 });
 
-// Microstates are counted only while somebody looks: of each kind of thread the mean, without sleep.
+// Microstates are only measured while the page shows them. The mean of each kind of thread, without sleep.
 const states = ["emulator", "gc", "port", "check_io", "aux", "other"];
 const microstates = (title, kind) => ({
   ...some(title, share, states.map((state) => [`${kind}.${state}`, state])), watched: true, stacked: true,
 });
 
-// The row of numbers in a table of threads.
+// Makes a row of numbers from the table of threads.
 export const watchedIn = ({ at, blocks }) => {
   const table = blocks.find(({ columns }) => columns?.some(({ name }) => name === "check_io"));
   if (table === undefined) return null;
@@ -120,12 +120,12 @@ const charts = {
   overview: [
     utilisation, held, ready, ports,
     some("Reductions, per second", count, [["vm.reductions", "reductions"]]),
-    some("What it costs to sample, microseconds", count, [["scope.us", "sampler"]]),
+    some("Cost of a sample, microseconds", count, [["scope.us", "sampler"]]),
   ],
   schedulers: [
     utilisation,
-    each("CPU of their threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler),
-    each("Waited for a processor", share, /^scheduler\.(normal\.\d+)\.waited$/, scheduler),
+    each("CPU of scheduler threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler),
+    each("Scheduler threads waiting for a processor", share, /^scheduler\.(normal\.\d+)\.waited$/, scheduler),
     each("Run queues", count, /^scheduler\.(normal\.\d+)\.run_queue$/, scheduler),
     each("Utilisation of dirty schedulers", share, /^scheduler\.(dirty_\w+\.\d+)\.utilisation$/, scheduler),
     some("Context switches, per second", count, [["vm.context_switches", "switches"]]),
@@ -149,24 +149,24 @@ const charts = {
   ],
   polls: [
     polls("Polls, per second", count, "times"), polls("Events, per second", count, "revents"),
-    polls("Sockets that a poll finds", count, "avg"), polls("Polls that find nothing, per second", count, "timeouts"),
+    polls("Ready sockets per poll", count, "avg"), polls("Empty polls, per second", count, "timeouts"),
     each("Descriptors in OTP's poll sets", count, /^poll_set\.(\d+)\.descriptors$/, (found) => `set ${found}`),
   ],
   latency: [
-    some("From request to reply", micro, [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "most"]]),
+    some("From request to reply", micro, [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "maximum"]]),
     heat("Replies by the time they took", /^latency\.from_us\.(\d+)$/),
     some("Replies, per second", count, [["latency.count", "replies"]]), ready,
   ],
   threads: [
-    microstates("Schedulers, while this page looks", "scheduler"), microstates("Dirty CPU schedulers", "dirty_cpu_scheduler"),
+    microstates("Schedulers, while this page is open", "scheduler"), microstates("Dirty CPU schedulers", "dirty_cpu_scheduler"),
     microstates("Dirty I/O schedulers", "dirty_io_scheduler"), microstates("Poll threads", "poll"), utilisation,
   ],
   weir: [
     connections,
     some("Accepted and refused by listeners, per second", count,
       [["listeners.accepted", "accepted"], ["listeners.overload", "too many"], ["listeners.denied", "denied"]]),
-    reactors("Reactors in callbacks, of the time", share, "busy"), reactors("Callbacks, per second", count, "callbacks"),
-    reactors("A callback takes, in the mean", micro, "mean_us"), some("Relays and groups", count, [["weir.relays", "relays"], ["weir.groups", "groups"]]),
+    reactors("Time that reactors spend in callbacks", share, "busy"), reactors("Callbacks, per second", count, "callbacks"),
+    reactors("Mean time of a callback", micro, "mean_us"), some("Relays and groups", count, [["weir.relays", "relays"], ["weir.groups", "groups"]]),
   ],
   machine: [pressure, some("Retransmits and overflows, per second", count,
     [["machine.retransmits", "retransmits"], ["machine.listen_overflows", "overflows"]])],
@@ -174,6 +174,6 @@ const charts = {
 
 export const chartsOf = (tab) => charts[tab] ?? [];
 
-// What costs more than a sample is asked for less often, and what measures something only once: null.
+// Milliseconds between requests. Tabs that cost more than a sample are requested less often; null: only once.
 const pauses = { processes: 3000, sockets: 3000, locks: 3000, weir: 2000, threads: 2000, clocks: null, doctor: null };
 export const pauseOf = (tab) => (tab in pauses ? pauses[tab] : 1000);
