@@ -18,7 +18,16 @@ during(#{changes := Count, warmup := Warmup, duration := Duration} = Run, #{chan
     %% The last change ends before the load does, even if it takes long.
     Interval = min(0.9, Count / (Count + 1)) * (Duration - ?FIRST) / Count,
     Told = maps:get(told, Run, true),
-    Changes = [{First + round(Number * Interval), case Told of true -> Number; false -> 0 end} || Number <- lists:seq(1, Count)],
+    Changes = [
+        {
+            First + round(Number * Interval),
+            case Told of
+                true -> Number;
+                false -> 0
+            end
+        }
+     || Number <- lists:seq(1, Count)
+    ],
     Changer = spawn_link(fun() -> change(Changes, Change) end),
     Result = Load(),
     Left = left(Changer),
@@ -32,8 +41,12 @@ during(_Run, _Server, Load) ->
 lost(#{metrics := Metrics, errors := Errors} = Sample) ->
     Sample#{metrics := Metrics#{lost => Errors}}.
 
-told_of_changes(0, _Count, Sample) -> Sample;
-told_of_changes(Left, Count, Sample) -> weir_bench_sample:note(iolist_to_binary(io_lib:format("~b of ~b changes were made", [Count - Left, Count])), Sample).
+told_of_changes(0, _Count, Sample) ->
+    Sample;
+told_of_changes(Left, Count, Sample) ->
+    weir_bench_sample:note(
+        iolist_to_binary(io_lib:format("~b of ~b changes were made", [Count - Left, Count])), Sample
+    ).
 
 %% Makes the changes at these times, however long each takes.
 change(Changes, Change) ->

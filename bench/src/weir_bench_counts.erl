@@ -41,7 +41,19 @@ count_futexes(Servers, Load, Sample) ->
         Perf ->
             Pids = lists:join(",", [Pid || #{pid := Pid} <- Servers]),
             Program = weir_bench_program:start(
-                [Perf, "stat", "-x", ",", "-I", integer_to_list(?EVERY), "-e", "syscalls:sys_enter_futex", "-p", lists:flatten(Pids)], []
+                [
+                    Perf,
+                    "stat",
+                    "-x",
+                    ",",
+                    "-I",
+                    integer_to_list(?EVERY),
+                    "-e",
+                    "syscalls:sys_enter_futex",
+                    "-p",
+                    lists:flatten(Pids)
+                ],
+                []
             ),
             Loaded = Load(),
             Lines = said(Program),
@@ -97,7 +109,9 @@ interval(Line) ->
     end.
 
 %% Only Weir's sockets have places, and weir_proxy has no option to print them.
-ask_for_places(#{backend := weir, server := Kind}, [#{pid := Pid, program := Program}], Load, Sample) when Kind =/= weir_proxy ->
+ask_for_places(#{backend := weir, server := Kind}, [#{pid := Pid, program := Program}], Load, Sample) when
+    Kind =/= weir_proxy
+->
     Asker = spawn_link(fun() -> ask(Pid) end),
     Loaded = Load(),
     true = unlink(Asker),
@@ -117,14 +131,18 @@ ask(Pid) ->
 %% @doc Returns the figures of the line of `weir run --places' that counted most connections.
 -spec places([binary()]) -> #{weir_bench_sample:metric() => float()}.
 places(Lines) ->
-    Said = [[binary_to_integer(Number) || Number <- string:lexemes(Numbers, " ")] || <<"places ", Numbers/binary>> <- Lines],
+    Said = [
+        [binary_to_integer(Number) || Number <- string:lexemes(Numbers, " ")]
+     || <<"places ", Numbers/binary>> <- Lines
+    ],
     case lists:sort([{Seen, Events, Away, Busiest} || [Seen, Away, Events, Busiest] <- Said]) of
         [] ->
             #{};
         Sorted ->
             {Seen, Events, Away, Busiest} = lists:last(Sorted),
             maps:from_list(
-                [{away_percent, 100 * Away / Seen} || Seen > 0] ++ [{busiest_percent, 100 * Busiest / Events} || Events > 0]
+                [{away_percent, 100 * Away / Seen} || Seen > 0] ++
+                    [{busiest_percent, 100 * Busiest / Events} || Events > 0]
             )
     end.
 

@@ -18,7 +18,8 @@
 svg(#{<<"metrics">> := [Name | _], <<"title">> := Title, <<"contestants">> := Contestants}) ->
     Points = [
         {weir_bench_scenario:plain_title(Label), Schedulers, Median}
-     || #{<<"title">> := Label, <<"schedulers">> := Schedulers, <<"metrics">> := #{Name := #{<<"median">> := Median}}} <- Contestants
+     || #{<<"title">> := Label, <<"schedulers">> := Schedulers, <<"metrics">> := #{Name := #{<<"median">> := Median}}} <-
+            Contestants
     ],
     case Points of
         [] -> none;
@@ -38,13 +39,22 @@ svg(Title, Metric, Points) ->
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bars\" viewBox=\"0 0 ~b ~b\" width=\"~b\" role=\"img\">",
             [?WIDTH, Height, ?WIDTH]
         ),
-        "<title>", escape(Title), "</title><style>", style(), "</style>",
+        "<title>",
+        escape(Title),
+        "</title><style>",
+        style(),
+        "</style>",
         io_lib:format("<text class=\"unit\" x=\"~b\" y=\"18\">~ts by schedulers, ~ts is better</text>", [
             ?LEFT, weir_bench_sample:title(Metric), weir_bench_sample:better(Metric)
         ]),
         axes(Metric, Top, [{Step, At(Step, 0)} || Step <- Steps]),
         [
-            curve(Number, Label, [{Step, Value, At(Step, Value)} || {Of, Step, Value} <- lists:keysort(2, Points), Of =:= Label], Metric)
+            curve(
+                Number,
+                Label,
+                [{Step, Value, At(Step, Value)} || {Of, Step, Value} <- lists:keysort(2, Points), Of =:= Label],
+                Metric
+            )
          || {Number, Label} <- lists:zip(lists:seq(0, length(Labels) - 1), Labels)
         ],
         "</svg>\n"
@@ -60,7 +70,9 @@ axes(Metric, Top, Steps) ->
     [
         io_lib:format("<path class=\"axis\" d=\"M~b ~bV~bH~b\"/>", [?LEFT, ?TOP, Bottom, ?LEFT + ?CURVES]),
         [
-            io_lib:format("<text class=\"label\" x=\"~b\" y=\"~b\">~ts</text>", [?LEFT - 8, Y + 4, weir_bench_sample:format(Metric, Value)])
+            io_lib:format("<text class=\"label\" x=\"~b\" y=\"~b\">~ts</text>", [
+                ?LEFT - 8, Y + 4, weir_bench_sample:format(Metric, Value)
+            ])
          || {Y, Value} <- [{?TOP, Top}, {?TOP + ?HEIGHT div 2, Top / 2}, {Bottom, 0}]
         ],
         [
@@ -74,16 +86,22 @@ curve(Number, Label, Points, Metric) ->
     Colour = colour(Number),
     Named = ?TOP + ?ROW * Number,
     [
-        "<g><path class=\"curve\" stroke=\"", Colour, "\" d=\"M",
+        "<g><path class=\"curve\" stroke=\"",
+        Colour,
+        "\" d=\"M",
         lists:join("L", [io_lib:format("~.1f ~.1f", [float(X), float(Y)]) || {_, _, {X, Y}} <- Points]),
         "\"/>",
         [
-            io_lib:format("<circle cx=\"~.1f\" cy=\"~.1f\" r=\"3.5\" fill=\"~s\"><title>~ts, ~b:~b: ~ts</title></circle>", [
-                float(X), float(Y), Colour, escape(Label), Step, Step, weir_bench_sample:format(Metric, Value)
-            ])
+            io_lib:format(
+                "<circle cx=\"~.1f\" cy=\"~.1f\" r=\"3.5\" fill=\"~s\"><title>~ts, ~b:~b: ~ts</title></circle>", [
+                    float(X), float(Y), Colour, escape(Label), Step, Step, weir_bench_sample:format(Metric, Value)
+                ]
+            )
          || {Step, Value, {X, Y}} <- Points
         ],
-        io_lib:format("<rect x=\"~b\" y=\"~b\" width=\"12\" height=\"12\" rx=\"2\" fill=\"~s\"/>", [?LEFT + ?CURVES + 30, Named, Colour]),
+        io_lib:format("<rect x=\"~b\" y=\"~b\" width=\"12\" height=\"12\" rx=\"2\" fill=\"~s\"/>", [
+            ?LEFT + ?CURVES + 30, Named, Colour
+        ]),
         io_lib:format("<text x=\"~b\" y=\"~b\">~ts</text></g>", [?LEFT + ?CURVES + 50, Named + 11, escape(Label)])
     ].
 

@@ -20,7 +20,9 @@ when
 start(Configuration, Command, Signal, Pin) ->
     Port = weir_bench_machine:free_port(),
     Directory = filename:dirname(weir_bench_tree:scratch("")),
-    {File, Kept} = weir_bench_configuration:write(io_lib:format("~b.conf", [Port]), fun(Changes) -> Configuration(Port, Directory, Changes) end),
+    {File, Kept} = weir_bench_configuration:write(io_lib:format("~b.conf", [Port]), fun(Changes) ->
+        Configuration(Port, Directory, Changes)
+    end),
     Program = weir_bench_program:start(Pin ++ Command(File), []),
     case listening(Program, Port) of
         {ok, Pid} ->

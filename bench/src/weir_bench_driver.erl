@@ -71,9 +71,11 @@ report(Output) ->
     case [Line || <<"{", _/binary>> = Line <- lists:reverse(Output)] of
         [Line | _] ->
             case weir_json:decode(Line) of
-                {ok, _} = Report -> Report;
+                {ok, _} = Report ->
+                    Report;
                 {error, {not_json, Position}} ->
-                    {error, iolist_to_binary(["the driver's report is not JSON, error at byte ", integer_to_list(Position)])}
+                    {error,
+                        iolist_to_binary(["the driver's report is not JSON, error at byte ", integer_to_list(Position)])}
             end;
         [] ->
             {error, <<"the driver printed no report">>}

@@ -12,7 +12,16 @@ start(Pin, Backend) ->
         fun(Port, _Directory, _Changes) -> configuration(Port, Backend) end,
         %% Disables shared memory with an older Envoy (hot restart) and the lookup of the machine's identity.
         fun(File) ->
-            [weir_bench_peers:executable(envoy), "--config-yaml", read(File), "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
+            [
+                weir_bench_peers:executable(envoy),
+                "--config-yaml",
+                read(File),
+                "--concurrency",
+                "1",
+                "--disable-hot-restart",
+                "--log-level",
+                "error"
+            ]
         end,
         %% Envoy reads its configuration only once.
         "CONT",

@@ -12,7 +12,12 @@
 -define(BUFFER, 32768).
 
 -type settings() :: #{
-    port := inet:port_number(), backend := inet:port_number(), most := pos_integer(), servers := pos_integer(), splice => boolean(), sni => boolean()
+    port := inet:port_number(),
+    backend := inet:port_number(),
+    most := pos_integer(),
+    servers := pos_integer(),
+    splice => boolean(),
+    sni => boolean()
 }.
 
 %% @doc Starts HAProxy in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is a prefix of the command.
@@ -21,10 +26,14 @@
 -spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start(Run = #{connections := Connections}, Pin, Backend) ->
-    Settings = (maps:with([splice, sni, hello], Run))#{backend => Backend, most => max(?CONNECTIONS, Connections + 100)},
+    Settings = (maps:with([splice, sni, hello], Run))#{
+        backend => Backend, most => max(?CONNECTIONS, Connections + 100)
+    },
     Master = ["-W" || #{changes := _} <- [Run]],
     weir_bench_daemon:start(
-        fun(Port, _Directory, Changes) -> configuration(Settings#{port => Port, servers => weir_bench_proxy:servers(Changes)}) end,
+        fun(Port, _Directory, Changes) ->
+            configuration(Settings#{port => Port, servers => weir_bench_proxy:servers(Changes)})
+        end,
         %% -db: in the foreground.
         fun(File) -> [weir_bench_peers:executable(haproxy)] ++ Master ++ ["-db", "-f", File] end,
         "USR2",

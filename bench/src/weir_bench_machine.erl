@@ -77,7 +77,8 @@ allowed() ->
 %% <dt>`anywhere'</dt><dd>the server and one driver where the kernel puts them</dd>
 %% </dl>
 -spec placement(Placement, cores()) -> {Server :: pin(), Drivers :: [pin(), ...]} when
-    Placement :: apart | {apart, Cores :: pos_integer(), Drivers :: pos_integer()} | {together, Count :: 1 | 2} | anywhere.
+    Placement ::
+        apart | {apart, Cores :: pos_integer(), Drivers :: pos_integer()} | {together, Count :: 1 | 2} | anywhere.
 placement(anywhere, _Cores) ->
     {[], [[]]};
 placement({apart, Count, Drivers}, #{note := none}) ->

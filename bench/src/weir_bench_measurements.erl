@@ -102,7 +102,9 @@ fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters, targets := T
              || {Chapter, _} <- Chapters
             ],
             Places = maps:from_list([{Name, [Entry]} || {Name, _} = Entry <- Known] ++ Of),
-            case [Name || Name <- Names, not is_map_key(Name, Places), Name =/= <<"results">>, Name =/= <<"targets">>] of
+            case
+                [Name || Name <- Names, not is_map_key(Name, Places), Name =/= <<"results">>, Name =/= <<"targets">>]
+            of
                 [] ->
                     Judged = [{File, with_verdicts_on(Targets, Document)} || {File, Document} <- Results],
                     Sorted = lists:sort(fun({_, A}, {_, B}) -> started(A) =< started(B) end, Judged),
@@ -141,8 +143,15 @@ put_between(Name, Block, Text) ->
 block(<<"results">>, Results, _Places, _) ->
     [
         [
-            "- [", Name, "](../bench/results/", Name, ".md): ",
-            lists:join("; ", [[What, " ", Value] || {What, Value} <- weir_bench_report:machine(Document), What =/= "cores"]),
+            "- [",
+            Name,
+            "](../bench/results/",
+            Name,
+            ".md): ",
+            lists:join("; ", [
+                [What, " ", Value]
+             || {What, Value} <- weir_bench_report:machine(Document), What =/= "cores"
+            ]),
             "\n"
         ]
      || {Name, Document} <- Results
@@ -175,7 +184,11 @@ block(Name, Results, Places, IsScenario) ->
             [{_, #{title := Title}}] = map_get(Name, Places),
             [{_, Measured} | _] = ByRelease,
             [
-                "### ", Title, "\n\n    ", weir_bench_report:command(Measured), "\n\n",
+                "### ",
+                Title,
+                "\n\n    ",
+                weir_bench_report:command(Measured),
+                "\n\n",
                 lists:join("\n", [part(Release, Scenario) || {Release, Scenario} <- ByRelease])
             ];
         Scenarios ->
@@ -195,7 +208,10 @@ count(Of, Newest) ->
 
 %% The row of one target. It has the same title for all releases, but its limit may differ.
 compared(Verdicts) ->
-    Known = [Row || #{} = Verdict <- Verdicts, {_, [Row]} <- [weir_bench_report:targets(#{<<"targets">> => [Verdict]})]],
+    Known = [
+        Row
+     || #{} = Verdict <- Verdicts, {_, [Row]} <- [weir_bench_report:targets(#{<<"targets">> => [Verdict]})]
+    ],
     [[Title | _] | _] = Known,
     Limits = lists:usort([unicode:characters_to_binary(Limit) || [_, Limit | _] <- Known]),
     [Title, lists:join("<br>", Limits) | [figure(Verdict) || Verdict <- Verdicts]].
@@ -213,11 +229,22 @@ figure(#{<<"met">> := Met} = Verdict) ->
 %% that releases are comparable; over schedulers it is the metrics that the machine could measure.
 measured(Name, Results, #{metrics := Metrics}) ->
     Shown = #{<<"metrics">> => [atom_to_binary(Metric) || Metric <- Metrics]},
-    lists:sort(maps:to_list(maps:from_list([
-        {weir_bench_results:release(Document), case Scenario of #{<<"over">> := _} -> Scenario; _ -> maps:merge(Scenario, Shown) end}
-     || {_, #{<<"scenarios">> := Scenarios} = Document} <- Results,
-        #{<<"name">> := Of} = Scenario <- Scenarios, Of =:= Name
-    ]))).
+    lists:sort(
+        maps:to_list(
+            maps:from_list([
+                {
+                    weir_bench_results:release(Document),
+                    case Scenario of
+                        #{<<"over">> := _} -> Scenario;
+                        _ -> maps:merge(Scenario, Shown)
+                    end
+                }
+             || {_, #{<<"scenarios">> := Scenarios} = Document} <- Results,
+                #{<<"name">> := Of} = Scenario <- Scenarios,
+                Of =:= Name
+            ])
+        )
+    ).
 
 part(Release, Scenario) ->
     {[_ | Header], Rows} = weir_bench_report:table(Scenario),
@@ -229,7 +256,9 @@ part(Release, Scenario) ->
 %% The charts that a text shows, if these results have them.
 pictures(Text, Results, Known) ->
     Shown =
-        case re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [global, {capture, all_but_first, binary}]) of
+        case
+            re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [global, {capture, all_but_first, binary}])
+        of
             {match, Pictures} -> lists:usort(Pictures);
             nomatch -> []
         end,

@@ -40,7 +40,9 @@ start(#{server := Server} = Run, Pin, Backend) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start_origin(Pin, Control) ->
     start_with(
-        fun(Port, Directory, _Changes) -> ["master_process off;\n", configuration(Port, {origin, Control}, Directory)] end,
+        fun(Port, Directory, _Changes) ->
+            ["master_process off;\n", configuration(Port, {origin, Control}, Directory)]
+        end,
         Pin
     ).
 
@@ -58,7 +60,11 @@ with_servers(Other, _Servers) -> Other.
 
 %% @doc Returns the default configuration without logs, with limits that no run reaches. nginx writes only its pid
 %% file into `Directory'.
--spec configuration(inet:port_number(), http | {push, Push} | {origin, inet:port_number()} | {file, file:filename()} | {proxy, Settings}, file:filename()) -> iodata() when
+-spec configuration(
+    inet:port_number(),
+    http | {push, Push} | {origin, inet:port_number()} | {file, file:filename()} | {proxy, Settings},
+    file:filename()
+) -> iodata() when
     Push :: #{several => boolean(), sndbuf => pos_integer()},
     Settings :: #{backend := inet:port_number(), servers := pos_integer(), sni => boolean()}.
 configuration(Port, Serves, Directory) ->
@@ -72,7 +78,12 @@ configuration(Port, Serves, Directory) ->
         "worker_processes 1;\n"
         "error_log stderr crit;\n",
         io_lib:format("pid ~ts/nginx-~b.pid;\n", [Directory, Port]),
-        io_lib:format("events { worker_connections ~b; }\n", [case Serves of {push, _} -> ?MOST_SUBSCRIBERS; _ -> ?MOST_CONNECTIONS end]),
+        io_lib:format("events { worker_connections ~b; }\n", [
+            case Serves of
+                {push, _} -> ?MOST_SUBSCRIBERS;
+                _ -> ?MOST_CONNECTIONS
+            end
+        ]),
         serves(Serves, Port)
     ].
 
@@ -88,8 +99,10 @@ serves({proxy, #{backend := Backend, servers := Servers} = Settings}, Port) ->
         io_lib:format("        listen 127.0.0.1:~b backlog=1024;\n", [Port]),
         "        tcp_nodelay on;\n",
         case Settings of
-            #{sni := true} -> "        ssl_preread on;\n        preread_buffer_size 32k;\n        proxy_pass $chosen;\n";
-            #{} -> "        proxy_pass main;\n"
+            #{sni := true} ->
+                "        ssl_preread on;\n        preread_buffer_size 32k;\n        proxy_pass $chosen;\n";
+            #{} ->
+                "        proxy_pass main;\n"
         end,
         "    }\n"
         "}\n"
@@ -118,8 +131,13 @@ send_buffer(_Serves) -> "".
 
 answers({push, Push}) ->
     [
-        "nchan_message_buffer_length ", integer_to_list(?KEPT), ";",
-        case Push of #{several := true} -> " nchan_longpoll_multipart_response on;"; #{} -> "" end,
+        "nchan_message_buffer_length ",
+        integer_to_list(?KEPT),
+        ";",
+        case Push of
+            #{several := true} -> " nchan_longpoll_multipart_response on;";
+            #{} -> ""
+        end,
         " location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; }",
         " location ~ /pub/(.+)$ { nchan_publisher; nchan_channel_id $1; }"
     ];
@@ -134,14 +152,19 @@ answers({origin, Control}) ->
         " default_type text/event-stream; add_header Grip-Hold stream; add_header Grip-Channel $room; return 200; }"
         " location /websocket {"
         " default_type application/websocket-events; add_header Sec-WebSocket-Extensions 'grip; message-prefix=\"\"';"
-        " return 200 'OPEN\\r\\nTEXT ", Length, "\\r\\n", Subscribe, "\\r\\n'; }"
+        " return 200 'OPEN\\r\\nTEXT ",
+        Length,
+        "\\r\\n",
+        Subscribe,
+        "\\r\\n'; }"
         " location ~ /pub/(.+)$ {"
         " set $room $1; rewrite ^ /publish/ break;"
         " proxy_set_body '{\"items\":[{\"channel\":\"$room\",\"formats\":{"
         "\"http-stream\":{\"content\":\"data: $request_body\\\\n\\\\n\"},\"ws-message\":{\"content\":\"$request_body\"}}}]}';",
         io_lib:format(" proxy_pass http://127.0.0.1:~b; }", [Control])
     ];
-answers(Page) -> ["location / { ", page(Page), " }"].
+answers(Page) ->
+    ["location / { ", page(Page), " }"].
 
 page(http) -> "return 200 \"hello world!\";";
 %% Every path gets the file. `try_files' with a root would look for an index.

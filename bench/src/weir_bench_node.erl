@@ -20,11 +20,15 @@
 looks() -> [weir_scope, recon, observer_cli, nobody, messages].
 
 %% @doc Measures in a new node. The load of the run selects the measurement: see {@link main/0}.
--spec measure(weir_bench_scenario:run(), weir_bench_machine:pin()) -> {ok, weir_bench_sample:sample()} | {error, binary()}.
+-spec measure(weir_bench_scenario:run(), weir_bench_machine:pin()) ->
+    {ok, weir_bench_sample:sample()} | {error, binary()}.
 measure(#{load := Load, looks := Looks, warmup := Warmup, duration := Duration} = Run, Pin) ->
-    Settings = (maps:with([processes, connections, of_sockets, size], Run))#{load => Load, looks => Looks, warmup => Warmup, duration => Duration},
+    Settings = (maps:with([processes, connections, of_sockets, size], Run))#{
+        load => Load, looks => Looks, warmup => Warmup, duration => Duration
+    },
     Program = weir_bench_program:start(
-        Pin ++ ["erl", "-noinput", "+S", "1", "+P", "1048576"] ++ ["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "-pa"] ++ paths() ++
+        Pin ++ ["erl", "-noinput", "+S", "1", "+P", "1048576"] ++
+            ["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "-pa"] ++ paths() ++
             ["-s", atom_to_list(?MODULE), "main", "-extra", lists:flatten(io_lib:format("~0tp.", [Settings]))],
         [{Name, false} || Name <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]]
     ),
@@ -36,8 +40,13 @@ measure(#{load := Load, looks := Looks, warmup := Warmup, duration := Duration} 
             {error, <<"node ", (weir_bench_program:explain(Failure))/binary>>}
     end.
 
-told({ok, Metrics}) -> {ok, #{metrics => maps:from_list([{binary_to_existing_atom(Name), Value} || {Name, Value} <- maps:to_list(Metrics)]), errors => 0}};
-told({error, _} = Error) -> Error.
+told({ok, Metrics}) ->
+    {ok, #{
+        metrics => maps:from_list([{binary_to_existing_atom(Name), Value} || {Name, Value} <- maps:to_list(Metrics)]),
+        errors => 0
+    }};
+told({error, _} = Error) ->
+    Error.
 
 %% Code paths outside OTP.
 paths() -> [Path || Path <- code:get_path(), Path =/= ".", string:prefix(Path, code:lib_dir()) =:= nomatch].
@@ -67,7 +76,14 @@ main() ->
         end,
     halt(Status).
 
-run(#{load := sampler, looks := Looks, processes := Processes, connections := Sockets, warmup := Warmup, duration := Duration}) ->
+run(#{
+    load := sampler,
+    looks := Looks,
+    processes := Processes,
+    connections := Sockets,
+    warmup := Warmup,
+    duration := Duration
+}) ->
     _ = hold(Processes, Sockets, Looks),
     ok = timer:sleep(Warmup),
     Alone = cpu_while(fun() -> timer:sleep(Duration) end),
@@ -78,7 +94,11 @@ run(#{load := sampler, looks := Looks, processes := Processes, connections := So
     #{cpu_ms_per_s => max(0, LookedAt - Alone) / Duration};
 run(#{load := top, looks := Looks, processes := Processes, connections := Sockets} = Settings) ->
     _ = hold(Processes, Sockets, Looks),
-    Of = case Settings of #{of_sockets := true} -> sockets; #{} -> processes end,
+    Of =
+        case Settings of
+            #{of_sockets := true} -> sockets;
+            #{} -> processes
+        end,
     Top = fun() -> weir_bench_looker:top(Looks, Of) end,
     %% The first call loads modules.
     _ = Top(),
@@ -99,12 +119,15 @@ run(#{load := history, looks := weir_scope} = Settings) ->
     Before = erlang:memory(total),
     Histories = spawn_link(fun() -> remember(Numbers) end),
     Histories ! {is_full, self()},
-    receive full -> ok end,
+    receive
+        full -> ok
+    end,
     #{memory_kib => (erlang:memory(total) - Before) / 1024}.
 
 %% Adds columns as a node with more schedulers, allocators and listeners has them.
 with_more(Numbers, #{size := Columns}) ->
-    Numbers ++ [{<<"more.", (integer_to_binary(Number))/binary>>, 0.5} || Number <- lists:seq(length(Numbers) + 1, Columns)];
+    Numbers ++
+        [{<<"more.", (integer_to_binary(Number))/binary>>, 0.5} || Number <- lists:seq(length(Numbers) + 1, Columns)];
 with_more(Numbers, _) ->
     Numbers.
 
@@ -113,11 +136,19 @@ remember(Numbers) ->
     Day = 24 * 60,
     Minutes = [Minute * 60_000 || Minute <- lists:seq(1, Day)],
     Seconds = [Day * 60_000 + Second * 1000 || Second <- lists:seq(1, 600)],
-    History = lists:foldl(fun(At, History) -> weir_scope_history:add(At, Numbers, History) end, weir_scope_history:new(), Minutes ++ Seconds),
+    History = lists:foldl(
+        fun(At, History) -> weir_scope_history:add(At, Numbers, History) end,
+        weir_scope_history:new(),
+        Minutes ++ Seconds
+    ),
     true = erlang:garbage_collect(),
-    receive {is_full, Asker} -> Asker ! full end,
+    receive
+        {is_full, Asker} -> Asker ! full
+    end,
     %% Keeps the table alive: this process owns it.
-    receive {is_full, _} -> History end.
+    receive
+        {is_full, _} -> History
+    end.
 
 %% Idle processes, and sockets in pairs: Weir's, or gen_tcp's for tools that know no others.
 hold(Processes, Sockets, Looks) ->

@@ -6,7 +6,9 @@
 -export([servers/1]).
 -export([server_name/0]).
 
--type settings() :: #{port := inet:port_number(), backend := inet:port_number(), servers := pos_integer(), sni => boolean()}.
+-type settings() :: #{
+    port := inet:port_number(), backend := inet:port_number(), servers := pos_integer(), sni => boolean()
+}.
 
 %% @doc Returns the configuration. Its rule sends every client to the backend: by address, or with `sni' by TLS server
 %% name.

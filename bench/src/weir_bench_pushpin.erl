@@ -33,7 +33,9 @@ start(Pin, Control, #{port := OriginPort, pid := OriginPid} = Origin) ->
             ok = file:make_dir(Own),
             configuration(Port, Control, Own)
         end,
-        fun(File) -> [weir_bench_peers:executable(pushpin), "--config", File, "--route", lists:flatten(Route), "--merge-output"] end,
+        fun(File) ->
+            [weir_bench_peers:executable(pushpin), "--config", File, "--route", lists:flatten(Route), "--merge-output"]
+        end,
         %% The configuration does not change.
         "CONT",
         Pin

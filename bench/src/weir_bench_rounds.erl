@@ -107,7 +107,8 @@ loads(Run, Servers, Pins) ->
 
 %% With fewer drivers than servers, a driver serves several.
 own(Number, Count, Pins) when length(Pins) < Count -> [lists:nth(Number rem length(Pins) + 1, Pins)];
-own(Number, Count, Pins) -> [Pin || {At, Pin} <- lists:zip(lists:seq(0, length(Pins) - 1), Pins), At rem Count =:= Number].
+own(Number, Count, Pins) ->
+    [Pin || {At, Pin} <- lists:zip(lists:seq(0, length(Pins) - 1), Pins), At rem Count =:= Number].
 
 among(#{together := true} = Run, Drivers) ->
     lists:duplicate(Drivers, Run);

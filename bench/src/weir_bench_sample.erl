@@ -242,9 +242,33 @@ note(Note, Sample) ->
 -spec metrics() -> [metric(), ...].
 metrics() ->
     [
-        requests_per_s, held_per_s, answered_per_s, ticks_per_s, p50_us, p95_us, p99_us, max_us, longest_silence_us, failed_connects, missed,
-        lost, cpu_us_per_request, switches_per_request, futexes_per_request, busiest_percent, away_percent, cpu_ms, cpu_ms_per_s,
-        cpu_s_per_minute, bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
+        requests_per_s,
+        held_per_s,
+        answered_per_s,
+        ticks_per_s,
+        p50_us,
+        p95_us,
+        p99_us,
+        max_us,
+        longest_silence_us,
+        failed_connects,
+        missed,
+        lost,
+        cpu_us_per_request,
+        switches_per_request,
+        futexes_per_request,
+        busiest_percent,
+        away_percent,
+        cpu_ms,
+        cpu_ms_per_s,
+        cpu_s_per_minute,
+        bytes_per_connection,
+        core_percent,
+        bytes_per_s,
+        bytes_per_cpu_s,
+        connections,
+        servers,
+        memory_kib
     ].
 
 %% @doc Returns the median and the spread of each metric. For metrics that should be 0, the worst round replaces the
@@ -290,9 +314,26 @@ median_seconds(Samples) ->
 -spec better(metric()) -> more | less.
 better(Metric) ->
     Less = [
-        p50_us, p95_us, p99_us, max_us, longest_silence_us, failed_connects, missed, lost, cpu_us_per_request, switches_per_request,
-        futexes_per_request, busiest_percent, away_percent, cpu_ms, cpu_ms_per_s, cpu_s_per_minute,
-        bytes_per_connection, core_percent, servers, memory_kib
+        p50_us,
+        p95_us,
+        p99_us,
+        max_us,
+        longest_silence_us,
+        failed_connects,
+        missed,
+        lost,
+        cpu_us_per_request,
+        switches_per_request,
+        futexes_per_request,
+        busiest_percent,
+        away_percent,
+        cpu_ms,
+        cpu_ms_per_s,
+        cpu_s_per_minute,
+        bytes_per_connection,
+        core_percent,
+        servers,
+        memory_kib
     ],
     case lists:member(Metric, Less) of
         true -> less;

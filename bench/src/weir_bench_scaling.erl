@@ -49,14 +49,18 @@ over(#{contestants := Contestants, metrics := Metrics} = Scenario, Numbers, Mode
         counts => true,
         metrics := metrics(Metrics, Mode),
         contestants := [
-            maps:merge(Contestant#{title := title(Contestant, Number), schedulers => Number}, placed(Number, Scenario, Mode))
+            maps:merge(
+                Contestant#{title := title(Contestant, Number), schedulers => Number}, placed(Number, Scenario, Mode)
+            )
          || Contestant <- Contestants, Number <- Numbers
         ]
     }.
 
 %% With shared cores, rates mean little and come last.
-metrics(Metrics, {apart, _}) -> Metrics;
-metrics(Metrics, counted) -> [Metric || Metric <- Metrics, Metric =/= requests_per_s, Metric =/= p99_us] ++ [requests_per_s].
+metrics(Metrics, {apart, _}) ->
+    Metrics;
+metrics(Metrics, counted) ->
+    [Metric || Metric <- Metrics, Metric =/= requests_per_s, Metric =/= p99_us] ++ [requests_per_s].
 
 title(#{title := Title}, Number) -> iolist_to_binary(io_lib:format("~ts, ~b:~b", [Title, Number, Number])).
 

@@ -26,7 +26,14 @@
 %% @doc Returns `ok', or a text that says what a search needs.
 -spec check(term()) -> ok | string().
 check(#{over := Over, start := Start, least := Least, most := Most, metric := Metric, limit := Limit} = Search) when
-    map_size(Search) =:= 6, is_integer(Start), is_integer(Least), is_integer(Most), is_number(Limit), 0 < Least, Least =< Start, Start =< Most
+    map_size(Search) =:= 6,
+    is_integer(Start),
+    is_integer(Least),
+    is_integer(Most),
+    is_number(Limit),
+    0 < Least,
+    Least =< Start,
+    Start =< Most
 ->
     case lists:member(Over, [rate, connections]) andalso lists:member(Metric, weir_bench_sample:metrics()) of
         true -> ok;

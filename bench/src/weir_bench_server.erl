@@ -93,7 +93,15 @@ command(#{backend := Peer, server := Server}, _Backend) when Peer =:= go; Peer =
 command(#{server := weir_proxy, file := File}, _Backend) ->
     [weir_bench_tree:weir(), "proxy", "--config", File, "--drain", "0"];
 command(#{backend := Kind, server := Server} = Run, Backend) ->
-    [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", integer_to_list(schedulers(Run))] ++
+    [
+        weir_bench_tree:weir(),
+        "run",
+        atom_to_list(Server),
+        "--port",
+        "0",
+        "--schedulers",
+        integer_to_list(schedulers(Run))
+    ] ++
         ["--backend", atom_to_list(Kind)] ++
         [io_lib:format("--active=~p", [Active]) || #{active := Active} <- [Run]] ++
         [
@@ -114,9 +122,11 @@ reference(Server) when Server =:= file_httpd; Server =:= http_file -> file;
 reference(fanout_processes) -> fanout;
 reference(Same) -> Same.
 
-of_peer(Server) when Server =:= ehttpd; Server =:= cowboy_hello; Server =:= http_hello; Server =:= http_process -> "http";
+of_peer(Server) when Server =:= ehttpd; Server =:= cowboy_hello; Server =:= http_hello; Server =:= http_process ->
+    "http";
 %% Clients of `accept' connect and close, so the echo server serves them too.
-of_peer(ws_echo) -> "websocket";
+of_peer(ws_echo) ->
+    "websocket";
 of_peer(Server) when Server =:= echo; Server =:= accept -> "echo".
 
 works_on(#{server := Server}, Backend) when Server =:= proxy; Server =:= relay ->

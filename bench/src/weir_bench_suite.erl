@@ -163,7 +163,9 @@ chosen(Texts, #{scenarios := Scenarios, sets := Sets}) ->
             Chosen = lists:append([Of || {Choice, Of} <- Choices, lists:member(Choice, Texts)]),
             {ok, [Name || Name <- Names, lists:member(Name, Chosen)]};
         Unknown ->
-            {error, ["unknown scenario, chapter or set \"", lists:join(", ", Unknown), "\"; --list shows the valid ones"]}
+            {error, [
+                "unknown scenario, chapter or set \"", lists:join(", ", Unknown), "\"; --list shows the valid ones"
+            ]}
     end.
 
 %% @doc Returns the scenarios of a set.

@@ -73,8 +73,9 @@ row([First | _] = Measures, {Kind, All}) ->
         [Show(Contestant) | [["; 2:2 ", Show(Other)] || {Known, _, _} = Other <- Two, Known =:= <<Title/binary, ?TWO>>]]
     end,
     Several = fun(Some) -> lists:join("; ", [Named(Contestant) || Contestant <- Some]) end,
-    [lists:join(<<" · "/utf8>>, [weir_bench_sample:title(binary_to_existing_atom(Measure)) || Measure <- Measures]) |
-        case Kind of
+    [
+        lists:join(<<" · "/utf8>>, [weir_bench_sample:title(binary_to_existing_atom(Measure)) || Measure <- Measures])
+        | case Kind of
             plain ->
                 [
                     first(BesideTwo, Of(stock)),
@@ -85,7 +86,14 @@ row([First | _] = Measures, {Kind, All}) ->
                     Several(Of(peer))
                 ];
             variants ->
-                [Several(Of(stock)), Several(Of(socket)), Several(Of(drop_in)), Several(Of(own)), Several(Of(native)), Several(Of(peer))]
+                [
+                    Several(Of(stock)),
+                    Several(Of(socket)),
+                    Several(Of(drop_in)),
+                    Several(Of(own)),
+                    Several(Of(native)),
+                    Several(Of(peer))
+                ]
         end
     ].
 
@@ -97,21 +105,39 @@ value(Measure, Summary) ->
 
 %% Third-party programs are peers on every backend.
 role({Title, Backend, _}) when Backend =:= <<"inet">>; Backend =:= <<"socket">>; Backend =:= <<"weir">> ->
-    case lists:any(fun(Name) -> string:prefix(Title, Name) =/= nomatch end, [<<"ranch">>, <<"cowboy">>, <<"ehttpd">>, <<"recon">>, <<"observer_cli">>]) of
+    case
+        lists:any(fun(Name) -> string:prefix(Title, Name) =/= nomatch end, [
+            <<"ranch">>, <<"cowboy">>, <<"ehttpd">>, <<"recon">>, <<"observer_cli">>
+        ])
+    of
         true -> peer;
         false -> of_erlang(Title, Backend)
     end;
-role({_, <<"reference">>, _}) -> native;
-role(_) -> peer.
+role({_, <<"reference">>, _}) ->
+    native;
+role(_) ->
+    peer.
 
-of_erlang(<<"inet", _/binary>>, <<"inet">>) -> stock;
+of_erlang(<<"inet", _/binary>>, <<"inet">>) ->
+    stock;
 %% In a scenario without sockets: what Weir is compared with on a stock VM.
-of_erlang(_Title, <<"inet">>) -> peer;
-of_erlang(_Title, <<"socket">>) -> socket;
+of_erlang(_Title, <<"inet">>) ->
+    peer;
+of_erlang(_Title, <<"socket">>) ->
+    socket;
 of_erlang(Title, <<"weir">>) ->
     Own = [
-        <<"weir listener">>, <<"weir reactor">>, <<"weir relay">>, <<"weir group">>, <<"weir http">>, <<"weir websocket">>,
-        <<"weir events">>, <<"echo reactor">>, <<"weir proxy">>, <<"weir push">>, <<"weir_scope">>,
+        <<"weir listener">>,
+        <<"weir reactor">>,
+        <<"weir relay">>,
+        <<"weir group">>,
+        <<"weir http">>,
+        <<"weir websocket">>,
+        <<"weir events">>,
+        <<"echo reactor">>,
+        <<"weir proxy">>,
+        <<"weir push">>,
+        <<"weir_scope">>,
         <<"latency measured">>
     ],
     case lists:any(fun(Name) -> string:prefix(Title, Name) =/= nomatch end, Own) of

@@ -13,7 +13,9 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() -> [{group, processes}, {group, channels}].
 
 groups() ->
-    Cases = [by_long_polls, by_long_polls_with_several, by_event_streams, by_websockets, who_comes_and_goes, some_at_a_time],
+    Cases = [
+        by_long_polls, by_long_polls_with_several, by_event_streams, by_websockets, who_comes_and_goes, some_at_a_time
+    ],
     %% The server with a process for each client has only polls, with one message in each answer.
     [{processes, [], Cases -- [by_long_polls_with_several, by_event_streams, by_websockets]}, {channels, [], Cases}].
 
@@ -47,7 +49,8 @@ by_websockets(Config) -> assert_nothing_is_missed(chat(Config, ["--websocket"]))
 %% A request is a broadcast that all hundred clients have received. If one client missed one, no broadcast after the
 %% four in flight would follow.
 some_at_a_time(Config) ->
-    #{<<"requests">> := Requests, <<"published">> := Published} = Report = chat(Config, ["--rooms", "1", "--at-a-time", "4"]),
+    #{<<"requests">> := Requests, <<"published">> := Published} =
+        Report = chat(Config, ["--rooms", "1", "--at-a-time", "4"]),
     assert_nothing_is_missed(Report),
     ?assert(Requests > 4),
     ?assert(abs(Requests - Published) =< 8).
@@ -64,10 +67,25 @@ chat(Config, Options) ->
     Module = proplists:get_value(module, Config),
     {ok, #{port := Port, stop := Stop}} = Module:start(#{port => 0, listen => [{ip, {127, 0, 0, 1}}]}),
     Patience = integer_to_list(weir_test_wait:patience()) ++ "ms",
-    Command = [
-        weir_bench_tree:driver(), "chat", "127.0.0.1:" ++ integer_to_list(Port),
-        "--connections", "100", "--warmup", "100ms", "--duration", Patience, "--timeout", Patience, "--progress"
-    ] ++ case lists:member("--at-a-time", Options) of true -> Options; false -> ["--rooms", "5", "--rate", "2000" | Options] end,
+    Command =
+        [
+            weir_bench_tree:driver(),
+            "chat",
+            "127.0.0.1:" ++ integer_to_list(Port),
+            "--connections",
+            "100",
+            "--warmup",
+            "100ms",
+            "--duration",
+            Patience,
+            "--timeout",
+            Patience,
+            "--progress"
+        ] ++
+            case lists:member("--at-a-time", Options) of
+                true -> Options;
+                false -> ["--rooms", "5", "--rate", "2000" | Options]
+            end,
     Program = weir_bench_program:start(Command, []),
     try
         {ok, Pid} = await(Program, fun pid/1),

@@ -26,4 +26,5 @@ places_are_those_of_most_connections_test() ->
     ?assertEqual(#{}, weir_bench_counts:places([<<"places 0 0 0 0">>])),
     ?assertEqual(#{}, weir_bench_counts:places([])).
 
-line(Number, Count) -> iolist_to_binary(io_lib:format("     ~.9f,~b,,syscalls:sys_enter_futex,1091476,100.00,,", [Number / 20, Count])).
+line(Number, Count) ->
+    iolist_to_binary(io_lib:format("     ~.9f,~b,,syscalls:sys_enter_futex,1091476,100.00,,", [Number / 20, Count])).

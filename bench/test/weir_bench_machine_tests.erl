@@ -25,7 +25,9 @@ a_server_with_several_cores_has_drivers_on_others_where_there_are_enough_test() 
     ?assertEqual({[], [[]]}, weir_bench_machine:placement({apart, 1, 1}, #{pinned => [], note => <<"why">>})),
     case weir_bench_machine:allowed() of
         Allowed when Allowed >= 2 ->
-            {["taskset", "-c", Server], [["taskset", "-c", Driver]]} = weir_bench_machine:placement({apart, Allowed - 1, 1}, Cores),
+            {["taskset", "-c", Server], [["taskset", "-c", Driver]]} = weir_bench_machine:placement(
+                {apart, Allowed - 1, 1}, Cores
+            ),
             ?assertNot(lists:member(Driver, string:lexemes(Server, ","))),
             ?assertEqual(Allowed - 1, length(string:lexemes(Server, ",")));
         _ ->

@@ -77,7 +77,9 @@ a_chapter_is_one_table_test() ->
     ).
 
 a_chart_that_is_shown_is_drawn_test() ->
-    ?assertMatch({ok, _, [{"echo-100-otp25.svg", <<"<svg ", _/binary>>}]}, fill(<<"![echo](measurements/echo-100-otp25.svg)\n">>)),
+    ?assertMatch(
+        {ok, _, [{"echo-100-otp25.svg", <<"<svg ", _/binary>>}]}, fill(<<"![echo](measurements/echo-100-otp25.svg)\n">>)
+    ),
     ?assertMatch({ok, _, []}, fill(<<"![echo](measurements/echo-100-otp29.svg)\n">>)).
 
 %% The row shows the miss of one release beside the success of another.

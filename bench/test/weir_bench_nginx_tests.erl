@@ -20,19 +20,30 @@ a_push_server_is_nchan_test() ->
     case weir_bench_peers:missing([nchan]) of
         [] ->
             Push = configuration({push, #{}}),
-            [?assert(has(Part, Push)) || Part <- ["load_module", "nchan_subscriber;", "nchan_publisher;", "nchan_message_buffer_length 1000;"]];
+            [
+                ?assert(has(Part, Push))
+             || Part <- ["load_module", "nchan_subscriber;", "nchan_publisher;", "nchan_message_buffer_length 1000;"]
+            ];
         _ ->
             ok
     end.
 
 what_pushpin_asks_test() ->
     Origin = configuration({origin, 8082}),
-    Parts = ["Grip-Hold stream", "TEXT 29\\r\\nc:{\"type\":", "\"data: $request_body\\\\n\\\\n\"", "proxy_pass http://127.0.0.1:8082;"],
+    Parts = [
+        "Grip-Hold stream",
+        "TEXT 29\\r\\nc:{\"type\":",
+        "\"data: $request_body\\\\n\\\\n\"",
+        "proxy_pass http://127.0.0.1:8082;"
+    ],
     [?assert(has(Part, Origin)) || Part <- Parts].
 
 a_file_is_sent_by_sendfile_test() ->
     File = configuration({file, "/tmp/bench/bytes-65536"}),
-    [?assertNotEqual(nomatch, binary:match(File, Part)) || Part <- [<<"sendfile on;">>, <<"root /tmp/bench;">>, <<"rewrite ^ /bytes-65536 break;">>]].
+    [
+        ?assertNotEqual(nomatch, binary:match(File, Part))
+     || Part <- [<<"sendfile on;">>, <<"root /tmp/bench;">>, <<"rewrite ^ /bytes-65536 break;">>]
+    ].
 
 configuration(Serves) ->
     iolist_to_binary(weir_bench_nginx:configuration(8080, Serves, "/tmp")).

@@ -9,8 +9,15 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
-        weir_scope_samples, recon_samples, observer_cli_draws, the_top_of_processes, the_top_of_sockets, recon_has_its_top,
-        traced_by_nobody_natively_and_by_messages, a_history_is_filled, what_fails_is_told
+        weir_scope_samples,
+        recon_samples,
+        observer_cli_draws,
+        the_top_of_processes,
+        the_top_of_sockets,
+        recon_has_its_top,
+        traced_by_nobody_natively_and_by_messages,
+        a_history_is_filled,
+        what_fails_is_told
     ].
 
 init_per_suite(Config) ->
@@ -73,8 +80,16 @@ figures(Settings) ->
 
 measure(Settings) ->
     Run = #{
-        name => some, title => <<"some">>, needs => [], backend => weir, server => node, driver => node, processes => 100, connections => 10,
-        warmup => 0, duration => 100
+        name => some,
+        title => <<"some">>,
+        needs => [],
+        backend => weir,
+        server => node,
+        driver => node,
+        processes => 100,
+        connections => 10,
+        warmup => 0,
+        duration => 100
     },
     weir_bench_node:measure(maps:merge(Run, Settings), []).
 

@@ -15,9 +15,12 @@ all() ->
 
 init_per_suite(Config) ->
     case weir_compatibility_chromium:find() of
-        error -> {skip, "no Chromium here"};
+        error ->
+            {skip, "no Chromium here"};
         {ok, Program} ->
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser")),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(?config(priv_dir, Config), "browser")
+            ),
             [{browser, Browser} | Config]
     end.
 
@@ -51,7 +54,9 @@ show(Config, Name, Dark) ->
     File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
     Picture = filename:join(?config(priv_dir, Config), Name ++ ".png"),
     ok = file:write_file(File, [unicode:characters_to_binary(Page), looking()]),
-    weir_compatibility_drawing:of_page(?config(browser, Config), File, Picture, #{width => 1100, height => 1500, dark => Dark}).
+    weir_compatibility_drawing:of_page(?config(browser, Config), File, Picture, #{
+        width => 1100, height => 1500, dark => Dark
+    }).
 
 %% Pixels that are not grey belong to a series.
 looking() ->

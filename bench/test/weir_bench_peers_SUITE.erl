@@ -4,7 +4,17 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([haproxy_listens/1, envoy_listens/1, weir_proxy_listens/1, nginx_listens_as_proxy/1, nginx_answers/1, go_echoes/1, go_answers/1, go_sends_messages_back/1, pushpin_subscribes/1]).
+-export([
+    haproxy_listens/1,
+    envoy_listens/1,
+    weir_proxy_listens/1,
+    nginx_listens_as_proxy/1,
+    nginx_answers/1,
+    go_echoes/1,
+    go_answers/1,
+    go_sends_messages_back/1,
+    pushpin_subscribes/1
+]).
 -export([tokio_echoes/1, tokio_answers/1, tokio_sends_messages_back/1, cowboy_sends_messages_back/1]).
 
 suite() ->
@@ -62,10 +72,20 @@ cowboy_sends_messages_back(_Config) -> serves(inet, [cowboy], cowboy_ws_echo, we
 serves(Backend, Needs, Example, Asked) ->
     case weir_bench_peers:missing(Needs) of
         [] ->
-            [?assertNotEqual(<<"unknown">>, maps:get(Peer, weir_bench_peers:versions(), none)) || [Peer | _] <- [Needs]],
+            [
+                ?assertNotEqual(<<"unknown">>, maps:get(Peer, weir_bench_peers:versions(), none))
+             || [Peer | _] <- [Needs]
+            ],
             Run = #{
-                name => peer, title => <<"peer">>, needs => Needs, backend => Backend, server => Example, load => echo,
-                connections => 1, warmup => 1, duration => 1
+                name => peer,
+                title => <<"peer">>,
+                needs => Needs,
+                backend => Backend,
+                server => Example,
+                load => echo,
+                connections => 1,
+                warmup => 1,
+                duration => 1
             },
             {ok, #{port := Port} = Server} = weir_bench_server:start(Run, [], weir_bench_machine:free_port()),
             {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),

@@ -36,8 +36,15 @@ end_per_group(_Group, _Config) -> ok.
 
 run(Backend, Server) ->
     #{
-        name => proxies, title => <<"proxies">>, needs => [], backend => Backend, server => Server, load => proxy, connections => 5,
-        warmup => 100, duration => 1500
+        name => proxies,
+        title => <<"proxies">>,
+        needs => [],
+        backend => Backend,
+        server => Server,
+        load => proxy,
+        connections => 5,
+        warmup => 100,
+        duration => 1500
     }.
 
 changes_while_a_connection_is_open(Config) ->
@@ -64,7 +71,14 @@ changes_while_a_connection_is_open(Config) ->
 
 %% Weir's proxy prints a line; the others start another worker.
 has_changed(#{backend := weir}, #{program := Program}, _Has) ->
-    {ok, _} = weir_bench_program:await(Program, fun(<<"reloaded">>) -> {ok, reloaded}; (_) -> no end, weir_test_wait:patience()),
+    {ok, _} = weir_bench_program:await(
+        Program,
+        fun
+            (<<"reloaded">>) -> {ok, reloaded};
+            (_) -> no
+        end,
+        weir_test_wait:patience()
+    ),
     ok;
 has_changed(Run, #{change := Change} = Server, Has) ->
     case weir_test_wait:becomes_true(fun() -> workers(Server) -- Has =/= [] end, ?HEARD_MS) of
@@ -104,10 +118,15 @@ its_rows_are_measured(Config) ->
         begin
             [_, Contestant] = [Contestant || #{backend := Of} = Contestant <- Contestants, Of =:= Backend],
             Short = Scenario#{
-                warmup := 100, duration := 1500, timeout => weir_test_wait:patience(), contestants := [changing_less(Contestant)]
+                warmup := 100,
+                duration := 1500,
+                timeout => weir_test_wait:patience(),
+                contestants := [changing_less(Contestant)]
             },
             [{_, [{ok, #{metrics := Metrics, errors := 0} = Sample}]}] =
-                weir_bench_rounds:run(slower(Short), 1, weir_bench_machine:cores(), fun(_, _) -> ok end, fun(_) -> ok end),
+                weir_bench_rounds:run(slower(Short), 1, weir_bench_machine:cores(), fun(_, _) -> ok end, fun(_) ->
+                    ok
+                end),
             ?assertMatch(#{requests_per_s := Rate} when Rate > 0, Metrics),
             ?assertEqual({Name, Metric, true}, {Name, Metric, is_map_key(Metric, Metrics)}),
             %% A note would say that not all changes were made.

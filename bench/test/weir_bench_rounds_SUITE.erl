@@ -35,8 +35,16 @@ without_the_first_there_are_no_shares(_Config) ->
 
 scenario(Server) ->
     #{
-        name => some, chapter => some, title => <<"some">>, server => Server, load => echo, connections => 10, warmup => 100,
-        duration => 1000, timeout => weir_test_wait:patience(), metrics => [requests_per_s],
+        name => some,
+        chapter => some,
+        title => <<"some">>,
+        server => Server,
+        load => echo,
+        connections => 10,
+        warmup => 100,
+        duration => 1000,
+        timeout => weir_test_wait:patience(),
+        metrics => [requests_per_s],
         contestants => [
             #{title => <<"a part">>, backend => reference, share => 3},
             #{title => <<"all">>, backend => reference}

@@ -59,18 +59,28 @@ what_two_drivers_have_measured_of_one_server_test() ->
     Metrics = #{requests_per_s => 1000, p50_us => 10, p99_us => 90, core_percent => 40.0, cpu_us_per_request => 400.0},
     One = #{metrics => Metrics, errors => 1},
     ?assertEqual(One, weir_bench_sample:sum([One])),
-    Other = #{metrics => Metrics#{requests_per_s := 3000, p50_us := 5, p99_us := 99, core_percent := 44.0}, errors => 2},
+    Other = #{
+        metrics => Metrics#{requests_per_s := 3000, p50_us := 5, p99_us := 99, core_percent := 44.0}, errors => 2
+    },
     #{metrics := Sum, errors := 3} = weir_bench_sample:sum([One, Other]),
     ?assertMatch(#{requests_per_s := 4000, p50_us := 10, p99_us := 99, core_percent := 42.0}, Sum),
     ?assertEqual(105, round(map_get(cpu_us_per_request, Sum))).
 
 switches_of_several_drivers_are_for_all_requests_test() ->
     Metrics = #{
-        requests_per_s => 1000, p50_us => 1, p99_us => 2, core_percent => 40.0, cpu_us_per_request => 400.0, connections => 10,
+        requests_per_s => 1000,
+        p50_us => 1,
+        p99_us => 2,
+        core_percent => 40.0,
+        cpu_us_per_request => 400.0,
+        connections => 10,
         switches_per_request => 3.0
     },
     %% Both drivers have seen the 3,000 switches a second of the same server.
-    Samples = [#{metrics => Metrics, errors => 0}, #{metrics => Metrics#{requests_per_s := 3000, switches_per_request := 1.0}, errors => 0}],
+    Samples = [
+        #{metrics => Metrics, errors => 0},
+        #{metrics => Metrics#{requests_per_s := 3000, switches_per_request := 1.0}, errors => 0}
+    ],
     #{metrics := OfOne} = weir_bench_sample:sum(Samples),
     ?assertMatch(#{switches_per_request := 0.75, connections := 20}, OfOne),
     %% Of two servers, each had its own switches.
@@ -89,14 +99,27 @@ what_is_measured_of_several_servers_side_by_side_test() ->
 requests_of_several_servers_side_by_side_test() ->
     Sample = fun(Rate, Percent, P99) ->
         #{
-            metrics => #{connections => 10, requests_per_s => Rate, core_percent => Percent, p50_us => 5, p99_us => P99, cpu_us_per_request => 1.0},
+            metrics => #{
+                connections => 10,
+                requests_per_s => Rate,
+                core_percent => Percent,
+                p50_us => 5,
+                p99_us => P99,
+                cpu_us_per_request => 1.0
+            },
             errors => 0
         }
     end,
     #{metrics := Metrics} = weir_bench_sample:side_by_side([Sample(1000, 10.0, 70), Sample(3000, 10.0, 90)]),
     ?assertEqual(
         #{
-            connections => 20, servers => 2, requests_per_s => 4000, core_percent => 20.0, p50_us => 5, p99_us => 90, cpu_us_per_request => 50.0
+            connections => 20,
+            servers => 2,
+            requests_per_s => 4000,
+            core_percent => 20.0,
+            p50_us => 5,
+            p99_us => 90,
+            cpu_us_per_request => 50.0
         },
         Metrics
     ).
@@ -136,7 +159,9 @@ a_load_that_grows_is_held_until_its_answers_come_late_or_not_at_all_test_() ->
 the_second_in_which_a_load_was_stopped_does_not_count_test() ->
     Seconds = [second(100, 5_000, 0, 20), second(200, 900_000, 0, 20), second(300, 5_000, 0, 20)],
     Document = (load(<<"0..400">>, Seconds))#{<<"interrupted">> := true},
-    #{metrics := #{held_per_s := Held, answered_per_s := Most}, seconds := Told} = weir_bench_sample:from_load(Document),
+    #{metrics := #{held_per_s := Held, answered_per_s := Most}, seconds := Told} = weir_bench_sample:from_load(
+        Document
+    ),
     ?assertEqual({100, 100, 2}, {Held, Most, length(Told)}).
 
 seconds_of_rounds_become_one_line_test() ->
@@ -181,7 +206,9 @@ a_metric_that_some_samples_lack_is_summed_up_over_the_others_test() ->
 %% A median would hide connections that were lost in one round of three.
 of_what_must_not_happen_the_worst_round_counts_test() ->
     Samples = [#{metrics => #{lost => Lost}, errors => Lost} || Lost <- [0, 7, 0]],
-    ?assertEqual(#{lost => #{median => 7, min => 0, max => 7, samples => [0, 7, 0]}}, weir_bench_sample:summary(Samples)).
+    ?assertEqual(
+        #{lost => #{median => 7, min => 0, max => 7, samples => [0, 7, 0]}}, weir_bench_sample:summary(Samples)
+    ).
 
 every_metric_has_a_title_and_a_better_side_test() ->
     [

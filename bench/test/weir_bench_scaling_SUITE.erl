@@ -19,14 +19,19 @@ all() ->
 init_per_suite(Config) ->
     ok = weir_bench_record:in_tree(),
     Profile = filename:dirname(filename:dirname(filename:dirname(filename:dirname(code:which(weir))))),
-    [{environment, [{"REBAR_BASE_DIR", filename:dirname(Profile)}, {"REBAR_PROFILE", filename:basename(Profile)}]} | Config].
+    [
+        {environment, [{"REBAR_BASE_DIR", filename:dirname(Profile)}, {"REBAR_PROFILE", filename:basename(Profile)}]}
+        | Config
+    ].
 
 end_per_suite(_Config) -> ok.
 
 counts_of_each_server_are_there(Config) ->
     if_built(fun() ->
         Directory = proplists:get_value(priv_dir, Config),
-        {0, _} = run(Config, ["--schedulers", "2", "--only", "scaling-accept", "--repeat", "1", "--quick", "--results", Directory]),
+        {0, _} = run(Config, [
+            "--schedulers", "2", "--only", "scaling-accept", "--repeat", "1", "--quick", "--results", Directory
+        ]),
         measured(Directory, ["weir passive", "weir listener", "inet passive", "native"])
     end).
 
@@ -60,16 +65,26 @@ tools() ->
 
 measured(Directory, Titles) ->
     [File] = filelib:wildcard(filename:join(Directory, "*-scaling-otp*.json")),
-    {ok, #{<<"complete">> := true, <<"scenarios">> := [#{<<"contestants">> := Contestants} = Scenario]}} = weir_bench_results:read(File),
+    {ok, #{<<"complete">> := true, <<"scenarios">> := [#{<<"contestants">> := Contestants} = Scenario]}} = weir_bench_results:read(
+        File
+    ),
     ?assertMatch(#{<<"over">> := <<"schedulers">>}, Scenario),
     ?assertEqual(
-        [iolist_to_binary(Title) || Title <- Titles], [weir_bench_scenario:plain_title(Title) || #{<<"title">> := Title} <- Contestants]
+        [iolist_to_binary(Title) || Title <- Titles], [
+            weir_bench_scenario:plain_title(Title)
+         || #{<<"title">> := Title} <- Contestants
+        ]
     ),
     [
-        ?assertMatch({_, #{<<"cpu_us_per_request">> := _, <<"switches_per_request">> := _}, []}, {Title, Metrics, Failures})
+        ?assertMatch(
+            {_, #{<<"cpu_us_per_request">> := _, <<"switches_per_request">> := _}, []}, {Title, Metrics, Failures}
+        )
      || #{<<"title">> := Title, <<"metrics">> := Metrics, <<"failures">> := Failures} <- Contestants
     ],
-    [?assert(is_map_key(<<"busiest_percent">>, Metrics)) || #{<<"backend">> := <<"weir">>, <<"metrics">> := Metrics} <- Contestants],
+    [
+        ?assert(is_map_key(<<"busiest_percent">>, Metrics))
+     || #{<<"backend">> := <<"weir">>, <<"metrics">> := Metrics} <- Contestants
+    ],
     [_] = filelib:wildcard(filename:rootname(File) ++ "-scaling-*.svg"),
     {ok, Page} = file:read_file(filename:rootname(File) ++ ".html"),
     ?assertNotEqual(nomatch, binary:match(Page, <<"class=\"curve\"">>)),
@@ -104,11 +119,18 @@ if_built(Test) ->
     end.
 
 run(Config, Arguments) ->
-    run_program(filename:join([os:getenv("WEIR_ROOT"), "bench", "scaling"]), proplists:get_value(environment, Config), Arguments).
+    run_program(
+        filename:join([os:getenv("WEIR_ROOT"), "bench", "scaling"]), proplists:get_value(environment, Config), Arguments
+    ).
 
 run_program(Program, Environment, Arguments) ->
     Port = open_port({spawn_executable, Program}, [
-        {args, Arguments}, {env, [{"WEIR_PROGRESS", "lines"} | Environment]}, {line, 10000}, exit_status, stderr_to_stdout, binary
+        {args, Arguments},
+        {env, [{"WEIR_PROGRESS", "lines"} | Environment]},
+        {line, 10000},
+        exit_status,
+        stderr_to_stdout,
+        binary
     ]),
     ended(Port, []).
 

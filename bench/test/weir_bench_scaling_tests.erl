@@ -55,12 +55,20 @@ names_are_others_than_those_of_the_bench_test() ->
 
 a_curve_has_a_line_for_each_contestant_test() ->
     Contestant = fun(Title, Schedulers, Value) ->
-        #{<<"title">> => Title, <<"schedulers">> => Schedulers, <<"metrics">> => #{<<"requests_per_s">> => #{<<"median">> => Value}}}
+        #{
+            <<"title">> => Title,
+            <<"schedulers">> => Schedulers,
+            <<"metrics">> => #{<<"requests_per_s">> => #{<<"median">> => Value}}
+        }
     end,
     Document = #{
-        <<"over">> => <<"schedulers">>, <<"title">> => <<"a < b">>, <<"metrics">> => [<<"requests_per_s">>],
+        <<"over">> => <<"schedulers">>,
+        <<"title">> => <<"a < b">>,
+        <<"metrics">> => [<<"requests_per_s">>],
         <<"contestants">> => [
-            Contestant(<<"weir, 1:1">>, 1, 100), Contestant(<<"weir, 2:2">>, 2, 180), Contestant(<<"inet, 1:1">>, 1, 50),
+            Contestant(<<"weir, 1:1">>, 1, 100),
+            Contestant(<<"weir, 2:2">>, 2, 180),
+            Contestant(<<"inet, 1:1">>, 1, 50),
             #{<<"title">> => <<"inet, 2:2">>, <<"schedulers">> => 2, <<"metrics">> => #{}}
         ]
     },

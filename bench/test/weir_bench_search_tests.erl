@@ -15,17 +15,30 @@ what_fails_or_is_missed_is_not_held_test_() ->
         {ok, #{metrics := #{held_per_s := Rate}}} = most(Measure),
         Rate
     end,
-    Broken = fun(Result) -> fun(Rate) when Rate > 10_000 -> Result; (Rate) -> sample(Rate, 50_000, 0, 0) end end,
+    Broken = fun(Result) ->
+        fun
+            (Rate) when Rate > 10_000 -> Result;
+            (Rate) -> sample(Rate, 50_000, 0, 0)
+        end
+    end,
     [
         ?_assertEqual({What, true}, {What, Held(Broken(Result)) =< 10_000})
      || {What, Result} <- [
-            {errors, sample(1, 50_000, 1, 0)}, {missed, sample(1, 50_000, 0, 1)}, {nothing_at_all, {error, <<"not one">>}}
+            {errors, sample(1, 50_000, 1, 0)},
+            {missed, sample(1, 50_000, 0, 1)},
+            {nothing_at_all, {error, <<"not one">>}}
         ]
     ].
 
 at_the_ends_it_is_told_test() ->
-    ?assertMatch({ok, #{metrics := #{held_per_s := 48000}, notes := [<<"held to the end", _/binary>>]}}, most(fun(Rate) -> sample(Rate, 50_000, 0, 0) end)),
-    ?assertMatch({ok, #{metrics := #{held_per_s := 0}, notes := [<<"not even 1,500", _/binary>>]}}, most(fun(Rate) -> sample(Rate, 100, 0, 0) end)).
+    ?assertMatch(
+        {ok, #{metrics := #{held_per_s := 48000}, notes := [<<"held to the end", _/binary>>]}},
+        most(fun(Rate) -> sample(Rate, 50_000, 0, 0) end)
+    ),
+    ?assertMatch(
+        {ok, #{metrics := #{held_per_s := 0}, notes := [<<"not even 1,500", _/binary>>]}},
+        most(fun(Rate) -> sample(Rate, 100, 0, 0) end)
+    ).
 
 a_server_that_never_starts_is_an_error_test() ->
     ?assertEqual({error, <<"no server">>}, most(fun(_) -> {error, <<"no server">>} end)).

@@ -11,7 +11,9 @@ names_and_titles_are_one_of_a_kind_test() ->
     ?assertEqual([], [Set || {Set, _} <- Sets, lists:member(Set, Names)]).
 
 what_is_written_for_weir_is_not_run_on_stock_test() ->
-    OfWeir = [weir_proxy, echo_listener, accept_listener, echo_reactor, game_reactor, relay, chat, ws_broadcast, sse_broadcast],
+    OfWeir = [
+        weir_proxy, echo_listener, accept_listener, echo_reactor, game_reactor, relay, chat, ws_broadcast, sse_broadcast
+    ],
     #{scenarios := Scenarios} = suite(),
     [
         ?assertEqual({Name, Title, true}, {Name, Title, Backend =:= weir})
@@ -36,9 +38,23 @@ every_scenario_has_stock_or_a_peer_beside_weir_test() ->
     ].
 
 the_drop_in_has_two_schedulers_beside_one_test() ->
-    Without = ['seed-acceptors', 'seed-timeouts', 'seed-sockets', 'seed-responders', 'seed-active', 'seed-active-500mbit',
-        'seed-active-2gbit', 'seed-active-bulk', idle, 'idle-100000', schedulers],
-    Twins = [{<<"inet", Way/binary>>, <<"weir", Way/binary>>} || Way <- [<<" once">>, <<" true">>, <<" passive">>, <<>>, <<" processes">>]],
+    Without = [
+        'seed-acceptors',
+        'seed-timeouts',
+        'seed-sockets',
+        'seed-responders',
+        'seed-active',
+        'seed-active-500mbit',
+        'seed-active-2gbit',
+        'seed-active-bulk',
+        idle,
+        'idle-100000',
+        schedulers
+    ],
+    Twins = [
+        {<<"inet", Way/binary>>, <<"weir", Way/binary>>}
+     || Way <- [<<" once">>, <<" true">>, <<" passive">>, <<>>, <<" processes">>]
+    ],
     #{scenarios := Scenarios} = suite(),
     [
         ?assertEqual({Name, Two, true}, {Name, Two, lists:member(Two, Titles)})
@@ -80,7 +96,9 @@ all_takes_65_minutes_the_servers_seventeen_minutes_and_the_quick_set_five_minute
     end,
     Minutes = fun(Of) -> lists:sum([weir_bench_scenario:seconds(5, WithAllPeers(One)) || One <- Of]) / 60 end,
     ?assert(Minutes(Scenarios) =< 65),
-    ?assert(Minutes(lists:append([weir_bench_suite:in_set(Set, Suite) || Set <- ['push-servers', proxy, scope]])) =< 17),
+    ?assert(
+        Minutes(lists:append([weir_bench_suite:in_set(Set, Suite) || Set <- ['push-servers', proxy, scope]])) =< 17
+    ),
     ?assert(Minutes([weir_bench_scenario:quick(One) || One <- weir_bench_suite:in_set(quick, Suite)]) < 5).
 
 quick_is_shorter_in_time_and_in_bytes_test() ->
@@ -123,7 +141,9 @@ what_is_wrong_is_told_with_its_place_test_() ->
             {"{scenario, two, #{like => one, metrics => [speed]}}.", ["scenario two", "requests_per_s"]},
             {"{scenario, two, #{like => one, contestants => [\"go\"]}}.", ["scenario two", "go"]},
             {"{scenario, two, #{like => one, contestants => [\"inet\", \"inet\"]}}.", ["two contestants", "inet"]},
-            {"{scenario, two, #{like => one, contestants => [{\"inet\", #{active => 0}}]}}.", ["inet", "active", "once"]},
+            {"{scenario, two, #{like => one, contestants => [{\"inet\", #{active => 0}}]}}.", [
+                "inet", "active", "once"
+            ]},
             {"{scenario, two, #{like => one, share => 0}}.", ["scenario two", "share", "1 to 100"]},
             {"{scenario, two, #{like => one, carrier => pigeon}}.", ["scenario two", "carrier", "websocket"]},
             {"{scenario, two, #{like => one, driver => horse}}.", ["scenario two", "driver", "node"]},
@@ -132,7 +152,9 @@ what_is_wrong_is_told_with_its_place_test_() ->
                 "{scenario, two, #{like => one, search => #{over => rooms, start => 2, least => 1, most => 3, metric => p50_us, limit => 1}}}.",
                 ["scenario two", "search", "connections"]
             },
-            {"{scenario, two, #{like => one, contestants => [{\"inet\", #{looks => away}}]}}.", ["inet", "looks", "recon"]},
+            {"{scenario, two, #{like => one, contestants => [{\"inet\", #{looks => away}}]}}.", [
+                "inet", "looks", "recon"
+            ]},
             {"{scenario, two, #{like => one, path => \"a\"}}.", ["scenario two", "path"]},
             {
                 "{scenario, two, #{like => one, contestants => [\"inet\", {\"weir\", #{share => 50}}]}}.",

@@ -18,7 +18,10 @@ contestants_stand_in_the_column_of_what_they_are_test() ->
 %% A contestant with two schedulers is shown beside the one with one, and in no other column.
 two_schedulers_stand_beside_one_test() ->
     #{<<"contestants">> := [Inet | _] = Contestants} = Scenario = scenario(),
-    Two = [Inet#{<<"title">> := <<"inet once, 2:2">>}, Inet#{<<"title">> := <<"weir once, 2:2">>, <<"backend">> := <<"weir">>}],
+    Two = [
+        Inet#{<<"title">> := <<"inet once, 2:2">>},
+        Inet#{<<"title">> := <<"weir once, 2:2">>, <<"backend">> := <<"weir">>}
+    ],
     {_, [Row]} = weir_bench_topic:table(
         [{<<"some">>, [{<<"25">>, Scenario#{<<"contestants">> := Contestants ++ Two}}]}], #{<<"some">> => <<"Some">>}
     ),
@@ -29,8 +32,12 @@ two_schedulers_stand_beside_one_test() ->
 %% Releases share a row: equal values are shown once, missing ones as a dash.
 releases_are_lines_of_a_cell_test() ->
     #{<<"contestants">> := Contestants} = Scenario = scenario(),
-    Others = Scenario#{<<"contestants">> := [Other || #{<<"backend">> := Backend} = Other <- Contestants, Backend =/= <<"reference">>]},
-    {_, [Row]} = weir_bench_topic:table([{<<"some">>, [{<<"25">>, scenario()}, {<<"29">>, Others}]}], #{<<"some">> => <<"Some">>}),
+    Others = Scenario#{
+        <<"contestants">> := [Other || #{<<"backend">> := Backend} = Other <- Contestants, Backend =/= <<"reference">>]
+    },
+    {_, [Row]} = weir_bench_topic:table([{<<"some">>, [{<<"25">>, scenario()}, {<<"29">>, Others}]}], #{
+        <<"some">> => <<"Some">>
+    }),
     [Work, Release, Measure, Stock, _, _, _, Native, _] = [unicode:characters_to_binary(Cell) || Cell <- Row],
     ?assertEqual([<<"`some`: Some">>, <<"25<br>29">>, <<"requests/s">>, <<"1">>], [Work, Release, Measure, Stock]),
     ?assertEqual(<<"7<br>–"/utf8>>, Native).

@@ -40,7 +40,14 @@
 %% @doc Finds the program.
 -spec find() -> {ok, file:filename()} | error.
 find() ->
-    case [Found || Name <- ["chromium", "chromium-browser", "google-chrome"], Found <- [os:find_executable(Name)], Found =/= false] of
+    case
+        [
+            Found
+         || Name <- ["chromium", "chromium-browser", "google-chrome"],
+            Found <- [os:find_executable(Name)],
+            Found =/= false
+        ]
+    of
         [First | _] -> {ok, First};
         [] -> error
     end.
@@ -53,16 +60,26 @@ start(Program, Directory) -> start(Program, Directory, []).
 -spec start(file:filename(), Directory :: file:filename(), [string()]) -> {ok, browser()}.
 start(Program, Directory, More) ->
     Arguments = [
-        "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-        "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
-        "--remote-debugging-pipe", "--user-data-dir=" ++ Directory | More
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--hide-scrollbars",
+        "--disable-background-timer-throttling",
+        "--disable-backgrounding-occluded-windows",
+        "--disable-renderer-backgrounding",
+        "--remote-debugging-pipe",
+        "--user-data-dir=" ++ Directory
+        | More
     ],
-    {ok, spawn(fun() ->
-        %% Without a desktop it prints warnings.
-        Quiet = ["-c", "exec \"$0\" \"$@\" 2>/dev/null", Program | Arguments],
-        Port = open_port({spawn_executable, "/bin/sh"}, [{args, Quiet}, nouse_stdio, binary, exit_status]),
-        loop(#state{port = Port})
-    end)}.
+    {ok,
+        spawn(fun() ->
+            %% Without a desktop it prints warnings.
+            Quiet = ["-c", "exec \"$0\" \"$@\" 2>/dev/null", Program | Arguments],
+            Port = open_port({spawn_executable, "/bin/sh"}, [{args, Quiet}, nouse_stdio, binary, exit_status]),
+            loop(#state{port = Port})
+        end)}.
 
 %% @doc Stops the browser and waits until it has ended.
 -spec stop(browser()) -> ok.
@@ -129,9 +146,15 @@ in({Browser, _Target, Session}, Method, Parameters) -> ask(Browser, Method, Para
 -spec open(browser(), Url :: iodata(), look()) -> page().
 open(Browser, Url, Look) ->
     Context = context(Browser, Look),
-    #{<<"targetId">> := Id} = ask(Browser, <<"Target.createTarget">>, Context#{url => <<"about:blank">>, newWindow => true}, #{}),
+    #{<<"targetId">> := Id} = ask(
+        Browser, <<"Target.createTarget">>, Context#{url => <<"about:blank">>, newWindow => true}, #{}
+    ),
     #{<<"sessionId">> := Session} = ask(Browser, <<"Target.attachToTarget">>, #{targetId => Id, flatten => true}, #{}),
-    Target = case Context of #{browserContextId := Own} -> {apart, Id, Own}; #{} -> Id end,
+    Target =
+        case Context of
+            #{browserContextId := Own} -> {apart, Id, Own};
+            #{} -> Id
+        end,
     Page = {Browser, Target, Session},
     _ = [in(Page, Domain, #{}) || Domain <- [<<"Runtime.enable">>, <<"Log.enable">>]],
     ok = look(Page, Look),
@@ -151,8 +174,14 @@ look(Page, Look) ->
     _ = in(Page, <<"Emulation.setDeviceMetricsOverride">>, #{
         width => Width, height => maps:get(height, Look, 800), deviceScaleFactor => 1, mobile => Width < 600
     }),
-    Scheme = case Look of #{dark := true} -> <<"dark">>; #{} -> <<"light">> end,
-    _ = in(Page, <<"Emulation.setEmulatedMedia">>, #{features => [#{name => <<"prefers-color-scheme">>, value => Scheme}]}),
+    Scheme =
+        case Look of
+            #{dark := true} -> <<"dark">>;
+            #{} -> <<"light">>
+        end,
+    _ = in(Page, <<"Emulation.setEmulatedMedia">>, #{
+        features => [#{name => <<"prefers-color-scheme">>, value => Scheme}]
+    }),
     ok.
 
 -spec close(page()) -> ok.
@@ -166,7 +195,9 @@ close({Browser, Target, _Session}) ->
 %% @doc Returns the value of an expression; of a promise, its result.
 -spec evaluate(page(), Script :: iodata()) -> weir_json:value().
 evaluate(Page, Script) ->
-    Parameters = #{expression => iolist_to_binary(Script), awaitPromise => true, returnByValue => true, userGesture => true},
+    Parameters = #{
+        expression => iolist_to_binary(Script), awaitPromise => true, returnByValue => true, userGesture => true
+    },
     case in(Page, <<"Runtime.evaluate">>, Parameters) of
         #{<<"exceptionDetails">> := Exception} -> error({script, Exception});
         #{<<"result">> := Result} -> maps:get(<<"value">>, Result, null)

@@ -27,7 +27,9 @@ of_file(Program, Page, Picture, Arguments) ->
 of_page(Browser, File, Picture, Look) ->
     Page = weir_compatibility_chromium:open(Browser, ["file://", File], Look),
     ok = weir_compatibility_chromium:wait_until(Page, "document.getElementById('seen')"),
-    {ok, Drawn} = weir_json:decode(weir_compatibility_chromium:evaluate(Page, "document.getElementById('seen').textContent")),
+    {ok, Drawn} = weir_json:decode(
+        weir_compatibility_chromium:evaluate(Page, "document.getElementById('seen').textContent")
+    ),
     ok = weir_compatibility_chromium:screenshot(Page, Picture),
     true = filelib:file_size(Picture) > 10_000,
     [] = weir_compatibility_chromium:errors(Page),

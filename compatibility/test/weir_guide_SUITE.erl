@@ -8,8 +8,47 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, http_process/1, http_limits/1, http_operating/1, static_files/1, streams/1, websocket/1, relays/1, groups/1, pubsub/1, proxy/1, push_protocol/1, push_server/1, push_operating/1, nchan/1, mercure/1, elixir/1, doctor/1, scope/1, scope_cpu/1, scope_latency/1, scope_memory/1]).
--export([readme/1, readme_of_weir_http/1, readme_of_weir_proxy/1, readme_of_weir_pubsub/1, readme_of_weir_load/1, readme_of_weir_scope/1, readme_of_weir_toml/1]).
+-export([
+    gen_tcp/1,
+    listeners/1,
+    ranch/1,
+    yaws/1,
+    mochiweb/1,
+    ssl/1,
+    whole_vm/1,
+    reactors/1,
+    http/1,
+    http_process/1,
+    http_limits/1,
+    http_operating/1,
+    static_files/1,
+    streams/1,
+    websocket/1,
+    relays/1,
+    groups/1,
+    pubsub/1,
+    proxy/1,
+    push_protocol/1,
+    push_server/1,
+    push_operating/1,
+    nchan/1,
+    mercure/1,
+    elixir/1,
+    doctor/1,
+    scope/1,
+    scope_cpu/1,
+    scope_latency/1,
+    scope_memory/1
+]).
+-export([
+    readme/1,
+    readme_of_weir_http/1,
+    readme_of_weir_proxy/1,
+    readme_of_weir_pubsub/1,
+    readme_of_weir_load/1,
+    readme_of_weir_scope/1,
+    readme_of_weir_toml/1
+]).
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
 
@@ -17,10 +56,50 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_process, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_server, push_operating, nchan, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
+    [
+        gen_tcp,
+        listeners,
+        ranch,
+        yaws,
+        mochiweb,
+        ssl,
+        whole_vm,
+        reactors,
+        http,
+        http_process,
+        http_limits,
+        http_operating,
+        static_files,
+        streams,
+        websocket,
+        relays,
+        groups,
+        pubsub,
+        proxy,
+        push_protocol,
+        push_server,
+        push_operating,
+        nchan,
+        mercure,
+        elixir,
+        doctor,
+        scope,
+        scope_cpu,
+        scope_latency,
+        scope_memory
+        | readmes()
+    ] ++ [every_page_is_run].
 
 readmes() ->
-    [readme, readme_of_weir_http, readme_of_weir_proxy, readme_of_weir_pubsub, readme_of_weir_load, readme_of_weir_scope, readme_of_weir_toml].
+    [
+        readme,
+        readme_of_weir_http,
+        readme_of_weir_proxy,
+        readme_of_weir_pubsub,
+        readme_of_weir_load,
+        readme_of_weir_scope,
+        readme_of_weir_toml
+    ].
 
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))}, {configured, configured(?config(priv_dir, Config))} | Config].
@@ -109,7 +188,15 @@ every_page_is_run(Config) ->
 
 %% A page of the guide must close the sockets that it has opened.
 run(Name, Config) ->
-    run_page("docs/guide/" ++ Name ++ ".md", [], fun(Node, Most) -> ?assert(Most > 0), weir_with:nothing_left(Node) end, Config).
+    run_page(
+        "docs/guide/" ++ Name ++ ".md",
+        [],
+        fun(Node, Most) ->
+            ?assert(Most > 0),
+            weir_with:nothing_left(Node)
+        end,
+        Config
+    ).
 
 run_readme(File, InPlace, Config) ->
     run_page(File, InPlace, fun(_Node, _Most) -> ok end, Config).
@@ -157,7 +244,12 @@ in_place(Page, Others, Config) ->
     lists:foldl(
         fun({From, To}, Text) -> binary:replace(Text, From, iolist_to_binary(To), [global]) end,
         Page,
-        [{<<"8080">>, integer_to_list(Port)}, {<<"/tmp/weir-guide">>, Directory}, {<<"/tmp/weir_">>, [Directory, "/"]} | Others]
+        [
+            {<<"8080">>, integer_to_list(Port)},
+            {<<"/tmp/weir-guide">>, Directory},
+            {<<"/tmp/weir_">>, [Directory, "/"]}
+            | Others
+        ]
     ).
 
 pieces(Page) ->
@@ -174,7 +266,9 @@ run_pieces([{"toml", _} | Pieces], Output, Node, Config, Most) ->
 run_pieces([{"erlang", "-module" ++ _ = Text} | Pieces], _Output, Node, Config, Most) ->
     {module, _} = weir_with:call(Node, code, load_binary, compiled(unhurried(Text))),
     run_pieces(Pieces, none, Node, Config, Most);
-run_pieces([{Language, Text} | Pieces], _Output, Node, Config, Most) when Language =:= "erlang"; Language =:= "elixir" ->
+run_pieces([{Language, Text} | Pieces], _Output, Node, Config, Most) when
+    Language =:= "erlang"; Language =:= "elixir"
+->
     ct:log("~ts", [Text]),
     ok = weir_with:call(Node, ?MODULE, evaluate, [Language, unhurried(Text)]),
     run_pieces(Pieces, none, Node, Config, max(Most, weir_with:call(Node, ?MODULE, sockets, [])));
@@ -212,15 +306,18 @@ unhurried(Text) -> re:replace(Text, "\\b5000\\b", integer_to_list(weir_test_wait
 
 %% Replaces fixed sleeps of the page by waiting for the expected condition.
 patient(Text, Config) ->
-    lists:foldl(fun({From, To}, Before) -> re:replace(Before, From, To, [global, {return, list}]) end, of_node(Text, Config), [
-        {"sleep 2; cat (\\S*prices.txt)", "until grep -q lines \\1; do sleep 0.05; done; cat \\1"},
-        {"sleep 2; cat (\\S*first.txt) (\\S*second.txt)", "until [ -s \\1 ] \\&\\& [ -s \\2 ]; do sleep 0.05; done; cat \\1 \\2"},
-        {"sleep 2\n(sed .* )(\\S*access.log)", "until grep -qs nowhere \\2; do sleep 0.05; done\n\\1\\2"},
-        %% A new handler of events sees requests up to a second later.
-        {"sleep 2\n(curl .*)", "(while sleep 0.2 \\&\\& \\1; do :; done) >/dev/null 2>\\&1 \\&"},
-        {"(curl -sN --max-time) 1 (.*)", "until \\1 1 \\2; do :; done"},
-        {"--max-time 5 ", "--max-time " ++ integer_to_list(weir_test_wait:patience() div 1000) ++ " "}
-    ]).
+    lists:foldl(
+        fun({From, To}, Before) -> re:replace(Before, From, To, [global, {return, list}]) end, of_node(Text, Config), [
+            {"sleep 2; cat (\\S*prices.txt)", "until grep -q lines \\1; do sleep 0.05; done; cat \\1"},
+            {"sleep 2; cat (\\S*first.txt) (\\S*second.txt)",
+                "until [ -s \\1 ] \\&\\& [ -s \\2 ]; do sleep 0.05; done; cat \\1 \\2"},
+            {"sleep 2\n(sed .* )(\\S*access.log)", "until grep -qs nowhere \\2; do sleep 0.05; done\n\\1\\2"},
+            %% A new handler of events sees requests up to a second later.
+            {"sleep 2\n(curl .*)", "(while sleep 0.2 \\&\\& \\1; do :; done) >/dev/null 2>\\&1 \\&"},
+            {"(curl -sN --max-time) 1 (.*)", "until \\1 1 \\2; do :; done"},
+            {"--max-time 5 ", "--max-time " ++ integer_to_list(weir_test_wait:patience() div 1000) ++ " "}
+        ]
+    ).
 
 %% The node gets a unique name, and writes a file when it has started. It ends with the page.
 of_node(Text, Config) ->
@@ -230,7 +327,9 @@ of_node(Text, Config) ->
             File = filename:join(?config(priv_dir, Config), Own),
             lists:foldl(fun({From, To}, Before) -> lists:append(string:replace(Before, From, To, all)) end, Text, [
                 {Name ++ "@", Own ++ "@"},
-                {"timer:sleep(60000)", "ok = file:write_file(\"" ++ File ++ "\", []), timer:sleep(" ++ integer_to_list(4 * weir_test_wait:patience()) ++ ")"},
+                {"timer:sleep(60000)",
+                    "ok = file:write_file(\"" ++ File ++ "\", []), timer:sleep(" ++
+                        integer_to_list(4 * weir_test_wait:patience()) ++ ")"},
                 {"\nsleep 3", "\nuntil [ -e " ++ File ++ " ]; do sleep 0.05; done"}
             ]);
         nomatch ->

@@ -52,7 +52,8 @@ hex(Bytes) -> string:lowercase(binary:encode_hex(Bytes)).
 
 %% The page shows what it received, in alphabetical order.
 page() ->
-    <<"<!doctype html><title>page</title><p id=p></p><script>\n"
+    <<
+        "<!doctype html><title>page</title><p id=p></p><script>\n"
         "const seen = [], say = (what) => { seen.push(what); document.getElementById('p').textContent = seen.sort().join(' ') }\n"
         "const source = new EventSource('/events')\n"
         "source.onmessage = (event) => { say('event' + event.data); if (event.data === '3') source.close() }\n"
@@ -71,7 +72,8 @@ page() ->
         "  say('stream:' + size)\n"
         "})\n"
         "fetch('/gzip').then((response) => response.text()).then((text) => say('gzip:' + text.length))\n"
-        "</script>">>.
+        "</script>"
+    >>.
 
 %%% Cases.
 
@@ -95,10 +97,17 @@ curl(Config) ->
     has("curl", fun() ->
         Curl = fun(Arguments) -> run("curl", ["-sS", "--max-time", patience() | Arguments]) end,
         Sum = ?config(sum, Config),
-        ?assertEqual("hello 1 hello 0 ", Curl(["-w", " %{num_connects} ", url("/hello", Config), url("/hello", Config)])),
+        ?assertEqual(
+            "hello 1 hello 0 ", Curl(["-w", " %{num_connects} ", url("/hello", Config), url("/hello", Config)])
+        ),
         ?assertEqual(Sum, Curl(["--data-binary", "@" ++ ?config(file, Config), url("/sum", Config)])),
-        ?assertEqual(Sum, Curl(["-H", "Expect: 100-continue", "-T", ?config(file, Config), "-X", "POST", url("/sum", Config)])),
-        ?assertEqual(Sum, Curl(["-H", "Transfer-Encoding: chunked", "-T", ?config(file, Config), "-X", "POST", url("/sum", Config)])),
+        ?assertEqual(
+            Sum, Curl(["-H", "Expect: 100-continue", "-T", ?config(file, Config), "-X", "POST", url("/sum", Config)])
+        ),
+        ?assertEqual(
+            Sum,
+            Curl(["-H", "Transfer-Encoding: chunked", "-T", ?config(file, Config), "-X", "POST", url("/sum", Config)])
+        ),
         ?assertEqual(6000, length(Curl(["--compressed", url("/gzip", Config)]))),
         ?assertEqual("1000", lists:last(string:lexemes(Curl([url("/stream", Config)]), "\n"))),
         ?assertEqual("hello", Curl(["-0", url("/hello", Config)])),
@@ -106,10 +115,16 @@ curl(Config) ->
     end).
 
 httpx(Config) ->
-    Pythons = [Python || Python <- ["python3", "/usr/bin/python3"], os:cmd(Python ++ " -c 'import httpx; print(1)' 2>/dev/null") =:= "1\n"],
+    Pythons = [
+        Python
+     || Python <- ["python3", "/usr/bin/python3"],
+        os:cmd(Python ++ " -c 'import httpx; print(1)' 2>/dev/null") =:= "1\n"
+    ],
     case Pythons of
-        [] -> {skip, "not here: python3-httpx"};
-        [Python | _] -> ?assertEqual(expected(Config), run(Python, ["-c", httpx_program(), url("", Config), ?config(file, Config)]))
+        [] ->
+            {skip, "not here: python3-httpx"};
+        [Python | _] ->
+            ?assertEqual(expected(Config), run(Python, ["-c", httpx_program(), url("", Config), ?config(file, Config)]))
     end.
 
 httpx_program() ->
@@ -198,7 +213,11 @@ h2load(Config) ->
 ab(Config) ->
     has("ab", fun() ->
         Output = run("ab", ["-k", "-n", "5000", "-c", "50", "-s", patience(), url("/hello", Config)]),
-        ?assertMatch({match, _}, re:run(Output, "Complete requests: +5000\nFailed requests: +0\nKeep-Alive requests: +5000"), Output)
+        ?assertMatch(
+            {match, _},
+            re:run(Output, "Complete requests: +5000\nFailed requests: +0\nKeep-Alive requests: +5000"),
+            Output
+        )
     end).
 
 chromium(Config) ->
@@ -206,10 +225,13 @@ chromium(Config) ->
         error ->
             {skip, "no Chromium here"};
         {ok, Program} ->
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser")),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(?config(priv_dir, Config), "browser")
+            ),
             try
                 Page = weir_compatibility_chromium:open(Browser, url("/page", Config), #{}),
-                ok = weir_compatibility_chromium:wait_until(Page,
+                ok = weir_compatibility_chromium:wait_until(
+                    Page,
                     "document.getElementById('p').textContent === "
                     "'event1 event2 event3 gzip:6000 socket:echoed socket:welcome stream:3893'"
                 )

@@ -22,9 +22,11 @@ browser(Config) ->
         error ->
             [];
         {ok, Program} ->
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser"), [
-                "--disable-quic", "--ignore-certificate-errors", "--host-resolver-rules=MAP * 127.0.0.1"
-            ]),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(?config(priv_dir, Config), "browser"), [
+                    "--disable-quic", "--ignore-certificate-errors", "--host-resolver-rules=MAP * 127.0.0.1"
+                ]
+            ),
             [{browser, Browser}]
     end.
 
@@ -45,51 +47,102 @@ postgres(Config) ->
 
 postgres_by_rule(_Config) ->
     Directory = weir_program:directory("postgres"),
-    ok = weir_program:as("postgres", "initdb", ["-D", Directory ++ "/one", "-A", "trust", "-U", "joe", "--no-sync", "--no-instructions"]),
+    ok = weir_program:as("postgres", "initdb", [
+        "-D", Directory ++ "/one", "-A", "trust", "-U", "joe", "--no-sync", "--no-instructions"
+    ]),
     "" = os:cmd("cp -a " ++ Directory ++ "/one " ++ Directory ++ "/two"),
     [One, Two] = [
         weir_program:start_as("postgres", "postgres", fun(Port) ->
-            ["-D", Directory ++ Name, "-p", Port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]
+            [
+                "-D",
+                Directory ++ Name,
+                "-p",
+                Port,
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "unix_socket_directories=",
+                "-c",
+                "fsync=off"
+            ]
         end)
      || Name <- ["/one", "/two"]
     ],
-    Port = proxy(#{
-        rules => [#{database => "sales", backend => one}, #{user => "ann", backend => one}],
-        backend => two
-    }, #{
-        one => #{
-            servers => [address(One)],
-            health => #{kind => postgres, user => "joe", interval => 100, timeout => weir_test_wait:patience()}
+    Port = proxy(
+        #{
+            rules => [#{database => "sales", backend => one}, #{user => "ann", backend => one}],
+            backend => two
         },
-        two => #{servers => [address(Two)]}
-    }),
+        #{
+            one => #{
+                servers => [address(One)],
+                health => #{kind => postgres, user => "joe", interval => 100, timeout => weir_test_wait:patience()}
+            },
+            two => #{servers => [address(Two)]}
+        }
+    ),
     weir_test_wait:wait_until(fun() -> os:cmd(psql(Two, "joe", "postgres", "select 1")) =:= "1\n" end),
-    weir_test_wait:wait_until(fun() -> os:cmd(psql(One, "joe", "postgres", "create role ann login superuser")) =:= "CREATE ROLE\n" end),
+    weir_test_wait:wait_until(fun() ->
+        os:cmd(psql(One, "joe", "postgres", "create role ann login superuser")) =:= "CREATE ROLE\n"
+    end),
     "CREATE DATABASE\n" = os:cmd(psql(One, "joe", "postgres", "create database sales")),
     weir_test_wait:wait_until(fun() -> [up] =:= states(one) end),
     Asked = fun(User, Database) -> string:trim(os:cmd(psql(Port, User, Database, "show port"))) end,
     ?assertEqual(integer_to_list(One), Asked("joe", "sales")),
     ?assertEqual(integer_to_list(One), Asked("ann", "postgres")),
     ?assertEqual(integer_to_list(Two), Asked("joe", "postgres")),
-    Bench = fun(Arguments) -> os:cmd(string:join(["PGSSLMODE=disable", "pgbench", "-h", "127.0.0.1", "-U", "joe", "-p", integer_to_list(Port) | Arguments] ++ ["sales", "2>&1"], " ")) end,
+    Bench = fun(Arguments) ->
+        os:cmd(
+            string:join(
+                [
+                    "PGSSLMODE=disable",
+                    "pgbench",
+                    "-h",
+                    "127.0.0.1",
+                    "-U",
+                    "joe",
+                    "-p",
+                    integer_to_list(Port)
+                    | Arguments
+                ] ++ ["sales", "2>&1"],
+                " "
+            )
+        )
+    end,
     _ = Bench(["-i", "-q", "-s", "1"]),
     Output = Bench(["-c", "8", "-t", "25", "-C"]),
     ?assertMatch({match, _}, re:run(Output, "processed: 200/200\n.*failed transactions: 0 ", [dotall]), Output),
     %% A result of four megabytes.
-    ?assertEqual("4000000\n", os:cmd(psql(Port, "joe", "sales", "select repeat('x', 4000000)") ++ " | tr -d '\\n' | wc -c")),
+    ?assertEqual(
+        "4000000\n", os:cmd(psql(Port, "joe", "sales", "select repeat('x', 4000000)") ++ " | tr -d '\\n' | wc -c")
+    ),
     %% A stopped server is down.
     ok = weir_program:stop(One),
     weir_test_wait:wait_until(fun() -> [down] =:= states(one) end).
 
 psql(Port, User, Database, Command) ->
-    lists:concat(["PGSSLMODE=disable PGCONNECT_TIMEOUT=", patience(), " psql -h 127.0.0.1 -p ", Port, " -U ", User, " -d ", Database, " -Atc \"", Command, "\" 2>&1"]).
+    lists:concat([
+        "PGSSLMODE=disable PGCONNECT_TIMEOUT=",
+        patience(),
+        " psql -h 127.0.0.1 -p ",
+        Port,
+        " -U ",
+        User,
+        " -d ",
+        Database,
+        " -Atc \"",
+        Command,
+        "\" 2>&1"
+    ]).
 
 %%% Redis.
 
 redis(Config) ->
     needs(["redis-server", "redis-cli", "redis-benchmark"], fun() ->
         Start = fun() ->
-            weir_program:start("redis-server", fun(Port) -> ["--port", Port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"] end)
+            weir_program:start("redis-server", fun(Port) ->
+                ["--port", Port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]
+            end)
         end,
         [One, Other] = [Start(), Start()],
         Port = proxy(#{rules => [#{protocol => redis, backend => redis}]}, #{
@@ -106,7 +159,9 @@ redis(Config) ->
         ok = file:write_file(File, Value),
         ?assertEqual("OK\n", os:cmd(Cli("-x set key < " ++ File))),
         ?assertEqual("3000000\n", os:cmd(Cli("strlen key"))),
-        Output = os:cmd(lists:concat(["redis-benchmark -h 127.0.0.1 -p ", Port, " -n 5000 -c 50 -P 4 -q -t ping_mbulk,set,get 2>&1"])),
+        Output = os:cmd(
+            lists:concat(["redis-benchmark -h 127.0.0.1 -p ", Port, " -n 5000 -c 50 -P 4 -q -t ping_mbulk,set,get 2>&1"])
+        ),
         ?assertEqual(3, length(re:split(Output, "requests per second")) - 1, Output),
         ok = weir_program:stop(One),
         weir_test_wait:wait_until(fun() -> os:cmd(Cli("strlen key")) =:= "0\n" end)
@@ -118,14 +173,22 @@ nginx_with_tls(Config) ->
     needs(["nginx", "curl", "openssl"], fun() ->
         Port = tls_proxy(?config(priv_dir, Config)),
         Curl = fun(Name, More) ->
-            os:cmd(lists:concat(["curl -sk ", More, " --resolve ", Name, ":", Port, ":127.0.0.1 https://", Name, ":", Port, "/"]))
+            os:cmd(
+                lists:concat([
+                    "curl -sk ", More, " --resolve ", Name, ":", Port, ":127.0.0.1 https://", Name, ":", Port, "/"
+                ])
+            )
         end,
         ?assertEqual("one", Curl("one.example.org", "")),
         ?assertEqual("one", Curl("one.example.org", "--http1.1 --tls-max 1.2")),
         ?assertEqual("other", Curl("other.example.org", "")),
-        OpenSsl = os:cmd(lists:concat([
-            "printf 'GET / HTTP/1.0\\r\\nHost: x\\r\\n\\r\\n' | openssl s_client -quiet -ign_eof -connect 127.0.0.1:", Port, " -servername a.one.example.org 2>/dev/null"
-        ])),
+        OpenSsl = os:cmd(
+            lists:concat([
+                "printf 'GET / HTTP/1.0\\r\\nHost: x\\r\\n\\r\\n' | openssl s_client -quiet -ign_eof -connect 127.0.0.1:",
+                Port,
+                " -servername a.one.example.org 2>/dev/null"
+            ])
+        ),
         ?assertEqual("one", lists:last(string:split(OpenSsl, "\r\n\r\n"))),
         Pages = [{"one.example.org", "one"}, {"other.example.org", "other"}],
         [ok = shows(Browser, Port, Name, Text) || {browser, Browser} <- Config, {Name, Text} <- Pages],
@@ -144,20 +207,44 @@ tls_proxy(Directory) ->
     Files = weir_compatibility_certificates:write(weir_compatibility_certificates:make(), Directory),
     #{server := #{certfile := Certificate, keyfile := Key}} = Files,
     Server = fun(Port, Body) ->
-        ["server { listen 127.0.0.1:", Port, " ssl http2; ssl_certificate ", Certificate, "; ssl_certificate_key ", Key, "; location / { default_type text/html; return 200 ", Body, "; } }\n"]
+        [
+            "server { listen 127.0.0.1:",
+            Port,
+            " ssl http2; ssl_certificate ",
+            Certificate,
+            "; ssl_certificate_key ",
+            Key,
+            "; location / { default_type text/html; return 200 ",
+            Body,
+            "; } }\n"
+        ]
     end,
     Other = weir_test_port:claim(),
     One = weir_program:start("nginx", fun(Port) ->
         File = filename:join(Directory, "nginx.conf"),
         ok = file:write_file(File, [
-            "daemon off; master_process off; pid ", Directory, "/nginx.pid; error_log ", Directory, "/nginx-error.log;\nevents {}\n"
-            "http { access_log off;\n", Server(Port, "one"), Server(integer_to_list(Other), "other"), "}\n"
+            "daemon off; master_process off; pid ",
+            Directory,
+            "/nginx.pid; error_log ",
+            Directory,
+            "/nginx-error.log;\nevents {}\n"
+            "http { access_log off;\n",
+            Server(Port, "one"),
+            Server(integer_to_list(Other), "other"),
+            "}\n"
         ]),
         ["-c", File, "-e", filename:join(Directory, "nginx-error.log")]
     end),
-    proxy(#{rules => [#{sni => ["one.example.org", "*.one.example.org"], backend => one}, #{protocol => tls, backend => other}]}, #{
-        one => #{servers => [address(One)]}, other => #{servers => [address(Other)]}
-    }).
+    proxy(
+        #{
+            rules => [
+                #{sni => ["one.example.org", "*.one.example.org"], backend => one}, #{protocol => tls, backend => other}
+            ]
+        },
+        #{
+            one => #{servers => [address(One)]}, other => #{servers => [address(Other)]}
+        }
+    ).
 
 %% ClientHellos of real clients, cut at every byte, and in records of every size.
 hellos_in_pieces(Config) ->
@@ -167,9 +254,17 @@ hellos_in_pieces(Config) ->
     [
         begin
             {ok, #{sni := <<"one.example.org">>} = Known} = weir_proxy_client_hello:parse(Hello),
-            [?assertEqual({Program, Size, more}, {Program, Size, weir_proxy_client_hello:parse(binary:part(Hello, 0, Size))}) || Size <- lists:seq(0, byte_size(Hello) - 1)],
+            [
+                ?assertEqual(
+                    {Program, Size, more}, {Program, Size, weir_proxy_client_hello:parse(binary:part(Hello, 0, Size))}
+                )
+             || Size <- lists:seq(0, byte_size(Hello) - 1)
+            ],
             <<22, 3, Minor, Length:16, Message:Length/binary>> = Hello,
-            [?assertEqual({ok, Known}, weir_proxy_client_hello:parse(in_records(Size, Minor, Message))) || Size <- lists:seq(1, Length)]
+            [
+                ?assertEqual({ok, Known}, weir_proxy_client_hello:parse(in_records(Size, Minor, Message)))
+             || Size <- lists:seq(1, Length)
+            ]
         end
      || {Program, Hello} <- Hellos
     ],
@@ -180,21 +275,32 @@ hellos_in_pieces(Config) ->
 clients(Config) ->
     [
         {"curl", fun(Port) ->
-            program(["curl -sk -m ", patience(), " --resolve one.example.org:", Port, ":127.0.0.1 ", url("one.example.org", Port)])
+            program([
+                "curl -sk -m ",
+                patience(),
+                " --resolve one.example.org:",
+                Port,
+                ":127.0.0.1 ",
+                url("one.example.org", Port)
+            ])
         end},
         {"openssl", fun(Port) ->
             program([
-                "timeout ", patience(), " openssl s_client -connect 127.0.0.1:", Port,
+                "timeout ",
+                patience(),
+                " openssl s_client -connect 127.0.0.1:",
+                Port,
                 " -servername one.example.org -alpn h2,http/1.1 </dev/null"
             ])
         end}
-    ] ++ [
-        {"chromium", fun(Port) ->
-            Page = weir_compatibility_chromium:open(Browser, url("one.example.org", Port), #{apart => true}),
-            fun() -> weir_compatibility_chromium:close(Page) end
-        end}
-     || {browser, Browser} <- Config
-    ].
+    ] ++
+        [
+            {"chromium", fun(Port) ->
+                Page = weir_compatibility_chromium:open(Browser, url("one.example.org", Port), #{apart => true}),
+                fun() -> weir_compatibility_chromium:close(Page) end
+            end}
+         || {browser, Browser} <- Config
+        ].
 
 %% Waits until the program ends.
 program(Command) ->
@@ -247,19 +353,37 @@ ssh(Config) ->
         {ok, Started} = application:ensure_all_started(ssh),
         Directory = filename:join(?config(priv_dir, Config), "ssh"),
         ok = filelib:ensure_dir(Directory ++ "/x"),
-        "" = os:cmd("ssh-keygen -q -t ecdsa -N '' -m PEM -f " ++ Directory ++ "/id_ecdsa && cp " ++ Directory ++ "/id_ecdsa.pub " ++ Directory ++ "/authorized_keys && "
-            "ssh-keygen -q -t ecdsa -N '' -m PEM -f " ++ Directory ++ "/ssh_host_ecdsa_key"),
+        "" = os:cmd(
+            "ssh-keygen -q -t ecdsa -N '' -m PEM -f " ++ Directory ++ "/id_ecdsa && cp " ++ Directory ++
+                "/id_ecdsa.pub " ++ Directory ++
+                "/authorized_keys && "
+                "ssh-keygen -q -t ecdsa -N '' -m PEM -f " ++ Directory ++ "/ssh_host_ecdsa_key"
+        ),
         {ok, Daemon} = ssh:daemon({127, 0, 0, 1}, 0, [
-            {system_dir, Directory}, {user_dir, Directory}, {auth_methods, "publickey"}, {exec, {direct, fun(_) -> {ok, lists:duplicate(100_000, $s)} end}}
+            {system_dir, Directory},
+            {user_dir, Directory},
+            {auth_methods, "publickey"},
+            {exec, {direct, fun(_) -> {ok, lists:duplicate(100_000, $s)} end}}
         ]),
         try
             {ok, Info} = ssh:daemon_info(Daemon),
-            Port = proxy(#{rules => [#{protocol => ssh, backend => ssh}]}, #{ssh => #{servers => [address(proplists:get_value(port, Info))]}}),
+            Port = proxy(#{rules => [#{protocol => ssh, backend => ssh}]}, #{
+                ssh => #{servers => [address(proplists:get_value(port, Info))]}
+            }),
             %% ssh may print that the server has closed the connection.
-            ?assertEqual("100000\n", os:cmd(lists:concat([
-                "ssh -F none -p ", Port, " -i ", Directory, "/id_ecdsa -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no"
-                " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR user@127.0.0.1 question 2>/dev/null | tr -d '\\n\"' | wc -c"
-            ])))
+            ?assertEqual(
+                "100000\n",
+                os:cmd(
+                    lists:concat([
+                        "ssh -F none -p ",
+                        Port,
+                        " -i ",
+                        Directory,
+                        "/id_ecdsa -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no"
+                        " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR user@127.0.0.1 question 2>/dev/null | tr -d '\\n\"' | wc -c"
+                    ])
+                )
+            )
         after
             ok = ssh:stop_daemon(Daemon),
             [application:stop(Application) || Application <- lists:reverse(Started)]
@@ -271,15 +395,23 @@ websocket(_Config) ->
         filelib:is_dir("/usr/share/nodejs/ws") orelse throw({skip, "no module ws of Node"}),
         {ok, Started} = application:ensure_all_started(weir_http),
         {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/websocket", weir_http_page, websocket}]),
-        Port = proxy(#{rules => [#{host => "chat.example.org", backend => chat}]}, #{chat => #{servers => [address(weir:get_port(?MODULE))]}}),
-        Output = os:cmd(lists:concat([
-            "NODE_PATH=/usr/share/nodejs timeout ", patience(), " node -e \""
-            "const WebSocket = require('ws');"
-            "const socket = new WebSocket('ws://127.0.0.1:", Port, "/websocket', { headers: { Host: 'chat.example.org' } });"
-            "socket.on('message', (data) => { const text = String(data);"
-            "  if (text === 'welcome') socket.send('x'.repeat(300000)); else { console.log(text.length); socket.close() } });"
-            "socket.on('error', (error) => console.log(error))\""
-        ])),
+        Port = proxy(#{rules => [#{host => "chat.example.org", backend => chat}]}, #{
+            chat => #{servers => [address(weir:get_port(?MODULE))]}
+        }),
+        Output = os:cmd(
+            lists:concat([
+                "NODE_PATH=/usr/share/nodejs timeout ",
+                patience(),
+                " node -e \""
+                "const WebSocket = require('ws');"
+                "const socket = new WebSocket('ws://127.0.0.1:",
+                Port,
+                "/websocket', { headers: { Host: 'chat.example.org' } });"
+                "socket.on('message', (data) => { const text = String(data);"
+                "  if (text === 'welcome') socket.send('x'.repeat(300000)); else { console.log(text.length); socket.close() } });"
+                "socket.on('error', (error) => console.log(error))\""
+            ])
+        ),
         ok = weir_http:stop_listener(?MODULE),
         [application:stop(Application) || Application <- lists:reverse(Started), Application =/= weir],
         ?assertEqual("300000\n", Output)

@@ -12,7 +12,14 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
-        nchan_websocket, nchan_eventsource, nchan_longpoll, nchan_of_several_channels, eventsource, fetch_event_source, ws, websockets,
+        nchan_websocket,
+        nchan_eventsource,
+        nchan_longpoll,
+        nchan_of_several_channels,
+        eventsource,
+        fetch_event_source,
+        ws,
+        websockets,
         httpx_sse
     ].
 
@@ -38,7 +45,9 @@ end_per_testcase(_Case, _Config) ->
     application:stop(weir_pubsub).
 
 start(Port) ->
-    weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}, port => Port}, weir_pubsub_http:routes(#{publishers => any, deflate => true})).
+    weir_http:start_listener(
+        ?MODULE, #{ip => {127, 0, 0, 1}, port => Port}, weir_pubsub_http:routes(#{publishers => any, deflate => true})
+    ).
 
 %% scripts/setup puts packages of npm and PyPI there.
 packages() ->
@@ -49,7 +58,8 @@ language(Case) when Case =:= websockets; Case =:= httpx_sse -> python;
 language(_Case) -> node.
 
 node_modules() ->
-    "cd " ++ packages() ++ " && node -e \"require('nchan/package.json'); require('eventsource'); require('ws'); require('@microsoft/fetch-event-source')\"".
+    "cd " ++ packages() ++
+        " && node -e \"require('nchan/package.json'); require('eventsource'); require('ws'); require('@microsoft/fetch-event-source')\"".
 
 there(Command) ->
     case os:cmd(Command ++ " >/dev/null 2>&1 && echo there") of
@@ -82,7 +92,9 @@ data(File, Config) -> filename:join(proplists:get_value(data_dir, Config), File)
 %% The client prints each message on a line after `LINE'.
 client(Program, Arguments) ->
     {Executable, All} = weir_program:with_us(Program, Arguments),
-    Opened = open_port({spawn_executable, Executable}, [{args, All}, {line, 1000}, binary, exit_status, stderr_to_stdout]),
+    Opened = open_port({spawn_executable, Executable}, [
+        {args, All}, {line, 1000}, binary, exit_status, stderr_to_stdout
+    ]),
     {os_pid, Pid} = erlang:port_info(Opened, os_pid),
     try
         weir_test_wait:wait_until(fun() -> has_subscribers(weir_pubsub:info(<<"a">>)) end),
@@ -106,10 +118,19 @@ has_subscribers({ok, #{subscribers := Count}}) when Count > 0 -> true;
 has_subscribers(Other) -> Other.
 
 publish(Numbers) ->
-    lists:foreach(fun(Number) -> {ok, _} = weir_pubsub:publish(<<"a">>, [<<"message ">>, integer_to_binary(Number)], #{type => <<"text/plain">>}) end, Numbers).
+    lists:foreach(
+        fun(Number) ->
+            {ok, _} = weir_pubsub:publish(<<"a">>, [<<"message ">>, integer_to_binary(Number)], #{
+                type => <<"text/plain">>
+            })
+        end,
+        Numbers
+    ).
 
 heard(Numbers, Opened) ->
-    lists:foreach(fun(Number) -> ?assertEqual(<<"message ", (integer_to_binary(Number))/binary>>, next(Opened)) end, Numbers).
+    lists:foreach(
+        fun(Number) -> ?assertEqual(<<"message ", (integer_to_binary(Number))/binary>>, next(Opened)) end, Numbers
+    ).
 
 next(Opened) ->
     receive

@@ -73,7 +73,9 @@ browser(Config) ->
         error ->
             [];
         {ok, Program} ->
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser")),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(?config(priv_dir, Config), "browser")
+            ),
             [{browser, Browser}]
     end.
 
@@ -195,7 +197,9 @@ a_browser_shows_a_page(Config) ->
             {skip, "no Chromium here"};
         Browser ->
             Page = weir_compatibility_chromium:open(Browser, url({file, "page.html"}, Config), #{apart => true}),
-            ok = weir_compatibility_chromium:wait_until(Page, "document.getElementById('p').textContent === 'after 42'"),
+            ok = weir_compatibility_chromium:wait_until(
+                Page, "document.getElementById('p').textContent === 'after 42'"
+            ),
             ok = weir_compatibility_chromium:close(Page)
     end.
 

@@ -318,7 +318,17 @@ with_haproxy(Paths, Backend, Config, Test) ->
     ok = file:write_file(File, [
         "defaults\n mode tcp\n timeout connect 5m\n timeout client 5m\n timeout server 5m\n",
         [
-            ["listen ", How, "\n bind unix@", Path, "\n server weir 127.0.0.1:", integer_to_list(Backend), " ", How, "\n"]
+            [
+                "listen ",
+                How,
+                "\n bind unix@",
+                Path,
+                "\n server weir 127.0.0.1:",
+                integer_to_list(Backend),
+                " ",
+                How,
+                "\n"
+            ]
          || {How, Path} <- Paths
         ]
     ]),
@@ -329,7 +339,10 @@ with_haproxy(Paths, Backend, Config, Test) ->
         Test()
     after
         _ = os:cmd("kill " ++ integer_to_list(Pid)),
-        receive {HAProxy, {exit_status, _}} -> ok after weir_test_wait:patience() -> port_close(HAProxy) end,
+        receive
+            {HAProxy, {exit_status, _}} -> ok
+        after weir_test_wait:patience() -> port_close(HAProxy)
+        end,
         [_ = file:delete(Path) || {_, Path} <- Paths]
     end.
 

@@ -49,7 +49,9 @@ init_per_suite(Config) ->
         _ ->
             {ok, _} = application:ensure_all_started(ssl),
             {ok, _} = application:ensure_all_started(cowboy),
-            Files = weir_compatibility_certificates:write(weir_compatibility_certificates:make(), ?config(priv_dir, Config)),
+            Files = weir_compatibility_certificates:write(
+                weir_compatibility_certificates:make(), ?config(priv_dir, Config)
+            ),
             [{files, Files} | Config]
     end.
 

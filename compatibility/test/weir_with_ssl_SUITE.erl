@@ -27,7 +27,9 @@
     a_listener_that_closes_ends_its_acceptors/1
 ]).
 
--import(weir_with_tls, [anonymous/1, async/1, async/2, await/1, certificate/2, close/1, listen/2, receive_bytes/3, tls/2]).
+-import(weir_with_tls, [
+    anonymous/1, async/1, async/2, await/1, certificate/2, close/1, listen/2, receive_bytes/3, tls/2
+]).
 
 -include("tls_suite.hrl").
 
@@ -94,12 +96,27 @@ active_n_counts_down(Config) ->
     with_pair(Config, [{packet, 4}], fun(Server, Client) ->
         ok = ssl:setopts(Server, [{active, 3}]),
         [ok = ssl:send(Client, <<N>>) || N <- [1, 2, 3, 4, 5]],
-        [receive {ssl, Server, <<N>>} -> ok after weir_test_wait:patience() -> ct:fail({missing, N}) end || N <- [1, 2, 3]],
-        receive {ssl_passive, Server} -> ok after weir_test_wait:patience() -> ct:fail(not_passive) end,
+        [
+            receive
+                {ssl, Server, <<N>>} -> ok
+            after weir_test_wait:patience() -> ct:fail({missing, N})
+            end
+         || N <- [1, 2, 3]
+        ],
+        receive
+            {ssl_passive, Server} -> ok
+        after weir_test_wait:patience() -> ct:fail(not_passive)
+        end,
         ?assertEqual({ok, <<4>>}, ssl:recv(Server, 0, weir_test_wait:patience())),
         ok = ssl:setopts(Server, [{active, 1}]),
-        receive {ssl, Server, <<5>>} -> ok after weir_test_wait:patience() -> ct:fail(missing) end,
-        receive {ssl_passive, Server} -> ok after weir_test_wait:patience() -> ct:fail(not_passive) end
+        receive
+            {ssl, Server, <<5>>} -> ok
+        after weir_test_wait:patience() -> ct:fail(missing)
+        end,
+        receive
+            {ssl_passive, Server} -> ok
+        after weir_test_wait:patience() -> ct:fail(not_passive)
+        end
     end).
 
 megabytes_go_both_ways(Config) ->
@@ -118,7 +135,9 @@ packets_are_cut(Config) ->
         ok = ssl:send(Client, <<"ee\nGET / HTTP/1.1\r\nHost: a\r\n\r\nbody">>),
         ?assertEqual({ok, <<"three\n">>}, ssl:recv(Server, 0, weir_test_wait:patience())),
         ok = ssl:setopts(Server, [{packet, http_bin}]),
-        ?assertEqual({ok, {http_request, 'GET', {abs_path, <<"/">>}, {1, 1}}}, ssl:recv(Server, 0, weir_test_wait:patience())),
+        ?assertEqual(
+            {ok, {http_request, 'GET', {abs_path, <<"/">>}, {1, 1}}}, ssl:recv(Server, 0, weir_test_wait:patience())
+        ),
         ?assertMatch({ok, {http_header, _, 'Host', _, <<"a">>}}, ssl:recv(Server, 0, weir_test_wait:patience())),
         ?assertEqual({ok, http_eoh}, ssl:recv(Server, 0, weir_test_wait:patience())),
         ok = ssl:setopts(Server, [{packet, raw}]),
@@ -332,7 +351,9 @@ pair(Config, At) ->
 
 pair(Config, {Listener, Port}, Options) ->
     Accepting = handshake(Listener),
-    {ok, Client} = ssl:connect(?LOCALHOST, Port, ?config(backend, Config) ++ Options ++ tls(client, Config), weir_test_wait:patience()),
+    {ok, Client} = ssl:connect(
+        ?LOCALHOST, Port, ?config(backend, Config) ++ Options ++ tls(client, Config), weir_test_wait:patience()
+    ),
     {ok, Server} = await(Accepting),
     {Server, Client}.
 

@@ -52,7 +52,9 @@ in_lanes(Suites, Compare) ->
 suites([]) ->
     weir_conformance_suites:all();
 suites(Names) ->
-    case [Name || Name <- Names, not lists:member(Name, [atom_to_list(Suite) || Suite <- weir_conformance_suites:all()])] of
+    case
+        [Name || Name <- Names, not lists:member(Name, [atom_to_list(Suite) || Suite <- weir_conformance_suites:all()])]
+    of
         [] ->
             [list_to_atom(Name) || Name <- Names];
         Unknown ->

@@ -83,7 +83,8 @@ ends_with_input() ->
     end.
 
 %% @doc Combines the events that the hook has written with the way the node ended.
--spec results(file:filename(), {ok, binary(), Status :: integer()} | {timeout, binary()}) -> #{Case :: atom() => result()}.
+-spec results(file:filename(), {ok, binary(), Status :: integer()} | {timeout, binary()}) ->
+    #{Case :: atom() => result()}.
 results(File, Output) ->
     Results = lists:foldl(fun note/2, #{}, events(File)),
     maps:map(fun(_Case, Result) -> ended(Result, Output) end, Results).

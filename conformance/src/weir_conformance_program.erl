@@ -15,7 +15,8 @@
 
 %% @doc Runs a program, which is looked up in PATH, until it ends. Returns its output and exit status, or the output
 %% so far if the time limit is reached.
--spec run(string(), [string()], settings()) -> {ok, Output :: binary(), Status :: integer()} | {timeout, Output :: binary()}.
+-spec run(string(), [string()], settings()) ->
+    {ok, Output :: binary(), Status :: integer()} | {timeout, Output :: binary()}.
 run(Program, Arguments, Settings) ->
     case os:find_executable(Program) of
         false -> error({not_found, Program});

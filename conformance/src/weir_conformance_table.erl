@@ -79,7 +79,9 @@ said(#{reason := Reason}) -> string:slice(Reason, 0, 600).
 sums(Rows) ->
     #{same := Same, better := Better, worse := Worse, not_on_weir := NotOnWeir} =
         weir_conformance_verdict:sums([Verdict || #{verdict := Verdict} <- Rows]),
-    io_lib:format("~b cases: ~b same, ~b better, ~b worse, ~b not on Weir", [length(Rows), Same, Better, Worse, NotOnWeir]).
+    io_lib:format("~b cases: ~b same, ~b better, ~b worse, ~b not on Weir", [
+        length(Rows), Same, Better, Worse, NotOnWeir
+    ]).
 
 %% @doc Returns a heading, remarks about the figures, the sums and a table for each suite.
 -spec markdown(Title :: unicode:chardata(), About :: unicode:chardata(), [row()]) -> unicode:chardata().

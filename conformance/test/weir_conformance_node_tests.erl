@@ -23,7 +23,9 @@ a_stuck_suite_has_results_test_() ->
             Self ! {weir_conformance_program, time_is_up}
         end),
         Results = run(infinity),
-        ?assertMatch(#{good := #{result := passed}, trapped := #{result := failed, reason := "timetrap_timeout"}}, Results),
+        ?assertMatch(
+            #{good := #{result := passed}, trapped := #{result := failed, reason := "timetrap_timeout"}}, Results
+        ),
         ?assertMatch(#{stuck := #{result := failed, reason := "did not end in time"}}, Results),
         ?assertNot(is_map_key(never_reached, Results))
     end}.

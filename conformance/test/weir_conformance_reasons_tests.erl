@@ -3,7 +3,8 @@
 -include_lib("eunit/include/eunit.hrl").
 
 rows_are_named_by_their_first_cell_test() ->
-    Text = <<"# Title\n\ntext | with a bar\n\n| what | why |\n| --- | --- |\n| `buffer` unless set | fewer messages |\n">>,
+    Text =
+        <<"# Title\n\ntext | with a bar\n\n| what | why |\n| --- | --- |\n| `buffer` unless set | fewer messages |\n">>,
     ?assertEqual(["what", "---", "`buffer` unless set"], weir_conformance_reasons:rows(Text)).
 
 %% Reads the files of the tree, as scripts/conformance does.

@@ -12,12 +12,21 @@ other_calls_stay_test() ->
     ?assertEqual("f(S) -> gen_tcp:recv(S, 0).", rewritten("f(S) -> gen_tcp:recv(S, 0).")).
 
 a_guard_for_ports_takes_sockets_of_weir_test() ->
-    {ok, Module, Beam} = compile:forms(weir_conformance_transform:parse_transform(
-        [form("-module(weir_conformance_guarded)."), form("-export([f/1])."), form("f(S) when is_port(S) -> yes; f(_) -> no.")],
-        []
-    )),
+    {ok, Module, Beam} = compile:forms(
+        weir_conformance_transform:parse_transform(
+            [
+                form("-module(weir_conformance_guarded)."),
+                form("-export([f/1])."),
+                form("f(S) when is_port(S) -> yes; f(_) -> no.")
+            ],
+            []
+        )
+    ),
     {module, Module} = code:load_binary(Module, "", Beam),
-    Answers = [Module:f(S) || S <- [{'$inet', weir_tcp, 1}, {'$inet', gen_tcp_socket, 1}, {a, b}, {}, port, hd(erlang:ports())]],
+    Answers = [
+        Module:f(S)
+     || S <- [{'$inet', weir_tcp, 1}, {'$inet', gen_tcp_socket, 1}, {a, b}, {}, port, hd(erlang:ports())]
+    ],
     true = code:delete(Module),
     ?assertEqual([yes, no, no, no, no, yes], Answers).
 

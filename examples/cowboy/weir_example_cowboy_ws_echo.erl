@@ -23,7 +23,8 @@ start(Options) -> weir_example_cowboy_server:start(Options, ?MODULE).
 init(Request, State) -> {cowboy_websocket, Request, State, #{idle_timeout => ?IDLE}}.
 
 %% @private
--spec websocket_handle(ping | pong | {atom(), binary()}, State) -> {[{text | binary, binary()}], State} when State :: [].
+-spec websocket_handle(ping | pong | {atom(), binary()}, State) -> {[{text | binary, binary()}], State} when
+    State :: [].
 websocket_handle({Kind, _} = Message, State) when Kind =:= text; Kind =:= binary -> {[Message], State};
 websocket_handle(_Control, State) -> {[], State}.
 

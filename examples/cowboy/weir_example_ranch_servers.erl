@@ -20,7 +20,9 @@ start(Options, Acceptors, Protocol, Settings) ->
             Sockets = maps:get(listen, Options, []) ++ [{port, maps:get(port, Options, 0)}],
             Transport = #{socket_opts => Sockets, num_acceptors => Acceptors, max_connections => infinity},
             case ranch:start_listener(Protocol, ranch_tcp, Transport, Protocol, Settings) of
-                {ok, _} -> {ok, #{port => ranch:get_port(Protocol), stop => fun() -> ranch:stop_listener(Protocol) end}};
-                {error, _} = Error -> Error
+                {ok, _} ->
+                    {ok, #{port => ranch:get_port(Protocol), stop => fun() -> ranch:stop_listener(Protocol) end}};
+                {error, _} = Error ->
+                    Error
             end
     end.

@@ -31,7 +31,10 @@ start(Options, Serve) ->
     case gen_tcp:listen(maps:get(port, Options, 0), maps:get(listen, Options, []) ++ Ours) of
         {ok, Socket} ->
             {ok, Port} = inet:port(Socket),
-            _ = [spawn_link(fun() -> accept(Socket, Serve) end) || _ <- lists:seq(1, maps:get(acceptors, Options, ?ACCEPTORS))],
+            _ = [
+                spawn_link(fun() -> accept(Socket, Serve) end)
+             || _ <- lists:seq(1, maps:get(acceptors, Options, ?ACCEPTORS))
+            ],
             {ok, #{port => Port, stop => fun() -> gen_tcp:close(Socket) end}};
         {error, _} = Error ->
             Error

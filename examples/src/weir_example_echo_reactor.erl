@@ -13,7 +13,11 @@
 %% the microseconds of computation for each message (default: 0). Other options: see {@link
 %% weir_example_reactors:start/2}.
 -spec start(#{
-    packet => 4 | line, work => non_neg_integer(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
+    packet => 4 | line,
+    work => non_neg_integer(),
+    port => inet:port_number(),
+    listen => [gen_tcp:listen_option()],
+    _ => _
 }) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
@@ -26,7 +30,8 @@ start(Options) ->
 -spec init(weir_tcp:socket(), weir_example_work:work()) -> weir_reactor:result(weir_example_work:work()).
 init(_Socket, Work) -> {ok, Work}.
 
--spec handle_data(weir_tcp:socket(), binary(), weir_example_work:work()) -> weir_reactor:result(weir_example_work:work()).
+-spec handle_data(weir_tcp:socket(), binary(), weir_example_work:work()) ->
+    weir_reactor:result(weir_example_work:work()).
 handle_data(_Socket, Data, Work) ->
     ok = weir_example_work:do(Work),
     {send, Data, Work}.

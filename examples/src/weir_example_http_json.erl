@@ -11,7 +11,8 @@
 %% used.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
-start(Options) -> weir_example_http_server:start(Options, [{"/", ?MODULE, none, #{methods => [<<"POST">>], max_body => 65536}}]).
+start(Options) ->
+    weir_example_http_server:start(Options, [{"/", ?MODULE, none, #{methods => [<<"POST">>], max_body => 65536}}]).
 
 -spec handle(weir_http_request:request(), none) -> weir_http_direct:result().
 handle(Request, none) ->

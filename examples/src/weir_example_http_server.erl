@@ -12,7 +12,12 @@ start(Options, Routes) ->
     Ip = proplists:get_value(ip, Listen, any),
     Name = {?MODULE, make_ref()},
     {ok, _} = application:ensure_all_started(weir_http),
-    Listener = #{port => maps:get(port, Options, 0), ip => Ip, max_connections => infinity, socket_opts => [{sndbuf, Bytes} || {sndbuf, Bytes} <- Listen]},
+    Listener = #{
+        port => maps:get(port, Options, 0),
+        ip => Ip,
+        max_connections => infinity,
+        socket_opts => [{sndbuf, Bytes} || {sndbuf, Bytes} <- Listen]
+    },
     case weir_http:start_listener(Name, Listener, Routes) of
         {ok, _} -> {ok, #{port => weir:get_port(Name), stop => fun() -> weir_http:stop_listener(Name) end}};
         {error, _} = Error -> Error

@@ -42,8 +42,12 @@ handle(Request, {one, Notes}) ->
 create(Note = #{<<"text">> := Text}, Notes) ->
     Id = maps:get(<<"id">>, Note, integer_to_binary(erlang:unique_integer([positive]))),
     case ets:insert_new(Notes, {Id, Text, 1, erlang:system_time(second)}) of
-        true -> json(201, [{<<"location">>, [<<"/notes/">>, uri_string:quote(Id)]}, {<<"etag">>, tag(1)}], #{<<"id">> => Id, <<"text">> => Text});
-        false -> {reply, 409, [], <<>>}
+        true ->
+            json(201, [{<<"location">>, [<<"/notes/">>, uri_string:quote(Id)]}, {<<"etag">>, tag(1)}], #{
+                <<"id">> => Id, <<"text">> => Text
+            });
+        false ->
+            {reply, 409, [], <<>>}
     end.
 
 condition({_, _, Version, Second}, Request) -> weir_http_conditions:check(Request, tag(Version), Second).
@@ -70,7 +74,12 @@ one(_Method, failed, _Note, _Request, _Notes) ->
     {reply, 412, [], <<>>}.
 
 with_note(Request, Fun) ->
-    case {weir_http_request:field(<<"content-type">>, Request, <<>>), weir_example_json:decode(weir_http_request:body(Request))} of
+    case
+        {
+            weir_http_request:field(<<"content-type">>, Request, <<>>),
+            weir_example_json:decode(weir_http_request:body(Request))
+        }
+    of
         {<<"application/json", _/binary>>, {ok, #{<<"text">> := Text} = Note}} when
             is_binary(Text), not is_map_key(<<"id">>, Note) orelse is_binary(map_get(<<"id">>, Note))
         ->
@@ -81,6 +90,7 @@ with_note(Request, Fun) ->
             {reply, 415, [{<<"accept">>, <<"application/json">>}], <<>>}
     end.
 
-json(Status, Fields, Value) -> {reply, Status, [{<<"content-type">>, <<"application/json">>} | Fields], weir_example_json:encode(Value)}.
+json(Status, Fields, Value) ->
+    {reply, Status, [{<<"content-type">>, <<"application/json">>} | Fields], weir_example_json:encode(Value)}.
 
 tag(Version) -> <<$", (integer_to_binary(Version))/binary, $">>.

@@ -72,7 +72,9 @@ answer({<<"GET">>, <<"/sub/", Name/binary>>, Fields}, Socket, Rooms, Known, Rest
     receive
         {message, Number, Text} ->
             Head = [
-                "HTTP/1.1 200 OK\r\nLast-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nEtag: ", integer_to_binary(Number), "\r\n"
+                "HTTP/1.1 200 OK\r\nLast-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nEtag: ",
+                integer_to_binary(Number),
+                "\r\n"
             ],
             reply(Socket, Head, Text, Rooms, More, Rest)
     end;

@@ -10,7 +10,9 @@
 -define(LONGEST, 256).
 
 %% @doc Starts a proxy with this rule. `passwords' maps names to passwords; `servers' maps names to addresses.
--spec start(#{name := term(), listen := iodata(), passwords := #{binary() => binary()}, servers := #{binary() => [iodata()]}}) ->
+-spec start(#{
+    name := term(), listen := iodata(), passwords := #{binary() => binary()}, servers := #{binary() => [iodata()]}
+}) ->
     ok | {error, term()}.
 start(#{name := Name, listen := Listen, passwords := Passwords, servers := Servers}) ->
     weir_proxy:start(Name, #{

@@ -18,7 +18,9 @@
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
 }) -> {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
-    {Group, Stop} = weir_example_broadcaster:start(Options, fun(Message) -> weir_http_websocket:frame({binary, Message}) end),
+    {Group, Stop} = weir_example_broadcaster:start(Options, fun(Message) ->
+        weir_http_websocket:frame({binary, Message})
+    end),
     Routes = [{Path, ?MODULE, Group} || Path <- ["/", "/*path"]],
     weir_example_broadcaster:serve(Stop, weir_example_http_server:start(Options, Routes)).
 

@@ -4,11 +4,26 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([json_is_echoed/1, what_is_no_json_is_refused/1, json_of_any_kind/1, a_note_lives/1, notes_that_are_wrong/1, the_faster_one_wins/1]).
+-export([
+    json_is_echoed/1,
+    what_is_no_json_is_refused/1,
+    json_of_any_kind/1,
+    a_note_lives/1,
+    notes_that_are_wrong/1,
+    the_faster_one_wins/1
+]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
-all() -> [json_is_echoed, what_is_no_json_is_refused, json_of_any_kind, a_note_lives, notes_that_are_wrong, the_faster_one_wins].
+all() ->
+    [
+        json_is_echoed,
+        what_is_no_json_is_refused,
+        json_of_any_kind,
+        a_note_lives,
+        notes_that_are_wrong,
+        the_faster_one_wins
+    ].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir_http),
@@ -51,8 +66,24 @@ what_is_no_json_is_refused(_Config) ->
         [
             ?assertMatch({400, _, _}, request(post, Port, "/", [], json(Text)), Text)
          || Text <- [
-                <<>>, <<"{">>, <<"[1,]">>, <<"{\"a\"}">>, <<"{a:1}">>, <<"01">>, <<"1.">>, <<".5">>, <<"+1">>, <<"nul">>, <<"\"\n\"">>,
-                <<"\"\\x\"">>, <<"\"\\ud800\"">>, <<"\"", 255, "\"">>, <<"1 2">>, <<"1e999">>, <<"\"a">>, binary:copy(<<"[">>, 60000)
+                <<>>,
+                <<"{">>,
+                <<"[1,]">>,
+                <<"{\"a\"}">>,
+                <<"{a:1}">>,
+                <<"01">>,
+                <<"1.">>,
+                <<".5">>,
+                <<"+1">>,
+                <<"nul">>,
+                <<"\"\n\"">>,
+                <<"\"\\x\"">>,
+                <<"\"\\ud800\"">>,
+                <<"\"", 255, "\"">>,
+                <<"1 2">>,
+                <<"1e999">>,
+                <<"\"a">>,
+                binary:copy(<<"[">>, 60000)
             ]
         ]
     end).
@@ -79,11 +110,15 @@ json_of_any_kind(_Config) ->
 a_note_lives(_Config) ->
     with_server(weir_example_notes, fun(Port) ->
         {200, _, <<"[]", _/binary>>} = request(get, Port, "/notes"),
-        {201, #{"location" := Location, "etag" := "\"1\""}, _} = request(post, Port, "/notes", [], json(<<"{\"text\":\"a\"}">>)),
+        {201, #{"location" := Location, "etag" := "\"1\""}, _} = request(
+            post, Port, "/notes", [], json(<<"{\"text\":\"a\"}">>)
+        ),
         {200, #{"etag" := "\"1\""}, Note} = request(get, Port, Location),
         {ok, #{<<"text">> := <<"a">>}} = weir_example_json:decode(Note),
         {304, _, <<>>} = request(get, Port, Location, [{"if-none-match", "\"1\""}], none),
-        {200, #{"etag" := "\"2\""}, _} = request(put, Port, Location, [{"if-match", "\"1\""}], json(<<"{\"text\":\"b\"}">>)),
+        {200, #{"etag" := "\"2\""}, _} = request(
+            put, Port, Location, [{"if-match", "\"1\""}], json(<<"{\"text\":\"b\"}">>)
+        ),
         {412, _, _} = request(put, Port, Location, [{"if-match", "\"1\""}], json(<<"{\"text\":\"c\"}">>)),
         {412, _, _} = request(delete, Port, Location, [{"if-match", "\"1\""}], none),
         {412, _, _} = request(put, Port, Location, [{"if-none-match", "*"}], json(<<"{\"text\":\"c\"}">>)),
@@ -94,11 +129,18 @@ a_note_lives(_Config) ->
 
 notes_that_are_wrong(_Config) ->
     with_server(weir_example_notes, fun(Port) ->
-        {201, #{"location" := "/notes/a%20b"}, _} = request(post, Port, "/notes", [], json(<<"{\"id\":\"a b\",\"text\":\"\"}">>)),
+        {201, #{"location" := "/notes/a%20b"}, _} = request(
+            post, Port, "/notes", [], json(<<"{\"id\":\"a b\",\"text\":\"\"}">>)
+        ),
         {409, _, _} = request(post, Port, "/notes", [], json(<<"{\"id\":\"a b\",\"text\":\"\"}">>)),
-        [{400, _, _} = request(post, Port, "/notes", [], json(Text)) || Text <- [<<"{">>, <<"[]">>, <<"{\"text\":1}">>, <<"{\"id\":1,\"text\":\"\"}">>]],
+        [
+            {400, _, _} = request(post, Port, "/notes", [], json(Text))
+         || Text <- [<<"{">>, <<"[]">>, <<"{\"text\":1}">>, <<"{\"id\":1,\"text\":\"\"}">>]
+        ],
         {415, _, _} = request(post, Port, "/notes", [], {"text/plain", <<"{\"text\":\"\"}">>}),
-        {405, #{"allow" := "GET, HEAD, PUT, DELETE, OPTIONS"}, _} = request(post, Port, "/notes/a%20b", [], json(<<"{}">>)),
+        {405, #{"allow" := "GET, HEAD, PUT, DELETE, OPTIONS"}, _} = request(
+            post, Port, "/notes/a%20b", [], json(<<"{}">>)
+        ),
         {405, #{"allow" := "GET, HEAD, POST, OPTIONS"}, _} = request(delete, Port, "/notes")
     end).
 

@@ -4,7 +4,13 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
--export([a_line_says_who/1, a_wrong_line_is_refused/1, postgres_by_database/1, postgres_that_asks_for_tls/1, no_such_database/1]).
+-export([
+    a_line_says_who/1,
+    a_wrong_line_is_refused/1,
+    postgres_by_database/1,
+    postgres_that_asks_for_tls/1,
+    no_such_database/1
+]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -53,24 +59,39 @@ by_line() ->
 
 postgres_by_database(_Config) ->
     Port = by_database(),
-    [?assertEqual(Answer, asked(Port, <<>>, Pairs)) || {Answer, Pairs} <- [{<<"one:">>, ["user", "joe", "database", "one"]}, {<<"two:">>, ["database", "two", "user", "one"]}, {<<"one:">>, ["user", "one"]}]].
+    [
+        ?assertEqual(Answer, asked(Port, <<>>, Pairs))
+     || {Answer, Pairs} <- [
+            {<<"one:">>, ["user", "joe", "database", "one"]},
+            {<<"two:">>, ["database", "two", "user", "one"]},
+            {<<"one:">>, ["user", "one"]}
+        ]
+    ].
 
 %% psql asks for TLS first, then connects without.
 postgres_that_asks_for_tls(_Config) ->
     Port = by_database(),
-    [?assertEqual(<<"two:">>, asked(Port, <<8:32, Code:32>>, ["user", "joe", "database", "two"])) || Code <- [80877103, 80877104]].
+    [
+        ?assertEqual(<<"two:">>, asked(Port, <<8:32, Code:32>>, ["user", "joe", "database", "two"]))
+     || Code <- [80877103, 80877104]
+    ].
 
 no_such_database(_Config) ->
     Socket = connect(by_database()),
     ok = gen_tcp:send(Socket, startup(["user", "joe"])),
     {ok, <<"E", Size:32>>} = gen_tcp:recv(Socket, 5, weir_test_wait:patience()),
     {ok, Fields} = gen_tcp:recv(Socket, Size - 4, weir_test_wait:patience()),
-    ?assertMatch([<<"SFATAL">>, <<"C3D000">>, <<"Mno server has the database \"joe\"">>, <<>>, <<>>], binary:split(Fields, <<0>>, [global])),
+    ?assertMatch(
+        [<<"SFATAL">>, <<"C3D000">>, <<"Mno server has the database \"joe\"">>, <<>>, <<>>],
+        binary:split(Fields, <<0>>, [global])
+    ),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())).
 
 by_database() ->
     ok = weir_example_route_postgres:start(#{
-        name => postgres, listen => "127.0.0.1:0", databases => #{<<"one">> => server(<<"one">>), <<"two">> => server(<<"two">>)}
+        name => postgres,
+        listen => "127.0.0.1:0",
+        databases => #{<<"one">> => server(<<"one">>), <<"two">> => server(<<"two">>)}
     }),
     port(postgres).
 
@@ -90,7 +111,15 @@ startup(Pairs) ->
 
 %% Sends its name, then echoes.
 server(Name) ->
-    {ok, _} = weir:start_listener(Name, #{ip => "127.0.0.1"}, fun(Socket, _) -> ok = gen_tcp:send(Socket, [Name, ":"]), echo(Socket) end, none),
+    {ok, _} = weir:start_listener(
+        Name,
+        #{ip => "127.0.0.1"},
+        fun(Socket, _) ->
+            ok = gen_tcp:send(Socket, [Name, ":"]),
+            echo(Socket)
+        end,
+        none
+    ),
     iolist_to_binary(["127.0.0.1:", integer_to_binary(weir:get_port(Name))]).
 
 echo(Socket) ->

@@ -52,7 +52,10 @@ until(Socket, Pattern, Bytes) ->
 the_clock_strikes(_Config) ->
     with_server(weir_example_sse_clock, #{rate => 100}, fun(Port) ->
         Client = request(Port, ["GET /any HTTP/1.1"]),
-        _ = until(Client, "text/event-stream.*event: time\ndata: \\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z\n\n.*event: time")
+        _ = until(
+            Client,
+            "text/event-stream.*event: time\ndata: \\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z\n\n.*event: time"
+        )
     end).
 
 a_message_is_the_id_and_the_data_of_an_event(_Config) ->

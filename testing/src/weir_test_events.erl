@@ -46,8 +46,12 @@ done(Suite, Function, Outcome, #state{started = Started} = State) ->
     Now = erlang:monotonic_time(millisecond),
     case is_configuration(Name) andalso not is_failure(Outcome) of
         %% Each case that is skipped for this reason is reported.
-        true -> ok;
-        false -> weir_test_connection:tell({result, Suite, path(Function, State), Name, Now - maps:get(Name, Started, Now), Outcome})
+        true ->
+            ok;
+        false ->
+            weir_test_connection:tell(
+                {result, Suite, path(Function, State), Name, Now - maps:get(Name, Started, Now), Outcome}
+            )
     end,
     leave(Function, State#state{started = maps:remove(Name, Started)}).
 

@@ -12,8 +12,15 @@
 %% seed.
 -type part() ::
     #{kind := units, name := string(), modules := [module()]}
-    | #{kind := suites, name := string(), directory := file:filename(), suites := [module()], group => atom(), testcase => atom(),
-        chaos => {file:filename(), Seed :: pos_integer()}}
+    | #{
+        kind := suites,
+        name := string(),
+        directory := file:filename(),
+        suites := [module()],
+        group => atom(),
+        testcase => atom(),
+        chaos => {file:filename(), Seed :: pos_integer()}
+    }
     | #{kind := cargo, name := string(), crate := file:filename()}.
 %% A filter on tests; without keys, all tests.
 -type wanted() :: #{application => string(), suite => string(), group => atom(), testcase => atom()}.
@@ -61,12 +68,18 @@ applications(Lib) ->
 of_application({Name, Source, Lib}, Wanted) ->
     Directory = filename:join([Lib, Name, "test"]),
     case lists:member(maps:get(application, Wanted, Name), [Name, filename:basename(Source)]) of
-        true -> units(Name, sources(Source, "_tests", Wanted)) ++ suites(Name, Directory, sources(Source, "_SUITE", Wanted), Wanted);
-        false -> []
+        true ->
+            units(Name, sources(Source, "_tests", Wanted)) ++
+                suites(Name, Directory, sources(Source, "_SUITE", Wanted), Wanted);
+        false ->
+            []
     end.
 
 sources(Source, Ending, Wanted) ->
-    Names = [filename:basename(File, ".erl") || File <- filelib:wildcard(filename:join([Source, "test", "*" ++ Ending ++ ".erl"]))],
+    Names = [
+        filename:basename(File, ".erl")
+     || File <- filelib:wildcard(filename:join([Source, "test", "*" ++ Ending ++ ".erl"]))
+    ],
     [list_to_atom(Name) || Name <- Names, maps:get(suite, Wanted, Name) =:= Name].
 
 units(_Name, []) -> [];

@@ -26,7 +26,10 @@ kill_marked(Mark) ->
 
 marked(Mark) ->
     Variable = iolist_to_binary(["WEIR_TEST_RUN=", Mark, 0]),
-    [Pid || "/proc/" ++ Pid <- filelib:wildcard("/proc/[0-9]*"), has(Variable, file:read_file(["/proc/", Pid, "/environ"]))].
+    [
+        Pid
+     || "/proc/" ++ Pid <- filelib:wildcard("/proc/[0-9]*"), has(Variable, file:read_file(["/proc/", Pid, "/environ"]))
+    ].
 
 has(Variable, {ok, Environment}) -> binary:match(Environment, Variable) =/= nomatch;
 has(_Variable, {error, _}) -> false.

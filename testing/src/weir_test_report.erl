@@ -30,7 +30,10 @@
 -spec suite(module(), [result()]) -> iolist().
 suite(Suite, Results) ->
     Time = lists:sum([Time || #{time := Time} <- Results]),
-    Others = [io_lib:format(", ~b ~s", [Count, Kind]) || Kind <- [failed, skipped], Count <- [count(Kind, Results)], Count > 0],
+    Others = [
+        io_lib:format(", ~b ~s", [Count, Kind])
+     || Kind <- [failed, skipped], Count <- [count(Kind, Results)], Count > 0
+    ],
     io_lib:format("~-46s ~4b passed~s, ~.1f s~n", [Suite, count(passed, Results), Others, Time / 1000]).
 
 %% @doc Returns everything that is known of a failure.
@@ -79,7 +82,9 @@ kind(#{outcome := passed}) -> passed;
 kind(#{outcome := {Kind, _}}) -> Kind.
 
 slowest_suites(Results) ->
-    Times = maps:groups_from_list(fun(#{suite := Suite}) -> Suite end, fun(#{time := Time}) -> Time end, of_suites(Results)),
+    Times = maps:groups_from_list(
+        fun(#{suite := Suite}) -> Suite end, fun(#{time := Time}) -> Time end, of_suites(Results)
+    ),
     slowest("suites", [{lists:sum(Of), atom_to_list(Suite)} || {Suite, Of} <- maps:to_list(Times)]).
 
 slowest_cases(Results) ->

@@ -180,7 +180,10 @@ loop(#run{workers = Workers} = Run) ->
         {Port, {exit_status, Status}} ->
             loop(ended(lists:keyfind(Port, #worker.port, Workers), Status, Run));
         look ->
-            [kill(Worker) || #worker{heard = Heard} = Worker <- Workers, now_ms() - Heard > ?SILENCE * weir_test_wait:stretch()],
+            [
+                kill(Worker)
+             || #worker{heard = Heard} = Worker <- Workers, now_ms() - Heard > ?SILENCE * weir_test_wait:stretch()
+            ],
             loop(Run)
     end.
 
@@ -201,7 +204,9 @@ event({planned, Count}, #worker{planned = Planned} = Worker, Run) ->
 event({started, Suite, Groups, Name}, Worker, Run) ->
     put_worker(Worker#worker{running = {Suite, Groups, Name}}, Run);
 event({result, Suite, Groups, Case, Time, Outcome}, #worker{part = #{name := Name} = Part} = Worker0, Run) ->
-    Result = #{part => Name, suite => Suite, groups => Groups, name => Case, time => Time, outcome => outcome(Outcome, Part)},
+    Result = #{
+        part => Name, suite => Suite, groups => Groups, name => Case, time => Time, outcome => outcome(Outcome, Part)
+    },
     Worker = next_suite(Suite, Worker0),
     put_worker(
         Worker#worker{
@@ -222,8 +227,10 @@ outcome({failed, Reason}, #{chaos := {_Directory, Seed}}) -> {failed, {{'WEIR_CH
 outcome(Outcome, _Part) -> Outcome.
 
 %% Common Test does not count configuration functions among the planned cases.
-counted(Name) when Name =:= init_per_suite; Name =:= end_per_suite; Name =:= init_per_group; Name =:= end_per_group -> 0;
-counted(_) -> 1.
+counted(Name) when Name =:= init_per_suite; Name =:= end_per_suite; Name =:= init_per_group; Name =:= end_per_group ->
+    0;
+counted(_) ->
+    1.
 
 %% Prints the line of the suite that has ended.
 next_suite(Suite, #worker{results = [#{suite := Suite} | _]} = Worker) ->
@@ -240,7 +247,8 @@ add(#{outcome := {failed, _}} = Result, #run{results = Results} = Run) ->
 add(Result, #run{results = Results} = Run) ->
     Run#run{results = [Result | Results]}.
 
-fault(#worker{part = #{name := Name}}, What, Reason) -> #{part => Name, name => What, time => 0, outcome => {failed, Reason}}.
+fault(#worker{part = #{name := Name}}, What, Reason) ->
+    #{part => Name, name => What, time => 0, outcome => {failed, Reason}}.
 
 put_worker(#worker{number = Number} = Worker, #run{workers = Workers} = Run) ->
     Run#run{workers = lists:keystore(Number, #worker.number, Workers, Worker)}.

@@ -17,4 +17,5 @@ set_online(Count) ->
 
 %% No process is left that would change the number.
 stays(Count) ->
-    [undefined, Count, undefined] =:= [whereis(weir_schedulers), erlang:system_info(schedulers_online), whereis(weir_schedulers)].
+    [undefined, Count, undefined] =:=
+        [whereis(weir_schedulers), erlang:system_info(schedulers_online), whereis(weir_schedulers)].

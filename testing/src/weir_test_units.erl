@@ -94,9 +94,14 @@ handle_cancel(test, Data, State) ->
 handle_cancel(group, Data, State) ->
     case proplists:get_value(reason, Data) of
         %% An empty group, or a group whose tests are reported one by one.
-        undefined -> ok;
-        {blame, _} -> ok;
-        Reason -> weir_test_connection:tell({result, eunit, [], proplists:get_value(desc, Data, group), 0, {failed, {cancelled, Reason}}})
+        undefined ->
+            ok;
+        {blame, _} ->
+            ok;
+        Reason ->
+            weir_test_connection:tell(
+                {result, eunit, [], proplists:get_value(desc, Data, group), 0, {failed, {cancelled, Reason}}}
+            )
     end,
     State.
 
@@ -107,6 +112,12 @@ terminate({error, Reason}, _State) -> weir_test_connection:tell({result, eunit, 
 %% A generated test has the name of its generator, and its title or its line.
 named(Data) ->
     {Module, Function, _Arity} = proplists:get_value(source, Data),
-    Title = [io_lib:format(" ~ts", [Text]) || Text <- [proplists:get_value(desc, Data)], is_binary(Text) orelse is_list(Text), Text =/= []],
-    Line = [io_lib:format(" (line ~b)", [Number]) || Number <- [proplists:get_value(line, Data)], is_integer(Number), Number > 0],
+    Title = [
+        io_lib:format(" ~ts", [Text])
+     || Text <- [proplists:get_value(desc, Data)], is_binary(Text) orelse is_list(Text), Text =/= []
+    ],
+    Line = [
+        io_lib:format(" (line ~b)", [Number])
+     || Number <- [proplists:get_value(line, Data)], is_integer(Number), Number > 0
+    ],
     {Module, lists:flatten([atom_to_list(Function), Title, Line])}.

@@ -58,7 +58,9 @@ what_passes(Config) ->
     ?assertMatch({match, _}, re:run(Output, "^6 passed, 0 failed$", [multiline])).
 
 what_fails_says_what_was_there(Config) ->
-    suite(Config, sample_SUITE, "all() -> [{group, g}]. groups() -> [{g, [], [a]}]. a(_) -> {expected, 1} = {there, 2}."),
+    suite(
+        Config, sample_SUITE, "all() -> [{group, g}]. groups() -> [{g, [], [a]}]. a(_) -> {expected, 1} = {there, 2}."
+    ),
     {1, Output} = run(Config, []),
     ?assertMatch({match, _}, re:run(Output, "^FAILED sample_SUITE:g.a: .*\\{badmatch,\\{there,2\\}\\}", [multiline])),
     ?assertMatch({match, _}, re:run(Output, "^0 passed, 1 failed$", [multiline])).
@@ -78,7 +80,9 @@ a_failing_configuration_fails_its_cases(Config) ->
 a_virtual_machine_that_ends(Config) ->
     suite(Config, sample_SUITE, "all() -> [a, b]. a(_) -> erlang:halt(0). b(_) -> ok."),
     {1, Output} = run(Config, []),
-    ?assertMatch({match, _}, re:run(Output, "^FAILED sample: the run: .*virtual machine ended.*sample_SUITE", [multiline])).
+    ?assertMatch(
+        {match, _}, re:run(Output, "^FAILED sample: the run: .*virtual machine ended.*sample_SUITE", [multiline])
+    ).
 
 %% Common Test itself ignores a suite that it cannot load.
 a_suite_that_is_not_run(Config) ->
@@ -94,7 +98,9 @@ a_unit_that_fails(Config) ->
     ?assertMatch({match, _}, re:run(Output, "^1 passed, 1 failed$", [multiline])).
 
 a_unit_that_is_cancelled(Config) ->
-    units(Config, sample_tests, "a_test_() -> {setup, fun() -> error(no_server) end, [fun() -> ok end]}. b_test() -> ok."),
+    units(
+        Config, sample_tests, "a_test_() -> {setup, fun() -> error(no_server) end, [fun() -> ok end]}. b_test() -> ok."
+    ),
     {1, Output} = run(Config, []),
     ?assertMatch({match, _}, re:run(Output, "^FAILED .*cancelled.*no_server", [multiline])).
 
@@ -126,7 +132,9 @@ a_case_that_is_not_there(Config) ->
 a_runner_that_is_killed(Config) ->
     Mark = filename:join(?config(tree, Config), "mark"),
     suite(Config, sample_SUITE, [
-        "all() -> [a]. a(_) -> open_port({spawn, \"sh -c 'echo $$ >", Mark, "; exec sleep 4322'\"}, []), timer:sleep(infinity)."
+        "all() -> [a]. a(_) -> open_port({spawn, \"sh -c 'echo $$ >",
+        Mark,
+        "; exec sleep 4322'\"}, []), timer:sleep(infinity)."
     ]),
     Port = start(Config, []),
     ?waitMatch({ok, <<_, _/binary>>}, file:read_file(Mark)),
@@ -146,7 +154,9 @@ units(Config, Module, Source) -> module(Config, Module, ["-compile([export_all, 
 %% Writes a module into the tree and compiles it to where rebar3 would.
 module(Config, Module, Body) ->
     Tree = ?config(tree, Config),
-    Source = write(Tree, lists:concat(["apps/sample/test/", Module, ".erl"]), ["-module(", atom_to_list(Module), "). ", Body]),
+    Source = write(Tree, lists:concat(["apps/sample/test/", Module, ".erl"]), [
+        "-module(", atom_to_list(Module), "). ", Body
+    ]),
     Output = filename:join(Tree, "lib/sample/test"),
     ok = filelib:ensure_dir(filename:join(Output, "x")),
     {ok, Module} = compile:file(Source, [{outdir, Output}]),

@@ -212,9 +212,21 @@ client(Ports, Deadline, Done) ->
     case erlang:monotonic_time(second) < Deadline of
         true ->
             {Kind, Server} = one_of([
-                {steady, plain}, {steady, patient}, {steady, slow}, {slow_reader, slow}, {slow_reader, plain},
-                {half_close, patient}, {steady, relayed}, {slow_reader, relayed}, {half_close, relayed}, {reset, relayed},
-                {killed_with_client, relayed}, {reset, plain}, {reset, slow}, {killed_with_client, plain}, {victim, doomed}
+                {steady, plain},
+                {steady, patient},
+                {steady, slow},
+                {slow_reader, slow},
+                {slow_reader, plain},
+                {half_close, patient},
+                {steady, relayed},
+                {slow_reader, relayed},
+                {half_close, relayed},
+                {reset, relayed},
+                {killed_with_client, relayed},
+                {reset, plain},
+                {reset, slow},
+                {killed_with_client, plain},
+                {victim, doomed}
             ]),
             {_, {_, Port}} = lists:keyfind(Server, 1, Ports),
             ok = serve(Kind, fun(Options) -> connect(Port, Options) end),

@@ -36,7 +36,8 @@
     listener :: weir_nif:listener(),
     queue :: pos_integer(),
     home :: weir_pollsets:home(),
-    start :: {spawn, Arguments :: list(), Options :: list()} | {protocol, module(), Args :: term(), weir_ranch:bridge()},
+    start ::
+        {spawn, Arguments :: list(), Options :: list()} | {protocol, module(), Args :: term(), weir_ranch:bridge()},
     shutdown :: timeout() | brutal_kill,
     children = #{} :: #{pid() => weir_nif:handle() | none},
     retired = false :: boolean()
@@ -44,7 +45,11 @@
 
 %% @doc Starts the acceptor of a pollset, bound to a scheduler or anywhere.
 -spec start_link(
-    weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), weir_nif:listener(), weir_nif:pollset(),
+    weir_connection:terms(),
+    weir_listener_options:normal(),
+    weir_ranch:bridge(),
+    weir_nif:listener(),
+    weir_nif:pollset(),
     weir_pollsets:home()
 ) -> pid().
 start_link(Terms, Options, Ranch, Listener, Pollset, Home) ->
@@ -170,7 +175,9 @@ start(0, State) ->
 start(Count, State = #state{start = {spawn, Arguments, Options}}) ->
     _ = erlang:spawn_opt(weir_connection, serve, Arguments, Options),
     start(Count - 1, State);
-start(Count, State = #state{start = {protocol, Module, Args, Ranch}, listener = Listener, queue = Queue, terms = Terms}) ->
+start(
+    Count, State = #state{start = {protocol, Module, Args, Ranch}, listener = Listener, queue = Queue, terms = Terms}
+) ->
     %% Only this process takes connections from the queue. So the arguments are read when the connection is there.
     case weir_nif:listener_waiting(Listener, Queue) of
         0 ->

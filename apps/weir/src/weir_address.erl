@@ -23,7 +23,9 @@
     | loopback
     | inet:ip_address()
     | inet:local_address()
-    | #{family := inet | inet6, addr := any | loopback | inet:ip_address(), port := inet:port_number(), atom() => term()}.
+    | #{
+        family := inet | inet6, addr := any | loopback | inet:ip_address(), port := inet:port_number(), atom() => term()
+    }.
 %% An address that a socket is bound or connected to. The maps are those of `socket:sockaddr_in()' and
 %% `socket:sockaddr_in6()' with all fields.
 

@@ -53,7 +53,9 @@
 %% @doc Returns the terms of a listener.
 -spec terms(weir_listener:name(), weir_listener_options:normal()) -> terms().
 terms(Name, #{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}) ->
-    #terms{name = Name, version = 0, timeout = Timeout, proxy = Proxy, tls = Tls, handshakes = weir_handshake:new(Name)}.
+    #terms{
+        name = Name, version = 0, timeout = Timeout, proxy = Proxy, tls = Tls, handshakes = weir_handshake:new(Name)
+    }.
 
 %% @doc Returns the terms of a listener after a change of its options.
 -spec change(weir_listener_options:normal(), terms()) -> terms().

@@ -20,7 +20,11 @@
 -spec start() -> ok | {error, term()}.
 start() ->
     Spec = #{
-        id => ?MODULE, start => {?MODULE, start_link, []}, restart => temporary, shutdown => infinity, type => supervisor
+        id => ?MODULE,
+        start => {?MODULE, start_link, []},
+        restart => temporary,
+        shutdown => infinity,
+        type => supervisor
     },
     try supervisor:start_child(kernel_safe_sup, Spec) of
         {ok, _} -> ok;
@@ -42,7 +46,9 @@ init([]) ->
     ok = weir_reactors:new_table(),
     Children = [
         #{id => Module, start => {Module, start_link, []}, shutdown => infinity}
-     || Module <- [weir_reaper, weir_reader, weir_succession, weir_pollsets, weir_relay_timer, weir_relay_observer, weir_ending]
+     || Module <- [
+            weir_reaper, weir_reader, weir_succession, weir_pollsets, weir_relay_timer, weir_relay_observer, weir_ending
+        ]
     ],
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children}}.
 

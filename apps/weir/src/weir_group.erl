@@ -50,7 +50,10 @@
 %% See {@link broadcast/3}.
 
 -type outcomes() :: #{
-    sent := non_neg_integer(), queued := non_neg_integer(), dropped := non_neg_integer(), disconnected := non_neg_integer()
+    sent := non_neg_integer(),
+    queued := non_neg_integer(),
+    dropped := non_neg_integer(),
+    disconnected := non_neg_integer()
 }.
 %% Outcomes of messages, counted once per member. `sent': the kernel took the message at once. `queued': it was
 %% queued. `dropped': it was discarded, or its member has left because of it. `disconnected': members that were
@@ -101,7 +104,9 @@ new(Options) ->
     end.
 
 make(Options) ->
-    #{policy := Policy, max_messages := Messages, max_bytes := Bytes, backlog := Backlog} = maps:merge(?DEFAULTS, Options),
+    #{policy := Policy, max_messages := Messages, max_bytes := Bytes, backlog := Backlog} = maps:merge(
+        ?DEFAULTS, Options
+    ),
     case weir_nif:group_new({Policy, Messages, Bytes, Backlog}) of
         {ok, Group} -> {ok, {weir_group, Group}};
         {error, emfile} -> {error, emfile}
@@ -110,8 +115,10 @@ make(Options) ->
 allowed(policy, Policy) ->
     lists:member(Policy, [drop_oldest, drop_newest, conflate, disconnect, leave]) orelse
         "drop_oldest, drop_newest, conflate, disconnect or leave";
-allowed(max_bytes, Bytes) -> weir_checked_options:number("bytes", 0, Bytes);
-allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog -> weir_checked_options:number("messages", 1, Messages).
+allowed(max_bytes, Bytes) ->
+    weir_checked_options:number("bytes", 0, Bytes);
+allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog ->
+    weir_checked_options:number("messages", 1, Messages).
 
 %% @doc Deletes a group, from any process. Does nothing if it is gone. Its members stay open, and messages queued for
 %% them still go out. Broadcasts that have not reached a member do not, except those that a pollset is writing right
@@ -143,7 +150,14 @@ join(Group, Socket) ->
 %% bytes, or more than the packet type of the socket allows. `{bad_option, Name, Value, Allowed}': an option is wrong.
 %% `{bad_socket, Term, Needed}': no socket of Weir, for example a TLS connection.
 -spec join(group(), weir_tcp:socket(), join_options()) ->
-    ok | {error, closed | enotconn | emsgsize | full | weir_checked_options:bad_option() | {bad_socket, term(), Needed :: string()}}.
+    ok
+    | {error,
+        closed
+        | enotconn
+        | emsgsize
+        | full
+        | weir_checked_options:bad_option()
+        | {bad_socket, term(), Needed :: string()}}.
 join({weir_group, Group}, ?SOCKET(Handle), Options) when Options =:= #{} ->
     weir_nif:group_join(Group, Handle, false, <<>>);
 %% A fast path: thousands of long polls join in this way, again and again.
@@ -200,7 +214,9 @@ broadcast({weir_group, _} = Group, Message, Options) ->
 
 send({weir_group, Number} = Group, Message, Options) ->
     Bytes = flat(Message),
-    Result = weir_nif:group_broadcast(Number, Bytes, except(Options), maps:get(notify, Options, undefined), maps:get(mark, Options, 0)),
+    Result = weir_nif:group_broadcast(
+        Number, Bytes, except(Options), maps:get(notify, Options, undefined), maps:get(mark, Options, 0)
+    ),
     _ = weir_event:is_attached(?BROADCAST) andalso told(Result, byte_size(Bytes), Group),
     Result.
 

@@ -64,11 +64,10 @@ string(String) -> [$", escaped(String), $"].
 escaped(String) ->
     Size = plain(String, 0),
     case String of
-        <<Plain:Size/binary, Character, Rest/binary>> when Character < 128 -> [Plain, escape(Character) | escaped(Rest)];
-        <<Plain:Size/binary>> ->
-            [Plain];
-        <<Plain:Size/binary, _NotUtf8, Rest/binary>> ->
-            [Plain, <<16#FFFD/utf8>> | escaped(Rest)]
+        <<Plain:Size/binary, Character, Rest/binary>> when Character < 128 ->
+            [Plain, escape(Character) | escaped(Rest)];
+        <<Plain:Size/binary>> -> [Plain];
+        <<Plain:Size/binary, _NotUtf8, Rest/binary>> -> [Plain, <<16#FFFD/utf8>> | escaped(Rest)]
     end.
 
 escape($") -> "\\\"";
@@ -212,9 +211,11 @@ unsigned(At) -> digits(At, 0).
 fraction(<<$., At/binary>>) -> before_digits(1, At);
 fraction(_At) -> 0.
 
-exponent(<<Letter, Sign, At/binary>>) when Letter =:= $e orelse Letter =:= $E, Sign =:= $+ orelse Sign =:= $- -> before_digits(2, At);
+exponent(<<Letter, Sign, At/binary>>) when Letter =:= $e orelse Letter =:= $E, Sign =:= $+ orelse Sign =:= $- ->
+    before_digits(2, At);
 exponent(<<Letter, At/binary>>) when Letter =:= $e; Letter =:= $E -> before_digits(1, At);
-exponent(_At) -> 0.
+exponent(_At) ->
+    0.
 
 before_digits(Before, At) -> case digits(At, 0) of 0 -> 0; Size -> Before + Size end.
 

@@ -149,7 +149,10 @@
 %% and `reply_ns' the sum of their times in nanoseconds. `measured' is the option `measure'.
 
 -type latency() :: #{
-    measured := boolean(), replies := non_neg_integer(), reply_ns := non_neg_integer(), times := [{Nanoseconds :: non_neg_integer(), Count :: pos_integer()}]
+    measured := boolean(),
+    replies := non_neg_integer(),
+    reply_ns := non_neg_integer(),
+    times := [{Nanoseconds :: non_neg_integer(), Count :: pos_integer()}]
 }.
 %% Reply times since the start of a listener. `times' is a histogram, within 1.6 percent or 64 ns; 137 seconds or more
 %% count as 137 seconds.
@@ -290,7 +293,12 @@ latency(Name) ->
         {ok, Listener} ->
             {Sum, Times} = weir_nif:listener_latency(Listener),
             #{measured := Measured} = weir_nif:listener_info(Listener),
-            #{measured => Measured, replies => lists:sum([Count || {_, Count} <- Times]), reply_ns => Sum, times => Times};
+            #{
+                measured => Measured,
+                replies => lists:sum([Count || {_, Count} <- Times]),
+                reply_ns => Sum,
+                times => Times
+            };
         {error, _} = Error ->
             Error
     end.

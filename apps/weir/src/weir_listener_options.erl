@@ -175,42 +175,53 @@ may_become(Old, New) ->
 bad(Name, Value, Allowed) -> throw({refused, {bad_option, Name, Value, Allowed}}).
 
 value(port, Port) when is_integer(Port), Port >= 0, Port =< 65535 -> Port;
-value(port, Port) -> bad(port, Port, "0..65535");
+value(port, Port) ->
+    bad(port, Port, "0..65535");
 value(ip, Text) when is_list(Text) ->
     case parse_address(Text) of
         {ok, IP} -> IP;
         error -> bad(ip, Text, ip())
     end;
-value(ip, undefined) -> bad(ip, undefined, ip());
+value(ip, undefined) ->
+    bad(ip, undefined, ip());
 value(ip, IP) ->
     case not is_map(IP) andalso weir_address:is_valid(IP) of
         true -> IP;
         false -> bad(ip, IP, ip())
     end;
 value(fd, Fd) when is_integer(Fd), Fd >= 0, Fd =< 16#7fffffff -> Fd;
-value(fd, Fd) -> bad(fd, Fd, "the number of an open descriptor");
+value(fd, Fd) ->
+    bad(fd, Fd, "the number of an open descriptor");
 value(shared, Value) when is_boolean(Value) -> Value;
-value(shared, Value) -> bad(shared, Value, "true or false");
+value(shared, Value) ->
+    bad(shared, Value, "true or false");
 value(mode, Mode) when is_integer(Mode), Mode >= 0, Mode =< 8#777 -> Mode;
-value(mode, Mode) -> bad(mode, Mode, "permissions, 0..8#777");
+value(mode, Mode) ->
+    bad(mode, Mode, "permissions, 0..8#777");
 value(socket_opts, Options) ->
     is_proper(Options) orelse bad(socket_opts, Options, "a list of options of gen_tcp:listen/2"),
     case [Option || Option <- Options, is_reserved(Option) orelse weir_options:listen([Option]) =:= {error, badarg}] of
         [] -> Options;
         [Option | _] -> bad(socket_opts, Option, "options of gen_tcp:listen/2 except ip, port, fd and tcp_module")
     end;
-value(tls, undefined) -> undefined;
+value(tls, undefined) ->
+    undefined;
 value(tls, Options) ->
     is_proper(Options) orelse bad(tls, Options, "a list of options of ssl:handshake/3"),
     Options;
-value(handshake_timeout, Time) -> timeout(handshake_timeout, Time, "");
+value(handshake_timeout, Time) ->
+    timeout(handshake_timeout, Time, "");
 value(proxy_protocol, Value) when is_boolean(Value) -> Value;
-value(proxy_protocol, Value) -> bad(proxy_protocol, Value, "true or false");
-value(max_connections, infinity) -> infinity;
+value(proxy_protocol, Value) ->
+    bad(proxy_protocol, Value, "true or false");
+value(max_connections, infinity) ->
+    infinity;
 value(max_connections, Max) when is_integer(Max), Max >= 0, Max =< 16#ffffffff -> Max;
-value(max_connections, Max) -> bad(max_connections, Max, "0..4294967295 or infinity");
+value(max_connections, Max) ->
+    bad(max_connections, Max, "0..4294967295 or infinity");
 value(overload, Value) when Value =:= pause; Value =:= reset -> Value;
-value(overload, Value) -> bad(overload, Value, "pause or reset");
+value(overload, Value) ->
+    bad(overload, Value, "pause or reset");
 value(Name, infinity) when Name =:= max_rate; Name =:= per_address -> infinity;
 value(Name, Limit) when
     Name =:= max_rate orelse Name =:= per_address, is_integer(Limit), Limit > 0, Limit =< 16#ffffffff
@@ -221,22 +232,36 @@ value(Name, Prefixes) when Name =:= allow; Name =:= deny ->
     is_proper(Prefixes) orelse bad(Name, Prefixes, "a list of addresses with prefixes"),
     [prefix(Name, Prefix) || Prefix <- Prefixes];
 value(placement, Value) when Value =:= local; Value =:= least_loaded -> Value;
-value(placement, Value) -> bad(placement, Value, "local or least_loaded");
+value(placement, Value) ->
+    bad(placement, Value, "local or least_loaded");
 value(measure, Value) when is_boolean(Value) -> Value;
-value(measure, Value) -> bad(measure, Value, "true or false");
+value(measure, Value) ->
+    bad(measure, Value, "true or false");
 value(affinity, Value) when Value =:= soft; Value =:= bound -> Value;
-value(affinity, Value) -> bad(affinity, Value, "soft or bound");
-value(shutdown, brutal_kill) -> brutal_kill;
-value(shutdown, Time) -> timeout(shutdown, Time, " or brutal_kill");
-value(balance, off) -> off;
+value(affinity, Value) ->
+    bad(affinity, Value, "soft or bound");
+value(shutdown, brutal_kill) ->
+    brutal_kill;
+value(shutdown, Time) ->
+    timeout(shutdown, Time, " or brutal_kill");
+value(balance, off) ->
+    off;
 value(balance, Balance = #{interval := Interval, threshold := Threshold}) when
-    map_size(Balance) =:= 2, is_integer(Interval), Interval > 0, Interval =< 16#ffffffff, is_integer(Threshold), Threshold > 0
+    map_size(Balance) =:= 2,
+    is_integer(Interval),
+    Interval > 0,
+    Interval =< 16#ffffffff,
+    is_integer(Threshold),
+    Threshold > 0
 ->
     Balance;
-value(balance, Balance) -> bad(balance, Balance, "off or #{interval => Milliseconds, threshold => Percent}");
+value(balance, Balance) ->
+    bad(balance, Balance, "off or #{interval => Milliseconds, threshold => Percent}");
 value(reactor, Options) when is_map(Options) -> Options;
-value(reactor, Options) -> bad(reactor, Options, "a map of options of weir_reactor:start_link/1");
-value(Name, Value) -> bad(Name, Value, weir_checked_options:unknown(maps:keys(?DEFAULTS))).
+value(reactor, Options) ->
+    bad(reactor, Options, "a map of options of weir_reactor:start_link/1");
+value(Name, Value) ->
+    bad(Name, Value, weir_checked_options:unknown(maps:keys(?DEFAULTS))).
 
 ip() -> "an address such as {127, 0, 0, 1} or \"127.0.0.1\", any, loopback or {local, Path}".
 
@@ -343,7 +368,11 @@ for_reactor(#{balance := Balance}) when Balance =/= off ->
 for_reactor(#{affinity := bound}) ->
     bad(affinity, bound, "soft; to bind reactors set reactor => #{affinity => bound}");
 for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := Socket}) ->
-    case maps:to_list(maps:with([module, args, listen, scheduler, name, proxy_protocol, handshake_timeout, measure], Reactor)) of
+    case
+        maps:to_list(
+            maps:with([module, args, listen, scheduler, name, proxy_protocol, handshake_timeout, measure], Reactor)
+        )
+    of
         [] -> ok;
         [Ours | _] -> bad(reactor, Ours, "no such option: the listener sets it")
     end,

@@ -110,7 +110,9 @@ listen(Where, State = #state{options = Options, listener = Listener, workers = W
         {ok, Sockets} ->
             case weir_listener_sockets:attach(Sockets, Listener, Options, Online) of
                 ok ->
-                    Listening = State#state{sockets = Sockets, online = Online, port = weir_listener_sockets:port(Sockets)},
+                    Listening = State#state{
+                        sockets = Sockets, online = Online, port = weir_listener_sockets:port(Sockets)
+                    },
                     ok = keep(Listening),
                     ok = weir_listener_workers:listen(Online, Sockets, Workers),
                     {ok, Listening};
@@ -131,7 +133,9 @@ start_workers(State = #state{workers = Workers, sockets = Sockets, online = Onli
     State#state{workers = weir_listener_workers:start(Online, Sockets, Workers)}.
 
 %% Protocols written for ranch may call ranch about their listener.
-join_ranch(State = #state{ranch = none, name = Name, options = Options = #{handler := {protocol, _}}, sockets = Sockets}) ->
+join_ranch(
+    State = #state{ranch = none, name = Name, options = Options = #{handler := {protocol, _}}, sockets = Sockets}
+) ->
     State#state{ranch = weir_ranch:join(Name, Options, Sockets)};
 join_ranch(State = #state{ranch = Bridge, name = Name, options = #{handler := {Kind, _}}}) when Kind =/= protocol ->
     ok = weir_ranch:leave(Name, Bridge),
@@ -144,7 +148,9 @@ handle_call(listener, _From, State = #state{listener = Listener}) ->
     {reply, {ok, Listener}, State};
 handle_call(port, _From, State = #state{port = Port}) ->
     {reply, Port, State};
-handle_call(info, _From, State = #state{name = Name, options = Options, listener = Listener, port = Port, terms = Terms}) ->
+handle_call(
+    info, _From, State = #state{name = Name, options = Options, listener = Listener, port = Port, terms = Terms}
+) ->
     Known = maps:with([ip, handler], Options),
     About = Known#{
         name => Name,
@@ -221,7 +227,9 @@ change(Changes, State = #state{options = Old, sockets = Sockets}) ->
             Error
     end.
 
-changed(Options, State = #state{options = Old, listener = Listener, sockets = Sockets, workers = Workers, terms = Terms}) ->
+changed(
+    Options, State = #state{options = Old, listener = Listener, sockets = Sockets, workers = Workers, terms = Terms}
+) ->
     #state{online = Online} = State,
     ok = weir_listener_sockets:attach(Sockets, Listener, Options, Online),
     ok = weir_nif:listener_set_limits(Listener, limits(Options)),
@@ -348,7 +356,9 @@ is_open(#state{sockets = [{_, _, Handle} | _]}) -> weir_nif:info(Handle) =/= {er
 
 %% Ends the connections within their time limit; the supervisor waits for it.
 -spec terminate(term(), #state{}) -> ok.
-terminate(_Reason, State = #state{name = Name, options = Options, listener = Listener, workers = Workers, ranch = Bridge}) ->
+terminate(
+    _Reason, State = #state{name = Name, options = Options, listener = Listener, workers = Workers, ranch = Bridge}
+) ->
     Closed = close(State),
     ok = weir_ranch:leave(Name, Bridge),
     ok = weir_shutdown:processes(weir_listener_workers:acceptors(Workers), worker_shutdown(Options)),
@@ -385,7 +395,11 @@ balance_later(#{balance := #{interval := Interval}}) ->
 
 balance(State = #state{options = #{balance := off}}) ->
     State;
-balance(State = #state{options = #{balance := #{threshold := Threshold}}, listener = Listener, online = Online, loads = Before}) ->
+balance(
+    State = #state{
+        options = #{balance := #{threshold := Threshold}}, listener = Listener, online = Online, loads = Before
+    }
+) ->
     Now = maps:from_list([{Pollset, maps:get(events, weir_nif:counters(Pollset))} || Pollset <- lists:seq(1, Online)]),
     Connections = [{Pollset, Handle} || {Handle, _, Pollset} <- weir_listener_connections:all(Listener)],
     Moves = weir_balancer:moves(weir_balancer:since(Before, Now), Threshold, Connections),

@@ -153,7 +153,8 @@ others(First, Open, Pollset, Count) ->
 
 %% @doc Makes a listener use the first `Count' pollsets: opens missing sockets and distributes all. Returns the
 %% sockets; after an error these are the previous ones.
--spec follow([socket(), ...], weir_nif:listener(), weir_listener_options:normal(), pos_integer()) -> {ok | {error, term()}, [socket()]}.
+-spec follow([socket(), ...], weir_nif:listener(), weir_listener_options:normal(), pos_integer()) ->
+    {ok | {error, term()}, [socket()]}.
 follow(Before, Listener, Options, Count) ->
     case others(hd(Before), opener(Options), length(Before) + 1, Count) of
         {ok, More} ->

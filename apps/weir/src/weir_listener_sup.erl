@@ -32,7 +32,10 @@ stop_listener(Name) ->
     Id = {weir_listener, Name},
     %% In a process of its own: the caller may be killed, but an ended listener must be deleted.
     {Caller, Stopped} = {self(), make_ref()},
-    {Stopper, Monitor} = spawn_monitor(fun() -> _ = is_there(Name, Id) andalso is_stopped(Id) andalso (Caller ! Stopped), ok end),
+    {Stopper, Monitor} = spawn_monitor(fun() ->
+        _ = is_there(Name, Id) andalso is_stopped(Id) andalso (Caller ! Stopped),
+        ok
+    end),
     receive
         {'DOWN', Monitor, process, Stopper, _Reason} -> ok
     end,

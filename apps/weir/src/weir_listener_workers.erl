@@ -41,7 +41,8 @@
 -opaque workers() :: #workers{}.
 
 %% @doc Returns the workers of a listener, none of them started. `Ranch' is the process that ranch knows for it.
--spec new(weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), weir_nif:listener()) -> workers().
+-spec new(weir_connection:terms(), weir_listener_options:normal(), weir_ranch:bridge(), weir_nif:listener()) ->
+    workers().
 new(Terms, Options, Ranch, Listener) -> #workers{terms = Terms, options = Options, ranch = Ranch, listener = Listener}.
 
 %% @doc Starts a worker for each of the first `Count' pollsets, where its poller runs. If the poller has just died, it
@@ -61,8 +62,12 @@ retire(Old, Workers = #workers{retired = Retired}) ->
 %% @doc Starts another worker for a pollset, if it needs one. A reactor beyond the first `Count' pollsets is not
 %% replaced.
 -spec restart(weir_nif:pollset(), [weir_tcp:socket()], workers()) -> workers().
-restart(Pollset, _Sockets, Workers = #workers{count = Count, options = #{handler := {reactor, _}}}) when Pollset > Count -> Workers;
-restart(Pollset, Sockets, Workers) -> start(Pollset, pollers(), Sockets, Workers).
+restart(Pollset, _Sockets, Workers = #workers{count = Count, options = #{handler := {reactor, _}}}) when
+    Pollset > Count
+->
+    Workers;
+restart(Pollset, Sockets, Workers) ->
+    start(Pollset, pollers(), Sockets, Workers).
 
 %% While Weir is being stopped there are no pollers.
 pollers() ->
@@ -151,7 +156,10 @@ change(Terms, Options, Ranch, Workers = #workers{running = Running, retired = Re
 -spec listen(pos_integer(), [weir_tcp:socket()], workers()) -> ok.
 listen(Count, Sockets, #workers{options = #{handler := {reactor, _}}, running = Running}) ->
     Shares = weir_listener_sockets:share(Sockets, Count),
-    _ = [weir_reactor:listen(Pid, Socket) || {Socket, Pollset} <- Shares, #{Pollset := #worker{pid = Pid}} <- [Running]],
+    _ = [
+        weir_reactor:listen(Pid, Socket)
+     || {Socket, Pollset} <- Shares, #{Pollset := #worker{pid = Pid}} <- [Running]
+    ],
     ok;
 listen(_Count, _Sockets, _Workers) ->
     ok.

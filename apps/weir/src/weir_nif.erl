@@ -17,21 +17,87 @@
 
 -on_load(load/0).
 
--export([available/0, loaded/0, renew/1, make/1, set_online/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1, contention/0, panics/0]).
+-export([
+    available/0,
+    loaded/0,
+    renew/1,
+    make/1,
+    set_online/1,
+    pollers/0,
+    claim/1,
+    acquire/0,
+    poll/2,
+    sleep/3,
+    counters/1,
+    contention/0,
+    panics/0
+]).
 
 %% Sockets.
 -export([
-    open/3, open_in/4, fdopen/4, bind/2, listen/2, refuse/1, has_backlog/1, duplicate/2, accept/3, connect/2, send/2,
-    sendfile_begin/4, sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1, tell/3,
-    setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/3, passivate/1, unsettled/1, all_unsettled/1, settled/3, monitor/2, demonitor/2, move/2, place/2, evacuate/1,
-    info/1, sockets/1, traffic/1, send_now/2, notify_writable/1
+    open/3,
+    open_in/4,
+    fdopen/4,
+    bind/2,
+    listen/2,
+    refuse/1,
+    has_backlog/1,
+    duplicate/2,
+    accept/3,
+    connect/2,
+    send/2,
+    sendfile_begin/4,
+    sendfile_continue/1,
+    sendfile_from_disk/1,
+    recv/3,
+    unrecv/2,
+    cancel/2,
+    shutdown/2,
+    close/2,
+    activate_once/1,
+    tell/3,
+    setopts/2,
+    getopts/2,
+    getstat/1,
+    sockname/1,
+    peername/1,
+    owner/1,
+    set_owner/3,
+    passivate/1,
+    unsettled/1,
+    all_unsettled/1,
+    settled/3,
+    monitor/2,
+    demonitor/2,
+    move/2,
+    place/2,
+    evacuate/1,
+    info/1,
+    sockets/1,
+    traffic/1,
+    send_now/2,
+    notify_writable/1
 ]).
 
 %% Listeners.
 -export([
-    listener_new/2, listener_add_socket/3, listener_own/1, listener_retry/1, listener_set_acceptor/2,
-    listener_waiting/2, listener_accept/3, listener_accept_for/4, listener_discard/2, listener_clear/1, listener_set_version/2,
-    listener_set_limits/2, listener_info/1, listener_latency/1, listener_exempt/1, listener_connections/2, listener_relays/2
+    listener_new/2,
+    listener_add_socket/3,
+    listener_own/1,
+    listener_retry/1,
+    listener_set_acceptor/2,
+    listener_waiting/2,
+    listener_accept/3,
+    listener_accept_for/4,
+    listener_discard/2,
+    listener_clear/1,
+    listener_set_version/2,
+    listener_set_limits/2,
+    listener_info/1,
+    listener_latency/1,
+    listener_exempt/1,
+    listener_connections/2,
+    listener_relays/2
 ]).
 
 %% Reactors.
@@ -44,14 +110,34 @@
 -export([file_open/1, file_open_below/2, file_read/3, file_fetch/1, file_resume/1, file_waiting/1]).
 
 %% Groups.
--export([group_count/0, group_new/1, group_delete/1, group_join/4, group_leave/2, group_withdraw/1, group_broadcast/5, group_size/1, group_info/1]).
+-export([
+    group_count/0,
+    group_new/1,
+    group_delete/1,
+    group_join/4,
+    group_leave/2,
+    group_withdraw/1,
+    group_broadcast/5,
+    group_size/1,
+    group_info/1
+]).
 
 %% The tracer: see `erl_tracer'.
 -export([schedules_begin/1, schedules_end/1, enabled/3, enabled_running_procs/3, trace/5]).
 
 %% Relays.
 -export([
-    relay_count/0, relay_start/6, relay_connect/6, relay_stop/1, relay_info/1, relay_peers/1, relay_expire/1, relays_due/1, relays/1, latency_new/0, latency_seen/1
+    relay_count/0,
+    relay_start/6,
+    relay_connect/6,
+    relay_stop/1,
+    relay_info/1,
+    relay_peers/1,
+    relay_expire/1,
+    relays_due/1,
+    relays/1,
+    latency_new/0,
+    latency_seen/1
 ]).
 
 -export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, latency/0, group/0]).
@@ -299,7 +385,8 @@ notify_writable(_Handle) -> ?NOT_LOADED.
 -spec listener_new(Queues :: pos_integer(), weir_listener_options:limits()) -> listener().
 listener_new(_Queues, _Limits) -> ?NOT_LOADED.
 %% @doc Makes a listening socket, with its current options, accept into a queue or for its reactor.
--spec listener_add_socket(listener(), Queue :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
+-spec listener_add_socket(listener(), Queue :: pos_integer() | reactor, handle()) ->
+    ok | {error, closed | inet:posix()}.
 listener_add_socket(_Listener, _Queue, _Handle) -> ?NOT_LOADED.
 %% @doc Makes the caller the process that is notified of pauses which only time ends, and ends current pauses.
 %% `{weir_listener, throttled, Milliseconds}': the rate limit; `{weir_listener, exhausted, Reason}': accept(2) failed.
@@ -390,13 +477,15 @@ reactor_leave(_Handle, _Pid, _Pollset, _Unread) -> ?NOT_LOADED.
 -spec reactor_write(handle(), weir_reactor:output()) -> ok | {error, closed | not_reactor | badarg | einval | emsgsize}.
 reactor_write(_Handle, _Output) -> ?NOT_LOADED.
 %% @doc Opens a file, or a file below a directory, on a dirty scheduler; see {@link weir_file}.
--spec file_open(binary()) -> {ok, weir_file:file(), Size :: non_neg_integer(), ModifiedNs :: integer()} | {error, weir_file:reason()}.
+-spec file_open(binary()) ->
+    {ok, weir_file:file(), Size :: non_neg_integer(), ModifiedNs :: integer()} | {error, weir_file:reason()}.
 file_open(_Path) -> ?NOT_LOADED.
 -spec file_open_below(binary(), [binary()]) ->
     {ok, weir_file:file(), Size :: non_neg_integer(), ModifiedNs :: integer()} | {error, weir_file:reason()}.
 file_open_below(_Directory, _Names) -> ?NOT_LOADED.
 %% @doc Reads a part of a file, 16 MiB at most, on a dirty scheduler.
--spec file_read(weir_file:file(), Offset :: non_neg_integer(), Length :: non_neg_integer()) -> {ok, binary()} | {error, file:posix()}.
+-spec file_read(weir_file:file(), Offset :: non_neg_integer(), Length :: non_neg_integer()) ->
+    {ok, binary()} | {error, file:posix()}.
 file_read(_File, _Offset, _Length) -> ?NOT_LOADED.
 %% @doc Reads the part of a file that a socket's queue waits for, on a dirty scheduler. Does nothing if it waits for
 %% none.
@@ -447,10 +536,13 @@ latency_seen(_Latency) -> ?NOT_LOADED.
 relay_start(_A, _B, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
 %% @doc Connects to a server and joins a socket of the caller with that connection, if it is established at once.
 %% Otherwise the caller waits for the operation of a new socket, as after {@link connect/2}, and then joins them.
--spec relay_connect(handle(), weir_address:native(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()) ->
+-spec relay_connect(
+    handle(), weir_address:native(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()
+) ->
     {ok, relay()}
     | {wait, handle(), operation()}
-    | {error, {connect, inet:posix()} | {handle(), closed | not_owner | reactor | enotconn | ebusy | epipe} | inet:posix()}.
+    | {error,
+        {connect, inet:posix()} | {handle(), closed | not_owner | reactor | enotconn | ebusy | epipe} | inet:posix()}.
 relay_connect(_A, _Server, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
 %% @doc Returns the number of relays.
 -spec relay_count() -> non_neg_integer().
@@ -488,7 +580,8 @@ schedules_begin(_Milliseconds) -> ?NOT_LOADED.
 %% turn, a histogram of turns, and the number of turns whose process ran on another scheduler before. Element i, from
 %% 0, counts 2^i to 2^(i+1)-1 nanoseconds. The first histogram omits times in which the scheduler slept for 10 ms.
 -spec schedules_end(Session :: non_neg_integer()) ->
-    {ok, [{Scheduler :: pos_integer(), [non_neg_integer()], [non_neg_integer()], Migrations :: non_neg_integer()}]} | {error, closed}.
+    {ok, [{Scheduler :: pos_integer(), [non_neg_integer()], [non_neg_integer()], Migrations :: non_neg_integer()}]}
+    | {error, closed}.
 schedules_end(_Session) -> ?NOT_LOADED.
 %% @doc Called by the VM to ask whether the tracer is in use.
 -spec enabled(atom(), non_neg_integer(), term()) -> discard | remove.
@@ -513,7 +606,8 @@ group_count() -> ?NOT_LOADED.
 group_delete(_Group) -> ?NOT_LOADED.
 %% @doc Makes a connected socket a member, for one message or for all. It gets `First' before them; if it cannot, it
 %% does not become a member. `closed' is the socket or the group.
--spec group_join(group(), handle(), Once :: boolean(), First :: binary()) -> ok | {error, closed | enotconn | emsgsize | full}.
+-spec group_join(group(), handle(), Once :: boolean(), First :: binary()) ->
+    ok | {error, closed | enotconn | emsgsize | full}.
 group_join(_Group, _Handle, _Once, _First) -> ?NOT_LOADED.
 %% @doc Ends a membership.
 -spec group_leave(group(), handle()) -> ok | {error, not_member}.
@@ -525,7 +619,9 @@ group_withdraw(_Handle) -> ?NOT_LOADED.
 %% @doc Sends a message to all members except `Except', through their pollsets, and returns the number of members.
 %% With a reference, `{weir_group, {weir_group, Group}, Reference, Outcomes}' follows when all have been served. The
 %% owner of a member that leaves because of this message gets the mark.
--spec group_broadcast(group(), binary(), Except :: handle() | undefined, reference() | undefined, Mark :: non_neg_integer()) ->
+-spec group_broadcast(
+    group(), binary(), Except :: handle() | undefined, reference() | undefined, Mark :: non_neg_integer()
+) ->
     {ok, non_neg_integer()} | {error, busy | closed | emsgsize}.
 group_broadcast(_Group, _Message, _Except, _Reference, _Mark) -> ?NOT_LOADED.
 %% @doc Returns the number of members; 0 if the group is deleted.

@@ -37,8 +37,12 @@ listen(Wanted, Port, Options, Bound) ->
     Family = bound_family(Wanted, Parsed),
     Bind = listen_address(Family, Parsed, valid_port(Family, default(PortOption, Port))),
     case is_native() of
-        true -> open(Family, Parsed, Bind, fun(Handle) -> maybe_all([Bound, fun() -> weir_nif:listen(Handle, Backlog) end]) end);
-        false -> (stock(Family)):listen(Port, without_families(Options))
+        true ->
+            open(Family, Parsed, Bind, fun(Handle) ->
+                maybe_all([Bound, fun() -> weir_nif:listen(Handle, Backlog) end])
+            end);
+        false ->
+            (stock(Family)):listen(Port, without_families(Options))
     end.
 
 %% As in gen_tcp, a new listening socket is always bound; an inherited descriptor only if an address is given.

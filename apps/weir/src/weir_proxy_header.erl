@@ -113,7 +113,9 @@ line(_, _Rest) ->
     {error, bad_header}.
 
 line(Family, Parse, Source, Destination, SourcePort, DestinationPort, Rest) ->
-    Parsed = {Parse(binary_to_list(Source)), Parse(binary_to_list(Destination)), port(SourcePort), port(DestinationPort)},
+    Parsed = {
+        Parse(binary_to_list(Source)), Parse(binary_to_list(Destination)), port(SourcePort), port(DestinationPort)
+    },
     case Parsed of
         {{ok, SourceIP}, {ok, DestinationIP}, {ok, SourceNumber}, {ok, DestinationNumber}} ->
             Header = #{
@@ -296,7 +298,9 @@ build(#{
             ipv4 -> "TCP4";
             ipv6 -> "TCP6"
         end,
-    Parts = [Name, inet:ntoa(Source), inet:ntoa(Destination), integer_to_list(SourcePort), integer_to_list(DestinationPort)],
+    Parts = [
+        Name, inet:ntoa(Source), inet:ntoa(Destination), integer_to_list(SourcePort), integer_to_list(DestinationPort)
+    ],
     iolist_to_binary(["PROXY ", lists:join(" ", Parts), "\r\n"]);
 build(#{version := 2, command := local}) ->
     <<?SIGNATURE, 2:4, 0:4, 0:8, 0:16>>;
@@ -305,7 +309,9 @@ build(#{version := 2, transport_family := undefined}) ->
 build(Header = #{version := 2, transport_family := Family, transport_protocol := Protocol}) ->
     Addresses = addresses(Header),
     Tlvs = built_tlvs(Header),
-    Front = fun(Size) -> <<?SIGNATURE, 2:4, 1:4, (family_number(Family)):4, (protocol_number(Protocol)):4, Size:16>> end,
+    Front = fun(Size) ->
+        <<?SIGNATURE, 2:4, 1:4, (family_number(Family)):4, (protocol_number(Protocol)):4, Size:16>>
+    end,
     case Tlvs of
         <<>> ->
             <<(Front(byte_size(Addresses)))/binary, Addresses/binary>>;

@@ -85,13 +85,19 @@ forget(Name) ->
 
 %% @doc Passes changed options of the listener to ranch, which has them at the return. Options that are unchanged here
 %% are not set, because they may have changed in ranch.
--spec changed(weir_listener:name(), Old :: weir_listener_options:normal(), New :: weir_listener_options:normal(), bridge()) -> ok.
+-spec changed(
+    weir_listener:name(), Old :: weir_listener_options:normal(), New :: weir_listener_options:normal(), bridge()
+) -> ok.
 changed(_Name, _Old, _New, none) ->
     ok;
 changed(Name, Old, New, Pid) ->
     ok = gen_server:cast(Pid, {changed, New}),
-    _ = is_known(Name, Pid) andalso
-        [set(Name, What, Value) || {What, Value} <- as_of_ranch(New), {What, Value} =/= lists:keyfind(What, 1, as_of_ranch(Old))],
+    _ =
+        is_known(Name, Pid) andalso
+            [
+                set(Name, What, Value)
+             || {What, Value} <- as_of_ranch(New), {What, Value} =/= lists:keyfind(What, 1, as_of_ranch(Old))
+            ],
     ok.
 
 as_of_ranch(Options = #{args := Args, max_connections := Max}) ->

@@ -176,7 +176,8 @@
 -callback handle_close(Socket :: weir_tcp:socket(), Reason :: term(), State :: term()) -> {ok, State :: term()}.
 -callback handle_writable(Socket :: weir_tcp:socket(), State :: term()) -> result().
 -callback handle_info(Message :: term(), State :: term()) -> result().
--callback handle_tick(Socket :: weir_tcp:socket(), State :: term()) -> result() | {sleep, Ticks :: pos_integer(), State :: term()}.
+-callback handle_tick(Socket :: weir_tcp:socket(), State :: term()) ->
+    result() | {sleep, Ticks :: pos_integer(), State :: term()}.
 -callback begin_tick(Args :: term()) -> all | due.
 -callback terminate(Reason :: term(), State :: term()) -> term().
 

@@ -107,7 +107,8 @@ all_after(Error, Callbacks) ->
     all.
 
 %% @doc Calls `handle_close/3', in a batch or alone. A failure is reported.
--spec handle_close(batch | alone, weir_nif:handle(), Reason :: term(), State, callbacks()) -> {ok, State} | {failed, error()}.
+-spec handle_close(batch | alone, weir_nif:handle(), Reason :: term(), State, callbacks()) ->
+    {ok, State} | {failed, error()}.
 handle_close(Where, Handle, Reason, State, Callbacks = #callbacks{module = Module, timing = Timing}) ->
     Begin = weir_reactor_timing:began(Where, Timing),
     try Module:handle_close(?SOCKET(Handle), Reason, State) of

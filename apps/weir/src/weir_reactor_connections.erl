@@ -62,10 +62,18 @@ counts(#connections{count = Count, handshakes = Handshakes}) ->
     #{connections => Count, failed_handshakes => weir_handshake:failed(Handshakes)}.
 
 %% @doc No connections yet.
--spec new(weir_reactor_options:normal(), weir_handshake:handshakes(), Home :: weir_nif:pollset(), weir_reactor_times:times()) -> connections().
-new(Options = #{module := Module, args := Args, long_callback_ms := Long, measure := Measured}, Handshakes, Home, Times) ->
+-spec new(
+    weir_reactor_options:normal(), weir_handshake:handshakes(), Home :: weir_nif:pollset(), weir_reactor_times:times()
+) -> connections().
+new(
+    Options = #{module := Module, args := Args, long_callback_ms := Long, measure := Measured}, Handshakes, Home, Times
+) ->
     Callbacks = weir_reactor_callbacks:measure(Measured, weir_reactor_callbacks:new(Module, Long, Times)),
-    Header = case Options of #{proxy_protocol := true, handshake_timeout := Timeout} -> Timeout; #{} -> none end,
+    Header =
+        case Options of
+            #{proxy_protocol := true, handshake_timeout := Timeout} -> Timeout;
+            #{} -> none
+        end,
     #connections{
         callbacks = Callbacks,
         data = weir_reactor_callbacks:handle_data(Callbacks),
@@ -101,7 +109,8 @@ events(Events, Connections = #connections{times = Times}) ->
     ok = weir_reactor_times:batch(length(Events), Took, Times),
     case NewConnections of
         #connections{long = Long} when Took < Long -> {Writes, NewConnections};
-        #connections{callbacks = Callbacks} -> {Writes, timed(weir_reactor_callbacks:batch(Took, Events, Callbacks), NewConnections)}
+        #connections{callbacks = Callbacks} ->
+            {Writes, timed(weir_reactor_callbacks:batch(Took, Events, Callbacks), NewConnections)}
     end.
 
 events([[Handle | Data] | Events], Writes, Connections) ->
@@ -136,7 +145,9 @@ data(Handle, Data, State, Events, Writes, Connections = #connections{data = Hand
     catch
         Class:Reason:Stack ->
             Error = {Class, Reason, Stack},
-            {Events, NewWrites, NewConnections} = failed(Error, handle_data, Handle, {state, State}, Events, Writes, Connections),
+            {Events, NewWrites, NewConnections} = failed(
+                Error, handle_data, Handle, {state, State}, Events, Writes, Connections
+            ),
             events(Events, NewWrites, NewConnections)
     end.
 
@@ -208,7 +219,8 @@ header(Handle, Data, Header, Events, Writes, Connections = #connections{args = A
     events(NewEvents, NewWrites, NewConnections).
 
 %% @doc Handles the timeout of a connection's PROXY header.
--spec header_timeout(weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
+-spec header_timeout(weir_nif:handle(), [weir_reactor_process:write()], connections()) ->
+    {[weir_reactor_process:write()], connections()}.
 header_timeout(Handle, Writes, Connections) ->
     case state(Handle) of
         {pending, {header, Header}} ->
@@ -259,13 +271,21 @@ result(_Callback, {close, State}, Handle, _Unread, _Old, Events, Writes, Connect
 result(_Callback, {close, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     _ = erase(Handle),
     {Events, [Handle, [Handle | IoData] | Writes], terminated(normal, State, Connections)};
-result(_Callback, {handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when is_pid(Pid), Pid =/= self() ->
+result(_Callback, {handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when
+    is_pid(Pid), Pid =/= self()
+->
     hand_off(Handle, Pid, Unread, State, Events, Writes, Connections);
-result(_Callback, {handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when is_pid(Pid), Pid =/= self(), is_binary(Unread) ->
+result(_Callback, {handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
+    is_pid(Pid), Pid =/= self(), is_binary(Unread)
+->
     hand_off(Handle, Pid, [Unread], State, Events, Writes, Connections);
-result(_Callback, {relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when is_integer(Other) ->
+result(_Callback, {relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when
+    is_integer(Other)
+->
     relay(Handle, Other, {Unread, <<>>}, State, Events, Writes, Connections);
-result(_Callback, {relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old, Events, Writes, Connections) when is_integer(Other), is_binary(Prefix) ->
+result(_Callback, {relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
+    is_integer(Other), is_binary(Prefix)
+->
     relay(Handle, Other, {[], Prefix}, State, Events, Writes, Connections);
 result(Callback, Bad, Handle, _Unread, Old, Events, Writes, Connections) ->
     failed({error, {bad_return_value, Bad}, []}, Callback, Handle, Old, Events, Writes, Connections).
@@ -335,7 +355,8 @@ not_connected(Handle, Reason, Args, Connections) ->
     told_not_connected(alone, Handle, Reason, args(Args, Connections), Connections).
 
 %% @doc Begins a connection that was given to the reactor.
--spec joined(weir_nif:handle(), args(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
+-spec joined(weir_nif:handle(), args(), [weir_reactor_process:write()], connections()) ->
+    {[weir_reactor_process:write()], connections()}.
 joined(Handle, Args, Writes, Connections) ->
     {[], NewWrites, NewConnections} = begin_connection(alone, Handle, args(Args, Connections), [], Writes, Connections),
     {NewWrites, NewConnections}.
@@ -344,7 +365,8 @@ args({args, Args}, _Connections) -> Args;
 args(default, #connections{args = Args}) -> Args.
 
 %% @doc Handles a message for a connection.
--spec info(term(), weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
+-spec info(term(), weir_nif:handle(), [weir_reactor_process:write()], connections()) ->
+    {[weir_reactor_process:write()], connections()}.
 info(Message, Handle, Writes, Connections) ->
     {[], NewWrites, NewConnections} = on(alone, handle_info, Message, Handle, [], Writes, Connections),
     {NewWrites, NewConnections}.
@@ -365,10 +387,14 @@ tick(Handle, Writes, Connections = #connections{callbacks = Callbacks}) ->
                     keep(Handle, NewState),
                     {Ticks, Writes, Connections};
                 {ok, Result} ->
-                    {[], NewWrites, NewConnections} = result(handle_tick, Result, Handle, [], {state, State}, [], Writes, Connections),
+                    {[], NewWrites, NewConnections} = result(
+                        handle_tick, Result, Handle, [], {state, State}, [], Writes, Connections
+                    ),
                     {1, NewWrites, NewConnections};
                 {failed, Error} ->
-                    {[], NewWrites, NewConnections} = failed(Error, handle_tick, Handle, {state, State}, [], Writes, Connections),
+                    {[], NewWrites, NewConnections} = failed(
+                        Error, handle_tick, Handle, {state, State}, [], Writes, Connections
+                    ),
                     {0, NewWrites, NewConnections}
             end;
         _ ->

@@ -272,13 +272,19 @@ request({measure, Measured}, Writes, Reactor = #reactor{connections = Connection
     {Writes, Reactor#reactor{connections = weir_reactor_connections:measure(Measured, Connections)}};
 request({header_timeout, Handle}, Writes, Reactor = #reactor{connections = Connections}) ->
     went_on(weir_reactor_connections:header_timeout(Handle, Writes, Connections), Reactor);
-request({info, From, Reference}, Writes, Reactor = #reactor{module = Module, pollset = Pollset, connections = Connections, times = Times}) ->
+request(
+    {info, From, Reference},
+    Writes,
+    Reactor = #reactor{module = Module, pollset = Pollset, connections = Connections, times = Times}
+) ->
     Counters = maps:merge(weir_nif:counters(Pollset), weir_reactor_times:totals(Times)),
     Counts = weir_reactor_connections:counts(Connections),
     From ! {Reference, {ok, maps:merge(Counters#{module => Module, pollset => Pollset}, Counts)}},
     {Writes, Reactor};
 request(tick, Writes, Reactor = #reactor{ticks = Ticks, connections = Connections}) ->
-    {Writes, Reactor#reactor{ticks = weir_reactor_ticks:begin_tick(weir_reactor_connections:begin_tick(Connections), Ticks)}}.
+    {Writes, Reactor#reactor{
+        ticks = weir_reactor_ticks:begin_tick(weir_reactor_connections:begin_tick(Connections), Ticks)
+    }}.
 
 info(Message, Handle, Writes, Reactor = #reactor{connections = Connections}) ->
     went_on(weir_reactor_connections:info(Message, Handle, Writes, Connections), Reactor#reactor{silence = broken}).

@@ -15,7 +15,8 @@
 -export([all/0]).
 -export([replace/1]).
 
--type state() :: {state, term()} | {pending, {connecting, Args :: term()} | {header, weir_reactor_header:header()}} | none.
+-type state() ::
+    {state, term()} | {pending, {connecting, Args :: term()} | {header, weir_reactor_header:header()}} | none.
 
 %% @doc Returns the state of a connection.
 -spec state(weir_nif:handle()) -> state().

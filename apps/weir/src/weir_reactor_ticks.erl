@@ -73,7 +73,10 @@ begin_tick(Which, Ticks = #ticks{ticking = [], slot = Before, awake = Awake, sle
         case Which of
             all ->
                 Ticks#ticks{
-                    slot = Slot, ticking = weir_reactor_states:handles(), awake = [], sleeping = erlang:make_tuple(?SLOTS, [])
+                    slot = Slot,
+                    ticking = weir_reactor_states:handles(),
+                    awake = [],
+                    sleeping = erlang:make_tuple(?SLOTS, [])
                 };
             due ->
                 Ticks#ticks{

@@ -18,7 +18,9 @@ new_table() ->
     ok.
 
 %% @doc Adds the calling reactor of a pollset.
--spec enter(#{pollset := weir_nif:pollset(), module := module(), scheduler := pos_integer()}, weir_reactor_times:times()) -> ok.
+-spec enter(
+    #{pollset := weir_nif:pollset(), module := module(), scheduler := pos_integer()}, weir_reactor_times:times()
+) -> ok.
 enter(About = #{pollset := Pollset}, Times) ->
     _ = is_there() andalso ets:insert(?TABLE, {Pollset, About#{reactor => self()}, Times}),
     ok.

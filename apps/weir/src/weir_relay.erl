@@ -227,9 +227,12 @@ check_ends(?SOCKET(A), ?SOCKET(B)) when is_integer(A), is_integer(B) -> ok;
 check_ends(?SOCKET(A), B) when is_integer(A) -> {error, {bad_socket, B, needed_socket()}};
 check_ends(A, _B) -> {error, {bad_socket, A, needed_socket()}}.
 
-is_server({local, _}) -> true;
-is_server({Address, Port}) when is_tuple(Address), is_integer(Port), Port >= 0, Port =< 65535 -> weir_address:is_valid(Address);
-is_server(_) -> false.
+is_server({local, _}) ->
+    true;
+is_server({Address, Port}) when is_tuple(Address), is_integer(Port), Port >= 0, Port =< 65535 ->
+    weir_address:is_valid(Address);
+is_server(_) ->
+    false.
 
 needed_latency() -> "a result of weir_relay:new_latency/0".
 

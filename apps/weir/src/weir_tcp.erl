@@ -94,7 +94,8 @@ getaddrs(Address) when tuple_size(Address) =:= 8 -> inet6_tcp:getaddrs(Address);
 getaddrs(Address) -> inet_tcp:getaddrs(Address).
 
 %% @doc {@link getaddrs/1} with a timer of inet.
--spec getaddrs(inet:socket_address() | inet:hostname(), term()) -> {ok, [inet:socket_address()]} | {error, inet:posix()}.
+-spec getaddrs(inet:socket_address() | inet:hostname(), term()) ->
+    {ok, [inet:socket_address()]} | {error, inet:posix()}.
 getaddrs({local, _} = Address, _Timer) -> {ok, [Address]};
 getaddrs(Address, Timer) when tuple_size(Address) =:= 8 -> inet6_tcp:getaddrs(Address, Timer);
 getaddrs(Address, Timer) -> inet_tcp:getaddrs(Address, Timer).

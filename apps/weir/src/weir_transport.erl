@@ -114,7 +114,8 @@ connect(Host, Port, Options) -> connect(Host, Port, Options, infinity).
 connect(Host, Port, Options, Timeout) -> gen_tcp:connect(Host, Port, connect_options(Options), Timeout).
 
 %% @doc Receives data.
--spec recv(socket(), non_neg_integer(), timeout()) -> {ok, binary() | term()} | {error, closed | timeout | inet:posix()}.
+-spec recv(socket(), non_neg_integer(), timeout()) ->
+    {ok, binary() | term()} | {error, closed | timeout | inet:posix()}.
 recv(Socket, Length, Timeout) -> gen_tcp:recv(Socket, Length, Timeout).
 
 %% @doc Reads a PROXY header, before the handshake. A wrong header is ranch's `{error, protocol_error, Reason}'.

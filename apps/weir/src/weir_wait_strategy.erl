@@ -64,7 +64,8 @@ new() ->
     #strategy{}.
 
 %% @doc Returns what to do after a poll that returned `Events', `RoundNs' nanoseconds after the last poll.
--spec next(Events :: non_neg_integer() | bulk | relays, RoundNs :: non_neg_integer(), strategy()) -> {action(), strategy()}.
+-spec next(Events :: non_neg_integer() | bulk | relays, RoundNs :: non_neg_integer(), strategy()) ->
+    {action(), strategy()}.
 next(Events, RoundNs, Strategy) ->
     {Action, NewStrategy} = pace(Events, RoundNs, Strategy),
     {Action, NewStrategy#strategy{last = last(Action), delivered = delivered(Events)}}.

@@ -35,7 +35,10 @@ has_pending(Socket) ->
 
 %% Whether no data is left or wanted, and answered calls have returned.
 is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = ReadShut}) ->
-    Inside = [maps:get(Name, Session#session.processes) || {Name, Reference} <- maps:to_list(Waiting), not has_returned(Reference)],
+    Inside = [
+        maps:get(Name, Session#session.processes)
+     || {Name, Reference} <- maps:to_list(Waiting), not has_returned(Reference)
+    ],
     Sight = parity_wire:look(Socket),
     Taken =
         case is_queued(Socket) orelse Sight of

@@ -181,8 +181,14 @@ traffic(Packet) ->
     frequency([
         {6, ?LET(Frame, frame(Packet), sent([Frame]))},
         {4, ?LET(Frames, list(frame(Packet)), sent([iolist_to_binary(Frames)]))},
-        {3, ?LET({Frames, Call}, {non_empty(list(frame(Packet))), call(Packet)}, in_two(iolist_to_binary(Frames), Call))},
-        {1, ?LET(Frame, frame(Packet), sent([<<Byte>> || <<Byte>> <= binary:part(Frame, 0, min(12, byte_size(Frame)))]))},
+        {3,
+            ?LET(
+                {Frames, Call}, {non_empty(list(frame(Packet))), call(Packet)}, in_two(iolist_to_binary(Frames), Call)
+            )},
+        {1,
+            ?LET(
+                Frame, frame(Packet), sent([<<Byte>> || <<Byte>> <= binary:part(Frame, 0, min(12, byte_size(Frame)))])
+            )},
         {2, ?LET(Wrong, malformed(Packet), sent([Wrong]))},
         {1, ?LET(Large, large(Packet), sent([Large]))},
         {1, [{peer, drain}]}
@@ -268,7 +274,15 @@ header() ->
     ?LET(
         {Name, Value, End},
         {
-            oneof(["Host", "content-length", "X-FORWARDED-FOR", "a-name-of-more-than-twenty-characters", "", "b d", "accept"]),
+            oneof([
+                "Host",
+                "content-length",
+                "X-FORWARDED-FOR",
+                "a-name-of-more-than-twenty-characters",
+                "",
+                "b d",
+                "accept"
+            ]),
             oneof([": x", ":", ":   spaces  ", " no colon", ": folded\r\n more", ": two\n\tlines"]),
             end_of_line()
         },
@@ -288,15 +302,25 @@ malformed(Packet) ->
         {3, wrong(Packet)}
     ]).
 
-wrong(4) -> oneof([<<-1:32>>, <<16#7fffffff:32, 1>>, <<16#80000000:32>>, <<100000:32, "x">>]);
-wrong(2) -> <<16#ffff:16, "x">>;
-wrong(sunrm) -> oneof([<<-1:32>>, <<16#7fffffff:32>>, <<16#fffffffc:32, 1, 2>>]);
-wrong(asn1) -> oneof([<<16#30, 16#85, 1, 2, 3, 4, 5>>, <<16#30, 16#84, -1:32>>, <<16#30, 16#80>>, <<16#1f, -1:64>>]);
-wrong(cdr) -> oneof([<<"GIOQ", 1, 2, 0, 0, 3:32, "abc">>, <<"GIOP", 1, 2, 0, 0, -1:32>>, <<"GIOP", 1, 2, 1, 0, -2:32>>]);
-wrong(fcgi) -> oneof([<<2, 4, 1:16, 0:16, 0, 0>>, <<1, 4, 1:16, 16#ffff:16, 255, 0, "x">>]);
-wrong(tpkt) -> oneof([<<4, 0, 8:16, "abcd">>, <<3, 0, 3:16>>, <<3, 0, 0:16, "x">>, <<3, 0, 4:16>>]);
-wrong(line) -> ?LET(Size, integer(20, 2000), list_to_binary(lists:duplicate(Size, $x)));
+wrong(4) ->
+    oneof([<<-1:32>>, <<16#7fffffff:32, 1>>, <<16#80000000:32>>, <<100000:32, "x">>]);
+wrong(2) ->
+    <<16#ffff:16, "x">>;
+wrong(sunrm) ->
+    oneof([<<-1:32>>, <<16#7fffffff:32>>, <<16#fffffffc:32, 1, 2>>]);
+wrong(asn1) ->
+    oneof([<<16#30, 16#85, 1, 2, 3, 4, 5>>, <<16#30, 16#84, -1:32>>, <<16#30, 16#80>>, <<16#1f, -1:64>>]);
+wrong(cdr) ->
+    oneof([<<"GIOQ", 1, 2, 0, 0, 3:32, "abc">>, <<"GIOP", 1, 2, 0, 0, -1:32>>, <<"GIOP", 1, 2, 1, 0, -2:32>>]);
+wrong(fcgi) ->
+    oneof([<<2, 4, 1:16, 0:16, 0, 0>>, <<1, 4, 1:16, 16#ffff:16, 255, 0, "x">>]);
+wrong(tpkt) ->
+    oneof([<<4, 0, 8:16, "abcd">>, <<3, 0, 3:16>>, <<3, 0, 0:16, "x">>, <<3, 0, 4:16>>]);
+wrong(line) ->
+    ?LET(Size, integer(20, 2000), list_to_binary(lists:duplicate(Size, $x)));
 wrong(Http) when is_atom(Http), Http =/= raw ->
-    oneof([<<"GET\r\n">>, <<" \r\n">>, <<"\n">>, <<"HTTP/1\r\n">>, <<"no end of line">>, <<0, 1, 2, "\r\n">>, <<": x\r\n">>]);
+    oneof([
+        <<"GET\r\n">>, <<" \r\n">>, <<"\n">>, <<"HTTP/1\r\n">>, <<"no end of line">>, <<0, 1, 2, "\r\n">>, <<": x\r\n">>
+    ]);
 wrong(_) ->
     binary().

@@ -148,7 +148,9 @@ step({Name, Call = {unrecv, Data}}, Session = #session{stream = Stream}) ->
     Undelivered = parity_differences:undelivered(Session),
     Delivered = binary:part(Stream, 0, byte_size(Stream) - byte_size(Undelivered)),
     Longer = <<Delivered/binary, Data/binary, Undelivered/binary>>,
-    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{stream = Longer, put_back = true}};
+    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{
+        stream = Longer, put_back = true
+    }};
 step({Name, Call = {recv, Length, _}}, Session) when Length > 0 ->
     Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
     {Result, Session#session{short = is_short(Result)}};

@@ -33,7 +33,9 @@ limit(Type) when Type =:= http; Type =:= http_bin; Type =:= httph; Type =:= http
 limit(_) -> oneof([none, {packet_size, integer(1, 60)}]).
 
 packet(Type) ->
-    frequency([{20, valid(Type)}, {1, binary()}, {1, ?LET({Packet, Size}, {valid(Type), integer(0, 9)}, cut(Packet, Size))}]).
+    frequency([
+        {20, valid(Type)}, {1, binary()}, {1, ?LET({Packet, Size}, {valid(Type), integer(0, 9)}, cut(Packet, Size))}
+    ]).
 
 cut(Packet, Size) ->
     Bytes = iolist_to_binary(Packet),
@@ -73,11 +75,28 @@ start_line() ->
     ?LET(
         {Words, End},
         {
-            list(oneof([
-                <<"GET">>, <<"DELETE">>, <<"own-Method">>, <<"HTTP/1.1">>, <<"HTTP/">>, <<"HTTP/12.345">>, <<"200">>, <<"OK">>,
-                <<"*">>, <<"/">>, <<"/path?query">>, <<"http://host:80/path">>, <<"HTTPS://host">>, <<"http://host:port/">>,
-                <<"scheme:rest">>, <<"x">>, <<>>, word()
-            ])),
+            list(
+                oneof([
+                    <<"GET">>,
+                    <<"DELETE">>,
+                    <<"own-Method">>,
+                    <<"HTTP/1.1">>,
+                    <<"HTTP/">>,
+                    <<"HTTP/12.345">>,
+                    <<"200">>,
+                    <<"OK">>,
+                    <<"*">>,
+                    <<"/">>,
+                    <<"/path?query">>,
+                    <<"http://host:80/path">>,
+                    <<"HTTPS://host">>,
+                    <<"http://host:port/">>,
+                    <<"scheme:rest">>,
+                    <<"x">>,
+                    <<>>,
+                    word()
+                ])
+            ),
             line_end()
         },
         [lists:join(oneof_blank(Words), Words), End]
@@ -98,7 +117,11 @@ field() ->
     ).
 
 word() ->
-    ?LET(Characters, list(oneof([integer($a, $z), integer($A, $Z), integer(0, 255), $-, $\s])), list_to_binary(Characters)).
+    ?LET(
+        Characters,
+        list(oneof([integer($a, $z), integer($A, $Z), integer(0, 255), $-, $\s])),
+        list_to_binary(Characters)
+    ).
 
 line_end() ->
     oneof([<<"\r\n">>, <<"\n">>, <<"\r\n\r\n">>, <<"\r\n ">>, <<"\r\n\t\r\n">>, <<"\r">>]).

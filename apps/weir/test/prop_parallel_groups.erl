@@ -14,7 +14,9 @@
 -define(SOCKETS, 3).
 -define(GROUPS, 2).
 
--record(model, {members = #{} :: #{{group(), socket()} => always | once}, deleted = [] :: [group()], closed = [] :: [socket()]}).
+-record(model, {
+    members = #{} :: #{{group(), socket()} => always | once}, deleted = [] :: [group()], closed = [] :: [socket()]
+}).
 
 -type group() :: 1..?GROUPS.
 -type socket() :: 1..?SOCKETS.

@@ -29,7 +29,9 @@ with(Run) ->
 %% Commands -------------------------------------------------------------------------
 
 start(World, Name, Most) ->
-    tried(World, fun() -> weir:start_listener(?NAME(Name), #{ip => {127, 0, 0, 1}, max_connections => Most}, fun(_, _) -> ok end, none) end).
+    tried(World, fun() ->
+        weir:start_listener(?NAME(Name), #{ip => {127, 0, 0, 1}, max_connections => Most}, fun(_, _) -> ok end, none)
+    end).
 
 stop(World, Name) -> tried(World, fun() -> weir:stop_listener(?NAME(Name)) end).
 

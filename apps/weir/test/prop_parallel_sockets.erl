@@ -19,7 +19,12 @@
 -define(DATA, <<"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz">>).
 
 %% The owner and remaining data of the given socket, the active mode of the other, and the closed sockets.
--record(model, {owner = 1 :: 1..?ACTORS, data = ?DATA :: binary(), active = false :: boolean() | once | pos_integer(), closed = [] :: [given | set]}).
+-record(model, {
+    owner = 1 :: 1..?ACTORS,
+    data = ?DATA :: binary(),
+    active = false :: boolean() | once | pos_integer(),
+    closed = [] :: [given | set]
+}).
 
 %% The world of a program ---------------------------------------------------------
 
@@ -54,7 +59,10 @@ act() ->
             act()
     end.
 
-ask(World, Actor, Call) -> weir_parallel:call(World, fun({Actors, Sockets}) -> ask(element(Actor, Actors), fun() -> Call(Actors, Sockets) end) end).
+ask(World, Actor, Call) ->
+    weir_parallel:call(World, fun({Actors, Sockets}) ->
+        ask(element(Actor, Actors), fun() -> Call(Actors, Sockets) end)
+    end).
 
 ask(Actor, Call) ->
     Reference = make_ref(),
@@ -65,7 +73,8 @@ ask(Actor, Call) ->
 
 %% Commands -------------------------------------------------------------------------
 
-give(World, From, To) -> ask(World, From, fun(Actors, #{given := Socket}) -> gen_tcp:controlling_process(Socket, element(To, Actors)) end).
+give(World, From, To) ->
+    ask(World, From, fun(Actors, #{given := Socket}) -> gen_tcp:controlling_process(Socket, element(To, Actors)) end).
 
 owner(World, Actor) ->
     ask(World, Actor, fun(Actors, #{given := {_, _, Handle}}) ->
@@ -75,11 +84,13 @@ owner(World, Actor) ->
         end
     end).
 
-read(World, Actor) -> ask(World, Actor, fun(_, #{given := Socket}) -> gen_tcp:recv(Socket, 1, weir_test_wait:patience()) end).
+read(World, Actor) ->
+    ask(World, Actor, fun(_, #{given := Socket}) -> gen_tcp:recv(Socket, 1, weir_test_wait:patience()) end).
 
 put_back(World, Actor) -> ask(World, Actor, fun(_, #{given := Socket}) -> gen_tcp:unrecv(Socket, <<"!">>) end).
 
-set_active(World, Actor, Active) -> ask(World, Actor, fun(_, #{set := Socket}) -> inet:setopts(Socket, [{active, Active}]) end).
+set_active(World, Actor, Active) ->
+    ask(World, Actor, fun(_, #{set := Socket}) -> inet:setopts(Socket, [{active, Active}]) end).
 
 active(World, Actor) -> ask(World, Actor, fun(_, #{set := Socket}) -> inet:getopts(Socket, [active]) end).
 

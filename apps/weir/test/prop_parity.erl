@@ -158,16 +158,21 @@ is_early_end({One, Other}) ->
 without_down(Mailbox) ->
     [Message || Message <- Mailbox, Message =/= {'DOWN', socket}].
 
-is_recut([Same | One], [Same | Other]) -> is_recut(One, Other);
-is_recut([{tcp, socket, One} | _], [{tcp, socket, Other} | _]) -> is_beginning(One, Other) orelse is_beginning(Other, One);
-is_recut(One, Other) -> One =:= Other.
+is_recut([Same | One], [Same | Other]) ->
+    is_recut(One, Other);
+is_recut([{tcp, socket, One} | _], [{tcp, socket, Other} | _]) ->
+    is_beginning(One, Other) orelse is_beginning(Other, One);
+is_recut(One, Other) ->
+    One =:= Other.
 
 %% "raw data behind packets"
 is_cut(Observation) ->
     lists:any(
         fun
-            ({{_, {setopts, Options}}, _, _}) -> lists:member({packet, raw}, Options) orelse lists:member({packet, 0}, Options);
-            (_) -> false
+            ({{_, {setopts, Options}}, _, _}) ->
+                lists:member({packet, raw}, Options) orelse lists:member({packet, 0}, Options);
+            (_) ->
+                false
         end,
         Observation
     ).
@@ -204,7 +209,11 @@ is_beginning(One, Other) ->
     {Size, Bytes} = {iolist_size(One), iolist_to_binary(Other)},
     Size =< byte_size(Bytes) andalso binary:part(Bytes, 0, Size) =:= iolist_to_binary(One).
 
-whole([{tcp, socket, One}, {tcp, socket, Two} | Messages]) -> whole([{tcp, socket, iolist_to_binary([One, Two])} | Messages]);
-whole([{tcp, socket, Data} | Messages]) -> [{tcp, socket, iolist_to_binary(Data)} | whole(Messages)];
-whole([Message | Messages]) -> [Message | whole(Messages)];
-whole([]) -> [].
+whole([{tcp, socket, One}, {tcp, socket, Two} | Messages]) ->
+    whole([{tcp, socket, iolist_to_binary([One, Two])} | Messages]);
+whole([{tcp, socket, Data} | Messages]) ->
+    [{tcp, socket, iolist_to_binary(Data)} | whole(Messages)];
+whole([Message | Messages]) ->
+    [Message | whole(Messages)];
+whole([]) ->
+    [].

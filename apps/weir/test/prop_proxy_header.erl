@@ -61,7 +61,11 @@ protocol() -> oneof([stream, dgram]).
 path() -> ?LET(Bytes, ?SUCHTHAT(L, non_empty(list(range(1, 255))), length(L) =< 107), list_to_binary(Bytes)).
 
 tlvs() ->
-    ?LET({Named, Ssl, Raw}, {named([alpn, authority, netns, unique_id]), ssl(), raw()}, maps:merge(maps:merge(Named, Ssl), Raw)).
+    ?LET(
+        {Named, Ssl, Raw},
+        {named([alpn, authority, netns, unique_id]), ssl(), raw()},
+        maps:merge(maps:merge(Named, Ssl), Raw)
+    ).
 
 named(Names) ->
     ?LET(Values, [oneof([none, binary()]) || _ <- Names],

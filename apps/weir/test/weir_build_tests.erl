@@ -59,7 +59,9 @@ library() ->
 %% Runs it without cargo in PATH, and returns exit status and output.
 build(Package, Environment) ->
     Path = filename:join(Package, "bin") ++ ":/usr/bin:/bin",
-    Command = ["env -i PATH=", Path, " ", Environment, " sh ", filename:join(Package, "native/build"), " 2>&1; echo $?"],
+    Command = [
+        "env -i PATH=", Path, " ", Environment, " sh ", filename:join(Package, "native/build"), " 2>&1; echo $?"
+    ],
     Lines = string:split(string:trim(os:cmd(lists:flatten(Command))), "\n", trailing),
     {list_to_integer(lists:last(Lines)), lists:flatten(lists:droplast(Lines))}.
 

@@ -23,4 +23,7 @@ times_and_numbers_test_() ->
     [?_assertEqual(true, weir_checked_options:time(1, Value)) || Value <- [1, 16#ffffffff, infinity]] ++
         [?_assertEqual(Time, weir_checked_options:time(1, Value)) || Value <- [0, 16#100000000, 1.5, forever]] ++
         [?_assertEqual(true, weir_checked_options:number("bytes", 0, Value)) || Value <- [0, 16#ffffffff]] ++
-        [?_assertEqual(Number, weir_checked_options:number("bytes", 0, Value)) || Value <- [-1, 16#100000000, infinity]].
+        [
+            ?_assertEqual(Number, weir_checked_options:number("bytes", 0, Value))
+         || Value <- [-1, 16#100000000, infinity]
+        ].

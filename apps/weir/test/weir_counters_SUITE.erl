@@ -9,7 +9,17 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [pollsets, who_wakes_a_poller, listeners, backlog_of_a_listener, reactors, reactors_count_from_their_beginning, groups, relays, every_row_is_whole].
+    [
+        pollsets,
+        who_wakes_a_poller,
+        listeners,
+        backlog_of_a_listener,
+        reactors,
+        reactors_count_from_their_beginning,
+        groups,
+        relays,
+        every_row_is_whole
+    ].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -29,7 +39,9 @@ pollsets(_Config) ->
     complete(pollset, maps:without([pollset, poller, scheduler, events_log2], Pollset)).
 
 listeners(_Config) ->
-    {ok, _} = weir:start_listener(?MODULE, #{port => 0, ip => {127, 0, 0, 1}, max_connections => 5}, fun(_, _) -> ok end, []),
+    {ok, _} = weir:start_listener(
+        ?MODULE, #{port => 0, ip => {127, 0, 0, 1}, max_connections => 5}, fun(_, _) -> ok end, []
+    ),
     Info = weir:info(?MODULE),
     ok = weir:stop_listener(?MODULE),
     Counters = maps:without([name, pid, status, ip, port, handler, measured], Info),
@@ -37,11 +49,19 @@ listeners(_Config) ->
 
 %% Connections that the listener does not accept stay in the kernel's backlog.
 backlog_of_a_listener(_Config) ->
-    {ok, _} = weir:start_listener(?MODULE, #{port => 0, ip => {127, 0, 0, 1}, max_connections => 1}, fun(_, _) -> timer:sleep(infinity) end, []),
+    {ok, _} = weir:start_listener(
+        ?MODULE, #{port => 0, ip => {127, 0, 0, 1}, max_connections => 1}, fun(_, _) -> timer:sleep(infinity) end, []
+    ),
     #{backlog := 0, max_backlog := Max} = weir:info(?MODULE),
     ?assert(Max >= 1024),
-    Clients = [element(2, {ok, _} = gen_tcp:connect({127, 0, 0, 1}, weir:get_port(?MODULE), [])) || _ <- lists:seq(1, 4)],
-    weir_test_wait:wait_until(fun() -> #{backlog := Waiting} = weir:info(?MODULE), Waiting =:= 3 end),
+    Clients = [
+        element(2, {ok, _} = gen_tcp:connect({127, 0, 0, 1}, weir:get_port(?MODULE), []))
+     || _ <- lists:seq(1, 4)
+    ],
+    weir_test_wait:wait_until(fun() ->
+        #{backlog := Waiting} = weir:info(?MODULE),
+        Waiting =:= 3
+    end),
     lists:foreach(fun gen_tcp:close/1, Clients),
     ok = weir:stop_listener(?MODULE).
 
@@ -120,16 +140,20 @@ relays(Config) ->
     weir_test_wait:wait_until(fun() ->
         {ok, Now} = weir:relay_info(Relay),
         Counted = weir_counters:values(relay, Now),
-        {3, 6, 1} =:= {
-            proplists:get_value(a_to_b_bytes, Counted),
-            proplists:get_value(b_to_a_bytes, Counted),
-            proplists:get_value(replies, Counted)
-        }
+        {3, 6, 1} =:=
+            {
+                proplists:get_value(a_to_b_bytes, Counted),
+                proplists:get_value(b_to_a_bytes, Counted),
+                proplists:get_value(replies, Counted)
+            }
     end),
     {ok, Info} = weir:relay_info(Relay),
     Values = weir_counters:values(relay, Info),
     ?assertEqual([Name || #{name := Name} <- weir_counters:table(relay)], [Name || {Name, _} <- Values]),
-    ?assertEqual([a_to_b, b_to_a, duration_us, ended_first, failed, first_byte_us, idle_us, owner, pollset, reply_us], lists:sort(maps:keys(Info))).
+    ?assertEqual(
+        [a_to_b, b_to_a, duration_us, ended_first, failed, first_byte_us, idle_us, owner, pollset, reply_us],
+        lists:sort(maps:keys(Info))
+    ).
 
 every_row_is_whole(_Config) ->
     Rows = weir_counters:table(),

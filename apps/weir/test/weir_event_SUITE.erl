@@ -119,7 +119,8 @@ broadcasts(_Config) ->
     {ok, Group} = weir_group:new(#{}),
     {ok, 0} = weir_group:broadcast(Group, "hello"),
     ?assertEqual(
-        {#{members => 0, bytes => 5}, #{group => Group, result => ok}}, next([weir, group, broadcast], #{group => Group})
+        {#{members => 0, bytes => 5}, #{group => Group, result => ok}},
+        next([weir, group, broadcast], #{group => Group})
     ),
     ok = weir_group:delete(Group),
     {error, closed} = weir_group:broadcast(Group, "hello"),

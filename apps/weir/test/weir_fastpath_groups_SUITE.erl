@@ -5,7 +5,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [connect_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1, async/1, await/1, await/2, kill/1, pid/1]).
+-import(weir_test_peer, [
+    connect_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1, async/1, await/1, await/2, kill/1, pid/1
+]).
 -import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
 -import(weir_fastpath_test, [given/2, has_ended/1, is_over/1, kill_pollers/0, one_of/1, pause/0, stop/1]).
 
@@ -97,7 +99,10 @@ slow_members_of_every_policy_die(Config) ->
         begin
             Group = new_group(#{policy => Policy, max_messages => 4}),
             Slow = [member(Config, Group) || _ <- lists:seq(1, 9)],
-            Reading = [{Member, reader(Peer)} || {_, _, Peer} = Member <- [member(Config, Group) || _ <- lists:seq(1, 9)]],
+            Reading = [
+                {Member, reader(Peer)}
+             || {_, _, Peer} = Member <- [member(Config, Group) || _ <- lists:seq(1, 9)]
+            ],
             Broadcaster = broadcaster(Group),
             wait_until(fun() -> broadcasts(Group) > 200 end),
             ?assert(queued(Slow) =< 9 * 5 * ?BYTES),
@@ -246,12 +251,21 @@ a_reactor_of_members_killed(Config) ->
         begin
             {ok, Listen} = keep(gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {ip, ?LOOPBACK}])),
             {ok, Port} = inet:port(Listen),
-            {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, args => #{tell => self()}, listen => Listen}),
+            {ok, Reactor} = weir_reactor:start_link(#{
+                module => reactor_probe, args => #{tell => self()}, listen => Listen
+            }),
             Peers = [connect_raw(Port) || _ <- lists:seq(1, 10)],
-            [receive {init, Socket} -> ok = weir_group:join(Group, Socket) end || _ <- Peers],
+            [
+                receive
+                    {init, Socket} -> ok = weir_group:join(Group, Socket)
+                end
+             || _ <- Peers
+            ],
             [recv_exactly(Each, ?BYTES) || Each <- Peers],
             exit(Reactor, kill),
-            receive {'EXIT', Reactor, killed} -> ok end,
+            receive
+                {'EXIT', Reactor, killed} -> ok
+            end,
             [is_over(Each) || Each <- Peers],
             wait_until(fun() -> weir_group:size(Group) =:= 1 end),
             ok = gen_tcp:close(Listen)
@@ -259,7 +273,10 @@ a_reactor_of_members_killed(Config) ->
      || _ <- lists:seq(1, 5)
     ],
     Count = stop(Broadcaster),
-    wait_until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
+    wait_until(fun() ->
+        {ok, #{pending := Pending}} = weir_group:info(Group),
+        Pending =:= 0
+    end),
     kill(element(1, Steady)),
     {Data, closed} = await(Reader, patience()),
     ?assertEqual(Count, length(numbers(Data))),

@@ -56,7 +56,9 @@ start(Name, Options) ->
     start(Name, Options, fun ?MODULE:echo/2).
 
 start(Name, Options, Handler) ->
-    {ok, _} = weir:start_listener(Name, maps:merge(#{ip => ?LOOPBACK, handshake_timeout => infinity}, Options), Handler, args),
+    {ok, _} = weir:start_listener(
+        Name, maps:merge(#{ip => ?LOOPBACK, handshake_timeout => infinity}, Options), Handler, args
+    ),
     weir:get_port(Name).
 
 is_served(Socket) ->

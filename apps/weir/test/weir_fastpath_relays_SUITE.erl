@@ -115,15 +115,22 @@ sockets_die_while_they_become_a_relay(Config) ->
         begin
             [{A, Client}, {B, Server}] = [socket_pair(Config, [binary, {active, false}]) || _ <- [a, b]],
             Owner = async(fun() ->
-                receive go -> ok end,
+                receive
+                    go -> ok
+                end,
                 case weir:relay(A, B, #{splice => one_of([auto, true, false])}) of
-                    {ok, Relay} -> receive {weir_relay, Relay, _, _} -> ok end;
-                    {error, _} -> [gen_tcp:close(Socket) || Socket <- [A, B]]
+                    {ok, Relay} ->
+                        receive
+                            {weir_relay, Relay, _, _} -> ok
+                        end;
+                    {error, _} ->
+                        [gen_tcp:close(Socket) || Socket <- [A, B]]
                 end
             end),
             [ok = gen_tcp:controlling_process(Socket, pid(Owner)) || Socket <- [A, B]],
             Others = [
-                async(fun() -> [weir:migrate(Socket, one_of(Pollsets)) || _ <- lists:seq(1, 20)] end) || Socket <- [A, B]
+                async(fun() -> [weir:migrate(Socket, one_of(Pollsets)) || _ <- lists:seq(1, 20)] end)
+             || Socket <- [A, B]
             ],
             _ = gen_tcp:send(Client, <<"for the other side">>),
             pid(Owner) ! go,
@@ -203,7 +210,10 @@ relays_in_havoc(Config) ->
     pid(Killer) ! stop,
     ok = await(Killer),
     %% Each living owner has got exactly one message.
-    [?assertMatch([{weir_relay, Relay, _, _}], told(Owner)) || {Owner, Relay, _, _} <- Relays, is_process_alive(pid(Owner))].
+    [
+        ?assertMatch([{weir_relay, Relay, _, _}], told(Owner))
+     || {Owner, Relay, _, _} <- Relays, is_process_alive(pid(Owner))
+    ].
 
 told(Owner) ->
     weir_test_wait:messages_of(pid(Owner)).

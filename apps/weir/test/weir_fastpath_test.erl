@@ -70,7 +70,9 @@ is_over(Socket) ->
 
 %% Two stock peers with a relay between them that belongs to the caller. Buffers are small.
 relay(Config, Options) ->
-    Pair = fun() -> socket_pair(Config, [binary, {active, false}, {sndbuf, 8192}], [{recbuf, 8192}, {sndbuf, 8192}]) end,
+    Pair = fun() ->
+        socket_pair(Config, [binary, {active, false}, {sndbuf, 8192}], [{recbuf, 8192}, {sndbuf, 8192}])
+    end,
     {A, Client} = Pair(),
     {B, Server} = Pair(),
     {ok, Relay} = weir:relay(A, B, Options),

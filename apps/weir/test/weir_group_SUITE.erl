@@ -177,7 +177,10 @@ history_first(Config) ->
             %% Messages so far, which may still be on their way to others.
             History = [<<Number:32>> || Number <- lists:seq(1, 20 * (Joined - 1))],
             ok = weir_group:join(Group, Socket, #{first => History}),
-            [{ok, Joined} = weir_group:broadcast(Group, <<Number:32>>) || Number <- lists:seq(20 * (Joined - 1) + 1, 20 * Joined)],
+            [
+                {ok, Joined} = weir_group:broadcast(Group, <<Number:32>>)
+             || Number <- lists:seq(20 * (Joined - 1) + 1, 20 * Joined)
+            ],
             {Socket, Peer}
         end
      || Joined <- lists:seq(1, 20)
@@ -284,7 +287,9 @@ iodata_of_all_kinds(Config) ->
     Group = new(),
     {Socket, Peer} = member(Config, Group),
     Large = binary:copy(<<"0123456789">>, 1000),
-    Kinds = [<<"binary">>, "list", ["nested", [<<"io">>, $l] | <<"ist">>], Large, binary:part(Large, 3, 5000), [Large, Large]],
+    Kinds = [
+        <<"binary">>, "list", ["nested", [<<"io">>, $l] | <<"ist">>], Large, binary:part(Large, 3, 5000), [Large, Large]
+    ],
     [through(Group, Kind) || Kind <- Kinds],
     ?assertEqual(iolist_to_binary(Kinds), rest(Socket, Peer)),
     ?assertError(badarg, weir_group:broadcast(Group, not_iodata)).

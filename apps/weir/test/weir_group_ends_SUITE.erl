@@ -42,7 +42,11 @@ outcomes_of_members_that_move(Config) -> on(Config, count_members_that_move).
 
 %% Cases that kill pollers and reactors do not run in the VM of the tests.
 on(Config, Case) ->
-    Schedulers = case proplists:get_value(name, proplists:get_value(tc_group_properties, Config)) of on_eight_schedulers -> "8:8"; here -> "2:2" end,
+    Schedulers =
+        case proplists:get_value(name, proplists:get_value(tc_group_properties, Config)) of
+            on_eight_schedulers -> "8:8";
+            here -> "2:2"
+        end,
     weir_test_node:on_node(?MODULE, Case, "", ["+S", Schedulers]).
 
 %% Joining ---------------------------------------------------------------------
@@ -94,12 +98,21 @@ move_after_reset(Config, Pollsets, IsActive) ->
         {ok, 2} = weir_group:broadcast(Group, "hello", #{notify => Reference}),
         move_if_open(Socket, Handle, Pollsets)
     end),
-    Outcomes = receive {weir_group, Group, Reference, Told} -> Told after patience() -> error({not_through, weir_group:info(Group)}) end,
+    Outcomes =
+        receive
+            {weir_group, Group, Reference, Told} -> Told
+        after patience() -> error({not_through, weir_group:info(Group)})
+        end,
     ?assertEqual(2, lists:sum(maps:values(Outcomes))),
     ?assertEqual(<<"hello">>, recv_exactly(OtherPeer, 5)),
     case IsActive of
-        true -> receive {tcp_closed, Socket} -> ok after patience() -> error(not_told) end;
-        false -> ok
+        true ->
+            receive
+                {tcp_closed, Socket} -> ok
+            after patience() -> error(not_told)
+            end;
+        false ->
+            ok
     end,
     ok = gen_tcp:close(Socket),
     ?assertEqual(1, weir_group:size(Group)),
@@ -107,8 +120,10 @@ move_after_reset(Config, Pollsets, IsActive) ->
 
 move_if_open(Socket, Handle, Pollsets) ->
     case weir_nif:info(Handle) of
-        {ok, #{pollset := From}} -> ?assert(lists:member(weir:migrate(Socket, hd(Pollsets -- [From])), [ok, {error, closed}]));
-        {error, closed} -> ok
+        {ok, #{pollset := From}} ->
+            ?assert(lists:member(weir:migrate(Socket, hd(Pollsets -- [From])), [ok, {error, closed}]));
+        {error, closed} ->
+            ok
     end.
 
 %% The write for the first group ends the socket, which must not become a member of the other groups on its new

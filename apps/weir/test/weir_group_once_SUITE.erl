@@ -233,7 +233,9 @@ again(Group, Counts, IsOver) ->
 %%% Reactors -------------------------------------------------------------------
 
 client(Port) ->
-    {ok, Client} = weir_test_peer:keep(gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}])),
+    {ok, Client} = weir_test_peer:keep(
+        gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}])
+    ),
     Client.
 
 %% The peer answers as quickly as it can. The reactor must be notified before it gets that answer.
@@ -241,19 +243,30 @@ told_before_the_answer(_Config) ->
     Self = self(),
     Group = new(),
     {Reactor, Port} = start(#{
-        info => fun({weir_group, served, Socket}, State) -> Self ! {order, served, Socket}, {ok, State} end,
-        data => fun(Socket, Data, State) -> Self ! {order, Data, Socket}, ok = once(Group, Socket), {send, "w", State} end
+        info => fun({weir_group, served, Socket}, State) ->
+            Self ! {order, served, Socket},
+            {ok, State}
+        end,
+        data => fun(Socket, Data, State) ->
+            Self ! {order, Data, Socket},
+            ok = once(Group, Socket),
+            {send, "w", State}
+        end
     }),
     Client = client(Port),
     ok = gen_tcp:send(Client, <<"next">>),
     <<"w">> = recv_exactly(Client, 1),
     [
         begin
-            receive {order, <<"next">>, _} -> ok end,
+            receive
+                {order, <<"next">>, _} -> ok
+            end,
             {ok, 1} = weir_group:broadcast(Group, "m"),
             <<"m">> = recv_exactly(Client, 1),
             ok = gen_tcp:send(Client, <<"next">>),
-            receive {order, First, _} -> ?assertEqual(served, First) end,
+            receive
+                {order, First, _} -> ?assertEqual(served, First)
+            end,
             <<"w">> = recv_exactly(Client, 1)
         end
      || _ <- lists:seq(1, 200)
@@ -264,7 +277,11 @@ a_reactor_answers_or_the_group_does(_Config) ->
     Self = self(),
     Group = new(#{backlog => 10000}),
     {Reactor, Port} = start(#{
-        data => fun(Socket, _, State) -> ok = once(Group, Socket), Self ! joined, {ok, State#{socket => Socket, waits => true}} end,
+        data => fun(Socket, _, State) ->
+            ok = once(Group, Socket),
+            Self ! joined,
+            {ok, State#{socket => Socket, waits => true}}
+        end,
         info => fun
             (answer, State = #{socket := Socket, waits := true}) ->
                 case weir_group:withdraw(Socket) of
@@ -281,11 +298,20 @@ a_reactor_answers_or_the_group_does(_Config) ->
     Client = client(Port),
     {init, Socket} = told(init),
     Rounds = 300,
-    Caster = async(fun() -> [receive Go -> weir_group:broadcast(Group, <<"g">>) end || Go <- lists:seq(1, Rounds)] end),
+    Caster = async(fun() ->
+        [
+            receive
+                Go -> weir_group:broadcast(Group, <<"g">>)
+            end
+         || Go <- lists:seq(1, Rounds)
+        ]
+    end),
     Got = [
         begin
             ok = gen_tcp:send(Client, <<"join">>),
-            receive joined -> ok end,
+            receive
+                joined -> ok
+            end,
             weir_test_peer:pid(Caster) ! Round,
             ok = weir_reactor:send(Socket, answer),
             recv_exactly(Client, 1)

@@ -116,7 +116,10 @@ left_and_joined_again(Config) ->
 
 marks_that_are_wrong(_Config) ->
     Group = new(),
-    [?assertMatch({error, {bad_option, mark, Mark, _}}, weir_group:broadcast(Group, "x", #{mark => Mark})) || Mark <- [-1, a, 1 bsl 64]],
+    [
+        ?assertMatch({error, {bad_option, mark, Mark, _}}, weir_group:broadcast(Group, "x", #{mark => Mark}))
+     || Mark <- [-1, a, 1 bsl 64]
+    ],
     {ok, 0} = weir_group:broadcast(Group, "x", #{mark => 1 bsl 64 - 1}).
 
 bounded_by_bytes(Config) ->
@@ -281,7 +284,9 @@ sockets_that_are_not_connected(Config) ->
 options_that_are_wrong(_Config) ->
     [
         ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:new(#{Name => Value}))
-     || {Name, Value} <- [{policy, drop}, {max_messages, 0}, {max_messages, 1.5}, {max_bytes, -1}, {backlog, 0}, {other, 1}]
+     || {Name, Value} <- [
+            {policy, drop}, {max_messages, 0}, {max_messages, 1.5}, {max_bytes, -1}, {backlog, 0}, {other, 1}
+        ]
     ],
     Group = new(),
     [
@@ -289,7 +294,10 @@ options_that_are_wrong(_Config) ->
      || {Name, Value} <- [{except, self()}, {except, {'$inet', weir_tcp, x}}, {notify, true}, {other, 1}]
     ],
     [
-        ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:join(Group, {'$inet', weir_tcp, 0}, #{Name => Value}))
+        ?assertMatch(
+            {error, {bad_option, Name, Value, [_ | _]}},
+            weir_group:join(Group, {'$inet', weir_tcp, 0}, #{Name => Value})
+        )
      || {Name, Value} <- [{once, 1}, {first, 1}, {first, [x]}, {other, true}]
     ].
 

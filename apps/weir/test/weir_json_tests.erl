@@ -21,7 +21,9 @@ strings_are_escaped_test() ->
 
 %% RFC 8259 allows only UTF-8 strings.
 bytes_that_are_not_utf8_are_replaced_test() ->
-    ?assertEqual(<<"\"a", 16#FFFD/utf8, "b", 16#FFFD/utf8, "\"">>, iolist_to_binary(weir_json:compact(<<"a", 255, "b", 16#C3>>))).
+    ?assertEqual(
+        <<"\"a", 16#FFFD/utf8, "b", 16#FFFD/utf8, "\"">>, iolist_to_binary(weir_json:compact(<<"a", 255, "b", 16#C3>>))
+    ).
 
 decoding_test_() ->
     [

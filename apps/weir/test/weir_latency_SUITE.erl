@@ -18,8 +18,16 @@ suite() ->
 
 all() ->
     [
-        nothing_is_measured_unasked, known_delays_of_processes, known_delays_of_reactors, known_delays_of_relays, relays_measure_together, known_delays_under_tls,
-        replies_from_files, the_last_bytes_of_a_request_count, on_and_off_under_load, what_was_measured_stays
+        nothing_is_measured_unasked,
+        known_delays_of_processes,
+        known_delays_of_reactors,
+        known_delays_of_relays,
+        relays_measure_together,
+        known_delays_under_tls,
+        replies_from_files,
+        the_last_bytes_of_a_request_count,
+        on_and_off_under_load,
+        what_was_measured_stays
     ].
 
 init_per_suite(Config) ->
@@ -145,7 +153,9 @@ relays_measure_together(_Config) ->
     ?assert(Sum =< lists:sum(Seen), {Sum, Seen}),
     ?assertEqual(length(Seen), lists:sum([Count || {_, Count} <- Times])),
     ?assertEqual(#{measured => false, replies => 0, reply_ns => 0, times => []}, weir:latency(?MODULE)),
-    ?assertEqual(#{measured => true, replies => 0, reply_ns => 0, times => []}, weir_relay:latency(weir_relay:new_latency())).
+    ?assertEqual(
+        #{measured => true, replies => 0, reply_ns => 0, times => []}, weir_relay:latency(weir_relay:new_latency())
+    ).
 
 client_time(Socket, Delay) ->
     Begin = erlang:monotonic_time(nanosecond),

@@ -6,8 +6,12 @@
 names_test_() ->
     [
         ?_assertEqual({ok, "weir_nif-x86_64-linux-gnu.so"}, weir_library:file_name(weir_nif, "x86_64-pc-linux-gnu")),
-        ?_assertEqual({ok, "weir_nif-x86_64-linux-gnu.so"}, weir_library:file_name(weir_nif, "x86_64-redhat-linux-gnu")),
-        ?_assertEqual({ok, "weir_nif-aarch64-linux-musl.so"}, weir_library:file_name(weir_nif, "aarch64-alpine-linux-musl")),
+        ?_assertEqual(
+            {ok, "weir_nif-x86_64-linux-gnu.so"}, weir_library:file_name(weir_nif, "x86_64-redhat-linux-gnu")
+        ),
+        ?_assertEqual(
+            {ok, "weir_nif-aarch64-linux-musl.so"}, weir_library:file_name(weir_nif, "aarch64-alpine-linux-musl")
+        ),
         ?_assertEqual(error, weir_library:file_name(weir_nif, "arm-unknown-linux-gnueabihf")),
         ?_assertEqual(error, weir_library:file_name(weir_nif, "aarch64-apple-darwin23.5.0"))
     ].

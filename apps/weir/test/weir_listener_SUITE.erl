@@ -149,7 +149,9 @@ an_address_has_so_many_connections(Config) ->
     [First | _] = [is_served(connect(Port)) || _ <- lists:seq(1, 2)],
     is_turned_away(Port),
     is_served(weir_test_peer:connect_raw(Port, [{ip, {127, 0, 0, 2}}])),
-    wait_until(fun() -> maps:with([crowded, connections], weir:info(?config(name, Config))) =:= #{crowded => 1, connections => 3} end),
+    wait_until(fun() ->
+        maps:with([crowded, connections], weir:info(?config(name, Config))) =:= #{crowded => 1, connections => 3}
+    end),
     ok = gen_tcp:close(First),
     wait_until(fun() -> count(Config) =:= 2 end),
     %% Its slot is free a moment later.

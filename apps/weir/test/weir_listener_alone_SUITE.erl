@@ -120,7 +120,10 @@ a_shared_unix_socket(Config) ->
     %% A file that is not a socket is not removed.
     ok = file:write_file(Path, "mine"),
     [
-        ?assertEqual({error, eaddrinuse}, weir:start_listener(other, #{ip => {local, Path}, shared => IsShared}, Says, <<"other">>))
+        ?assertEqual(
+            {error, eaddrinuse},
+            weir:start_listener(other, #{ip => {local, Path}, shared => IsShared}, Says, <<"other">>)
+        )
      || IsShared <- [true, false]
     ],
     ?assertEqual({ok, <<"mine">>}, file:read_file(Path)),
@@ -155,9 +158,14 @@ traced() ->
     end.
 
 wrong_options_are_refused(_Config) ->
-    ?assertMatch({error, {bad_option, mode, 8#1000, _}}, weir:start_listener(a, #{mode => 8#1000}, handler(function), x)),
+    ?assertMatch(
+        {error, {bad_option, mode, 8#1000, _}}, weir:start_listener(a, #{mode => 8#1000}, handler(function), x)
+    ),
     [
-        ?assertMatch({error, {bad_option, mode, 8#600, _}}, weir:start_listener(a, #{ip => IP, mode => 8#600}, handler(function), x))
+        ?assertMatch(
+            {error, {bad_option, mode, 8#600, _}},
+            weir:start_listener(a, #{ip => IP, mode => 8#600}, handler(function), x)
+        )
      || IP <- [any, {local, <<0, "abstract">>}]
     ],
     ?assertMatch({error, {bad_option, port, no, _}}, weir:start_listener(a, #{port => no}, handler(function), x)),
@@ -235,10 +243,15 @@ an_address_may_be_text(Config) ->
 a_taken_port_is_no_crash(Config) ->
     Port = start(Config, #{}),
     Self = self(),
-    Tell = fun(Event, _) -> Self ! {logged, Event}, stop end,
+    Tell = fun(Event, _) ->
+        Self ! {logged, Event},
+        stop
+    end,
     ok = logger:add_primary_filter(?FUNCTION_NAME, {Tell, []}),
     try
-        ?assertEqual({error, eaddrinuse}, weir:start_listener(other, #{ip => ?LOOPBACK, port => Port}, handler(function), x))
+        ?assertEqual(
+            {error, eaddrinuse}, weir:start_listener(other, #{ip => ?LOOPBACK, port => Port}, handler(function), x)
+        )
     after
         logger:remove_primary_filter(?FUNCTION_NAME)
     end,
@@ -334,24 +347,42 @@ a_handler_may_take_its_time_to_end(_Config) ->
 events_are_told(Config) ->
     Name = ?config(name, Config),
     Self = self(),
-    Events = [[weir, listener, What] || What <- [start, stop, suspend, resume, accept]] ++
-        [[weir, connection, start], [weir, connection, stop]],
-    Tell = fun(Event, Measurements, Metadata, _) -> Self ! {lists:last(Event), hd(tl(Event)), Measurements, Metadata} end,
+    Events =
+        [[weir, listener, What] || What <- [start, stop, suspend, resume, accept]] ++
+            [[weir, connection, start], [weir, connection, stop]],
+    Tell = fun(Event, Measurements, Metadata, _) ->
+        Self ! {lists:last(Event), hd(tl(Event)), Measurements, Metadata}
+    end,
     ok = weir_event:attach_many(?MODULE, Events, Tell, []),
     try
         Port = start(Config, #{}),
-        receive {start, listener, #{connections := 0}, #{name := Name, port := Port}} -> ok end,
+        receive
+            {start, listener, #{connections := 0}, #{name := Name, port := Port}} -> ok
+        end,
         Socket = is_served(connect(Port)),
-        receive {accept, listener, #{count := 1}, #{name := Name, pollset := _}} -> ok end,
-        Pid = receive {start, connection, #{system_time := _}, #{name := Name, pid := Serving}} -> Serving end,
+        receive
+            {accept, listener, #{count := 1}, #{name := Name, pollset := _}} -> ok
+        end,
+        Pid =
+            receive
+                {start, connection, #{system_time := _}, #{name := Name, pid := Serving}} -> Serving
+            end,
         ok = gen_tcp:close(Socket),
-        receive {stop, connection, #{duration := _}, #{pid := Pid, reason := normal}} -> ok end,
+        receive
+            {stop, connection, #{duration := _}, #{pid := Pid, reason := normal}} -> ok
+        end,
         ok = weir:suspend_listener(Name),
-        receive {suspend, listener, #{accepted := 1}, _} -> ok end,
+        receive
+            {suspend, listener, #{accepted := 1}, _} -> ok
+        end,
         ok = weir:resume_listener(Name),
-        receive {resume, listener, _, _} -> ok end,
+        receive
+            {resume, listener, _, _} -> ok
+        end,
         ok = weir:stop_listener(Name),
-        receive {stop, listener, _, #{status := _}} -> ok end
+        receive
+            {stop, listener, _, #{status := _}} -> ok
+        end
     after
         weir_event:detach(?MODULE)
     end.

@@ -58,7 +58,9 @@ say(Socket, What) ->
 start(What) -> start(#{}, What).
 
 start(Options, What) ->
-    {ok, _} = weir:start_listener(?MODULE, Options#{ip => ?LOOPBACK, handshake_timeout => infinity}, fun ?MODULE:say/2, What),
+    {ok, _} = weir:start_listener(
+        ?MODULE, Options#{ip => ?LOOPBACK, handshake_timeout => infinity}, fun ?MODULE:say/2, What
+    ),
     weir:get_port(?MODULE).
 
 change(Changes) -> ok = weir:set_options(?MODULE, Changes).

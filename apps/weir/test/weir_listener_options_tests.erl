@@ -36,7 +36,9 @@ buffers_test() ->
 
 %% Options that are not named stay; socket options are merged one by one.
 changes_test() ->
-    {ok, Old} = new(#{max_rate => 5, socket_opts => [binary, {raw, 6, 12, <<1:32>>}, {nodelay, false}, {keepalive, true}]}),
+    {ok, Old} = new(#{
+        max_rate => 5, socket_opts => [binary, {raw, 6, 12, <<1:32>>}, {nodelay, false}, {keepalive, true}]
+    }),
     Changes = #{socket_opts => [{raw, 6, 12, <<2:32>>}, list, {nodelay, true}], args => other},
     {ok, New = #{given := {Given, _, other}}} = weir_listener_options:change(Changes, Old),
     ?assertMatch(#{max_rate := 5, args := other}, New),
@@ -45,13 +47,18 @@ changes_test() ->
     ),
     ?assertMatch({error, {bad_option, port, 1, _}}, weir_listener_options:change(#{port => 1}, Old)),
     ?assertMatch({error, {bad_option, colour, red, _}}, weir_listener_options:change(#{colour => red}, Old)),
-    ?assertMatch({error, {bad_option, socket_opts, [binary | x], _}}, weir_listener_options:change(#{socket_opts => [binary | x]}, Old)),
+    ?assertMatch(
+        {error, {bad_option, socket_opts, [binary | x], _}},
+        weir_listener_options:change(#{socket_opts => [binary | x]}, Old)
+    ),
     ?assertMatch({error, {bad_option, socket_opts, {}, _}}, weir_listener_options:change(#{socket_opts => [{}]}, Old)).
 
 handlers_test() ->
     ?assertMatch({ok, #{handler := {protocol, ?MODULE}}}, weir_listener_options:new(#{}, ?MODULE, x)),
     ?assertMatch({error, {bad_option, handler, lists, _}}, weir_listener_options:new(#{}, lists, x)),
-    ?assertMatch({error, {bad_option, affinity, bound, _}}, weir_listener_options:new(#{affinity => bound}, ?MODULE, x)).
+    ?assertMatch(
+        {error, {bad_option, affinity, bound, _}}, weir_listener_options:new(#{affinity => bound}, ?MODULE, x)
+    ).
 
 wrong_options_are_named_test_() ->
     [
@@ -70,7 +77,9 @@ wrong_elements_are_named_test() ->
     ?assertMatch({error, {bad_option, allow, {{1, 2, 3, 4}, 33}, _}}, new(#{allow => [{{1, 2, 3, 4}, 33}]})),
     ?assertMatch({error, {bad_option, deny, "10.0.0.0/x", _}}, new(#{deny => ["10.0.0.0/x"]})),
     ?assertMatch({error, {bad_option, socket_opts, {ip, _}, _}}, new(#{socket_opts => [{ip, any}]})),
-    ?assertMatch({error, {bad_option, socket_opts, {nodelay, 1}, _}}, new(#{socket_opts => [binary, {nodelay, 1}, inet6]})),
+    ?assertMatch(
+        {error, {bad_option, socket_opts, {nodelay, 1}, _}}, new(#{socket_opts => [binary, {nodelay, 1}, inet6]})
+    ),
     ?assertMatch({error, {bad_option, socket_opts, [binary | x], _}}, new(#{socket_opts => [binary | x]})),
     ?assertMatch(
         {error, {bad_option, socket_opts, {active, once}, _}},
@@ -81,7 +90,9 @@ wrong_elements_are_named_test() ->
 
 an_unknown_option_names_those_there_are_test() ->
     {error, {bad_option, colour, red, "unknown option; valid: " ++ Names}} = new(#{colour => red}),
-    ?assert(lists:all(fun(Name) -> lists:member(Name, string:lexemes(Names, ", ")) end, ["port", "ip", "tls", "reactor"])).
+    ?assert(
+        lists:all(fun(Name) -> lists:member(Name, string:lexemes(Names, ", ")) end, ["port", "ip", "tls", "reactor"])
+    ).
 
 %% Any wrong value is an error, never an exception.
 any_value_is_taken_or_refused_test_() -> {timeout, 300, fun any_value_is_taken_or_refused/0}.
@@ -108,9 +119,42 @@ is_taken_or_refused(Other, What) -> error({What, Other}).
 anything() ->
     Address = #{family => inet, addr => any, port => 0},
     Values = [
-        -1, 0, 1, 1 bsl 32, 1 bsl 80, 1.5, foo, infinity, undefined, true, "", "text", "1.2.3.4/", "1.2.3.4/8/8", "1.2.3.4/x", <<>>,
-        <<1:3>>, {}, {a}, {local, foo}, {1, 2, 3, 4}, {1, 2, 3, x}, {{1, 2, 3, 4}, 8}, {{1, 2, 3, 4}, x}, {Address, 8}, Address, #{},
-        #{interval => 1}, self(), make_ref(), fun() -> ok end, [[]], [300], [foo], [{}], [{a, b}]
+        -1,
+        0,
+        1,
+        1 bsl 32,
+        1 bsl 80,
+        1.5,
+        foo,
+        infinity,
+        undefined,
+        true,
+        "",
+        "text",
+        "1.2.3.4/",
+        "1.2.3.4/8/8",
+        "1.2.3.4/x",
+        <<>>,
+        <<1:3>>,
+        {},
+        {a},
+        {local, foo},
+        {1, 2, 3, 4},
+        {1, 2, 3, x},
+        {{1, 2, 3, 4}, 8},
+        {{1, 2, 3, 4}, x},
+        {Address, 8},
+        Address,
+        #{},
+        #{interval => 1},
+        self(),
+        make_ref(),
+        fun() -> ok end,
+        [[]],
+        [300],
+        [foo],
+        [{}],
+        [{a, b}]
     ],
     Values ++ [[Value] || Value <- Values] ++ [[Value | tail] || Value <- Values].
 

@@ -140,7 +140,10 @@ loads_are_balanced(Config) ->
         _ ->
             wait_until(fun() ->
                 [is_served(Socket) || Socket <- Sockets],
-                Pollsets = [P || {{_, _, Handle}, _} <- weir:connections(Name), {ok, #{pollset := P}} <- [weir_nif:info(Handle)]],
+                Pollsets = [
+                    P
+                 || {{_, _, Handle}, _} <- weir:connections(Name), {ok, #{pollset := P}} <- [weir_nif:info(Handle)]
+                ],
                 length([P || P <- Pollsets, P =/= 1]) >= 4
             end)
     end.
@@ -311,12 +314,18 @@ stand_still(_Config) ->
         #{connections := Accepted, backlog := Backlog} = weir:info(still),
         Accepted + Backlog =:= 1 + length(Clients) orelse {Accepted, Backlog}
     end),
-    Given = [Peer || {Socket, Owner} <- weir:connections(still), Owner =:= Reactor, {ok, {_, Peer}} <- [weir_tcp:peername(Socket)]],
+    Given = [
+        Peer
+     || {Socket, Owner} <- weir:connections(still), Owner =:= Reactor, {ok, {_, Peer}} <- [weir_tcp:peername(Socket)]
+    ],
     ?assertMatch([_, _ | _], Given),
     ok = weir:suspend_listener(still),
     true = erlang:resume_process(Reactor),
     %% The kernel resets what was left in the backlogs.
-    [?assert(has_an_answer(Client)) || Client <- Clients, {ok, ClientPort} <- [inet:port(Client)], lists:member(ClientPort, Given)],
+    [
+        ?assert(has_an_answer(Client))
+     || Client <- Clients, {ok, ClientPort} <- [inet:port(Client)], lists:member(ClientPort, Given)
+    ],
     ok = weir:stop_listener(still).
 
 has_an_answer(Client) ->

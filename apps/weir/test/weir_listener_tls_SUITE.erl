@@ -193,7 +193,9 @@ is_told(Kind, Peer) ->
             name := ?MODULE, kind := Kind, peer := Peer, reason := Reason, pid := Pid
         }} when is_integer(Duration), is_pid(Pid) ->
             receive
-                {logged, warning, #{listener := ?MODULE, peer := Peer, reason := Reason} = Report, #{report_cb := Format}} ->
+                {logged, warning, #{listener := ?MODULE, peer := Peer, reason := Reason} = Report, #{
+                    report_cb := Format
+                }} ->
                     {Text, Values} = Format(Report),
                     Line = lists:flatten(io_lib:format(Text, Values)),
                     ?assertMatch("weir: " ++ _, Line),
@@ -224,7 +226,9 @@ a_failed_handshake_of_a_protocol_is_told(Config) ->
     has_failed(1).
 
 a_missing_header_is_told(_Config) ->
-    {ok, _} = weir:start_listener(?MODULE, #{ip => ?LOOPBACK, proxy_protocol => true, handshake_timeout => infinity}, fun ?MODULE:hold/2, args),
+    {ok, _} = weir:start_listener(
+        ?MODULE, #{ip => ?LOOPBACK, proxy_protocol => true, handshake_timeout => infinity}, fun ?MODULE:hold/2, args
+    ),
     observe(),
     Peer = intrude(),
     ?assertEqual(not_proxy, is_told(proxy, Peer)),
@@ -249,7 +253,13 @@ a_storm_of_failures_is_a_few_lines(Config) ->
     Clients = [weir_test_peer:async(fun() -> [intrude() || _ <- lists:seq(1, 20)] end) || _ <- lists:seq(1, 5)],
     [weir_test_peer:await(Client) || Client <- Clients],
     has_failed(100),
-    Events = [receive {told, _, _, _} = Event -> Event after patience() -> ct:fail(not_told) end || _ <- lists:seq(1, 100)],
+    Events = [
+        receive
+            {told, _, _, _} = Event -> Event
+        after patience() -> ct:fail(not_told)
+        end
+     || _ <- lists:seq(1, 100)
+    ],
     ?assertEqual(100, length(Events)),
     Periods = (erlang:monotonic_time(millisecond) - Before) div 1000 + 2,
     Messages = weir_test_wait:messages(),

@@ -11,7 +11,16 @@
 ]).
 -import(weir_test_wait, [wait_until/1, next_message/0, recv_all/1, recv_exactly/2, patience/0]).
 -import(weir_misfortune_test, [
-    info/1, is_open/1, stingy_pair/1, assert_arrives/2, in_close/1, in_wait/1, owned/2, plenty/0, send_until_closed/2, spin/1
+    info/1,
+    is_open/1,
+    stingy_pair/1,
+    assert_arrives/2,
+    in_close/1,
+    in_wait/1,
+    owned/2,
+    plenty/0,
+    send_until_closed/2,
+    spin/1
 ]).
 
 -include("engine_suite.hrl").

@@ -6,7 +6,17 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -define(APPLICATIONS, [
-    weir, weir_http, weir_pubsub, weir_proxy, weir_scope, weir_load, weir_toml, weir_cli, weir_examples, weir_bench, weir_conformance
+    weir,
+    weir_http,
+    weir_pubsub,
+    weir_proxy,
+    weir_scope,
+    weir_load,
+    weir_toml,
+    weir_cli,
+    weir_examples,
+    weir_bench,
+    weir_conformance
 ]).
 
 %% Modules of OTP 27 and ranch may be missing; their callers check first.
@@ -35,13 +45,17 @@ no_circle(Application) ->
     Modules = modules(Application),
     Graph = digraph:new(),
     _ = [digraph:add_vertex(Graph, Module) || Module <- Modules],
-    Calls = [{Module, Called} || Module <- Modules, Called <- called(Module), Called =/= Module, lists:member(Called, Modules)],
+    Calls = [
+        {Module, Called}
+     || Module <- Modules, Called <- called(Module), Called =/= Module, lists:member(Called, Modules)
+    ],
     _ = [digraph:add_edge(Graph, Module, Called) || {Module, Called} <- Calls],
     ?assertEqual([], digraph_utils:cyclic_strong_components(Graph)),
     ?assertNotEqual([], Calls),
     true = digraph:delete(Graph).
 
-of_each(Check) -> [{atom_to_list(Application), {timeout, 60, fun() -> Check(Application) end}} || Application <- ?APPLICATIONS].
+of_each(Check) ->
+    [{atom_to_list(Application), {timeout, 60, fun() -> Check(Application) end}} || Application <- ?APPLICATIONS].
 
 called(Module) ->
     {ok, {Module, [{imports, Functions}]}} = beam_lib:chunks(code:which(Module), [imports]),

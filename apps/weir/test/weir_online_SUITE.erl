@@ -92,7 +92,10 @@ follow(Port) ->
 %% Starts more streams until there are connections on all of these pollsets and no others.
 streams_on(Pollsets, Port, Streams) ->
     assert_streams_go_on(Streams),
-    Connections = [Pollset || {?SOCKET(Handle), _} <- weir:connections(?MODULE), {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]],
+    Connections = [
+        Pollset
+     || {?SOCKET(Handle), _} <- weir:connections(?MODULE), {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]
+    ],
     case lists:usort(Connections) of
         Pollsets ->
             Streams;
@@ -342,7 +345,9 @@ have_schedulers_go_under(Kind) ->
 
 %% Garbage collection is queued behind earlier messages and signals.
 all_answer() ->
-    Asking = async(fun() -> [{process_info(Process, group_leader), erlang:garbage_collect(Process)} || Process <- processes()] end),
+    Asking = async(fun() ->
+        [{process_info(Process, group_leader), erlang:garbage_collect(Process)} || Process <- processes()]
+    end),
     _ = await(Asking),
     ok.
 

@@ -41,7 +41,8 @@ online(Count) ->
 used() -> [Number || #{pollset := Number, sockets := Count} <- weir:pollsets(), Count > 0].
 
 %% The listening sockets of this machine.
-listening() -> [Socket || Socket = ?SOCKET(Handle) <- weir:sockets(), {ok, #{state := listening}} <- [weir_nif:info(Handle)]].
+listening() ->
+    [Socket || Socket = ?SOCKET(Handle) <- weir:sockets(), {ok, #{state := listening}} <- [weir_nif:info(Handle)]].
 
 pollsets_of(Sockets) -> [Pollset || ?SOCKET(Handle) <- Sockets, {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]].
 

@@ -53,14 +53,17 @@ parallel(Model) ->
             fun() ->
                 Model:with(fun(Made) ->
                     {Before, Beside, Result} = run_parallel_commands(Model, Program, world(Made)),
-                    Result =:= ok orelse {failed, Result, {got_before, [Got || {_, Got} <- Before]}, {got_beside, [returned(Each) || Each <- Beside]}}
+                    Result =:= ok orelse
+                        {failed, Result, {got_before, [Got || {_, Got} <- Before]},
+                            {got_beside, [returned(Each) || Each <- Beside]}}
                 end)
             end,
             ?TIMES
         )
     ).
 
-returned(History) -> [{Function, Arguments, Got} || {{set, _, {call, _, Function, [_World | Arguments]}}, Got} <- History].
+returned(History) ->
+    [{Function, Arguments, Got} || {{set, _, {call, _, Function, [_World | Arguments]}}, Got} <- History].
 
 world(Made) ->
     _ = put(?MODULE, ready),

@@ -43,7 +43,10 @@ known_sequences(_Config) ->
 
 %% Only the intended differences (docs/differences.md), and nothing else in these sequences.
 known_differences(_Config) ->
-    [] = [{Name, Result} || {Name, Sequence} <- differences(), (Result = prop_parity:agree(Sequence, [], ?WEIR)) =/= true].
+    [] = [
+        {Name, Result}
+     || {Name, Sequence} <- differences(), (Result = prop_parity:agree(Sequence, [], ?WEIR)) =/= true
+    ].
 
 differences() ->
     [

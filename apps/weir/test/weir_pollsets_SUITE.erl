@@ -68,7 +68,10 @@ is_weir_tells_sockets_apart(_Config) ->
     ?assertEqual([false, false], [weir:is_weir(Socket) || Socket <- [Stock, OfSocket]]),
     ok = gen_tcp:close(Ours),
     ?assert(weir:is_weir(Ours)),
-    ?assertEqual([false, false, false], [weir:is_weir(Other) || Other <- [undefined, {sslsocket}, {'$inet', weir_tcp, a}]]).
+    ?assertEqual([false, false, false], [
+        weir:is_weir(Other)
+     || Other <- [undefined, {sslsocket}, {'$inet', weir_tcp, a}]
+    ]).
 
 one_for_each_scheduler(_Config) ->
     Pollsets = weir:pollsets(),
@@ -76,9 +79,33 @@ one_for_each_scheduler(_Config) ->
     ?assertEqual(Schedulers, [Number || #{pollset := Number} <- Pollsets]),
     ?assertEqual(Schedulers, [Scheduler || #{scheduler := Scheduler} <- Pollsets]),
     Counters = [
-        sockets, polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers, reads,
-        read_bytes, writes, written_bytes, short_writes, accepts, asked_away, moved_in, moved_out, file_waits, wakes_by_thread,
-        wakes_by_process, polling_ns, between_ns, files_cut, faults, contended
+        sockets,
+        polls,
+        empty_polls,
+        events,
+        events_min,
+        events_max,
+        events_log2,
+        sleeps,
+        asleep_ns,
+        gathers,
+        reads,
+        read_bytes,
+        writes,
+        written_bytes,
+        short_writes,
+        accepts,
+        asked_away,
+        moved_in,
+        moved_out,
+        file_waits,
+        wakes_by_thread,
+        wakes_by_process,
+        polling_ns,
+        between_ns,
+        files_cut,
+        faults,
+        contended
     ],
     lists:foreach(
         fun(Pollset = #{poller := Poller, events_log2 := Histogram}) ->
@@ -223,14 +250,18 @@ table_of_other_families(Config) ->
     Name = "weir" ++ os:getpid(),
     {ok, Inet6} = weir_test_peer:listen(Config, 0, [{ip, {0, 0, 0, 0, 0, 0, 0, 1}}]),
     {ok, Local} = weir_test_peer:listen(Config, 0, [{ifaddr, {local, Path}}]),
-    {ok, Abstract} = weir_test_peer:listen(Config, 0, [{ifaddr, {local, <<0, (list_to_binary(Name))/binary, 7, "table">>}}]),
+    {ok, Abstract} = weir_test_peer:listen(Config, 0, [
+        {ifaddr, {local, <<0, (list_to_binary(Name))/binary, 7, "table">>}}
+    ]),
     ok = file:delete(Path),
     {ok, Port} = inet:port(Inet6),
     [_Header | Rows] = printed(fun weir:i/0),
     Expected = [
         row(Socket, ["0", "0", pid_to_list(self()), Address, "*:*", "LISTENING"])
      || {Socket, Address} <- [
-            {Inet6, "[::1]:" ++ integer_to_list(Port)}, {Local, "local:" ++ Path}, {Abstract, "local:@" ++ Name ++ ".table"}
+            {Inet6, "[::1]:" ++ integer_to_list(Port)},
+            {Local, "local:" ++ Path},
+            {Abstract, "local:@" ++ Name ++ ".table"}
         ]
     ],
     ?assertEqual(lists:sort(Expected), lists:sort([string:lexemes(Row, " ") || Row <- Rows])).

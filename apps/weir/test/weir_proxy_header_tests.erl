@@ -8,9 +8,14 @@ a_line_of_version_1_test() ->
     ?assertEqual(
         {ok,
             #{
-                version => 1, command => proxy, transport_family => ipv4, transport_protocol => stream,
-                src_address => {192, 168, 0, 1}, src_port => 56324,
-                dest_address => {192, 168, 0, 11}, dest_port => 443
+                version => 1,
+                command => proxy,
+                transport_family => ipv4,
+                transport_protocol => stream,
+                src_address => {192, 168, 0, 1},
+                src_port => 56324,
+                dest_address => {192, 168, 0, 11},
+                dest_port => 443
             },
             <<"GET /">>},
         weir_proxy_header:parse(<<"PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\nGET /">>)
@@ -19,7 +24,9 @@ a_line_of_version_1_test() ->
         {ok, #{src_address := {8193, 3512, 0, 0, 0, 0, 0, 1}, dest_port := 65535}, <<>>},
         weir_proxy_header:parse(<<"PROXY TCP6 2001:db8::1 ::1 1 65535\r\n">>)
     ),
-    ?assertMatch({ok, #{transport_family := undefined}, <<"x">>}, weir_proxy_header:parse(<<"PROXY UNKNOWN a b c\r\nx">>)).
+    ?assertMatch(
+        {ok, #{transport_family := undefined}, <<"x">>}, weir_proxy_header:parse(<<"PROXY UNKNOWN a b c\r\nx">>)
+    ).
 
 bad_lines_test_() ->
     [
@@ -39,7 +46,8 @@ a_line_that_does_not_end_test() ->
 a_line_that_ends_with_a_line_feed_alone_test_() ->
     [
         ?_assertEqual({error, bad_header}, weir_proxy_header:parse(iolist_to_binary(["PROXY ", Line, $\n, Rest])))
-     || Line <- ["TCP4 1.2.3.4 1.2.3.4 1 2", "UNKNOWN", "", "nothing", "TCP4 1.2.3.4\r1.2.3.4 1 2"], Rest <- ["", "GET /", "GET / HTTP/1.1\r\n"]
+     || Line <- ["TCP4 1.2.3.4 1.2.3.4 1 2", "UNKNOWN", "", "nothing", "TCP4 1.2.3.4\r1.2.3.4 1 2"],
+        Rest <- ["", "GET /", "GET / HTTP/1.1\r\n"]
     ].
 
 no_header_test() ->

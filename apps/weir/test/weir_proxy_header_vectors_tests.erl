@@ -13,7 +13,10 @@ taken_test_() ->
 %% The whole header is parsed, and every prefix returns `more'.
 same(Bytes, Ends, Rest) ->
     Header = binary:part(Bytes, 0, byte_size(Bytes) - byte_size(Rest)),
-    [?assertEqual(more, weir_proxy_header:parse(binary:part(Header, 0, Size))) || Size <- lists:seq(0, byte_size(Header) - 1)],
+    [
+        ?assertEqual(more, weir_proxy_header:parse(binary:part(Header, 0, Size)))
+     || Size <- lists:seq(0, byte_size(Header) - 1)
+    ],
     {ok, Parsed, Rest} = weir_proxy_header:parse(Bytes),
     ?assertEqual(Ends, ends(Parsed)),
     {ok, Parsed, Rest}.
@@ -30,17 +33,23 @@ taken() ->
     Six = {16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff},
     Lines = [
         {"nginx", "TCP4 192.0.2.1 192.0.2.2 123 5678", {Four, 123, {192, 0, 2, 2}, 5678}},
-        {"nginx", "TCP6 2001:Db8::1 2001:Db8::2 123 5678", {{16#2001, 16#db8, 0, 0, 0, 0, 0, 1}, 123, {16#2001, 16#db8, 0, 0, 0, 0, 0, 2}, 5678}},
+        {"nginx", "TCP6 2001:Db8::1 2001:Db8::2 123 5678", {
+            {16#2001, 16#db8, 0, 0, 0, 0, 0, 1}, 123, {16#2001, 16#db8, 0, 0, 0, 0, 0, 2}, 5678
+        }},
         {"nginx", "UNKNOWN", unknown},
         {"nginx", "UNKNOWN 1 2 3 4 5 6", unknown},
         {"go-proxyproto", "UNKNOWN 127.0.0.1 127.0.0.1 99999 99999", unknown},
         {"go-proxyproto", "TCP4 127.0.0.1 127.0.0.1 65533 65533", {{127, 0, 0, 1}, 65533, {127, 0, 0, 1}, 65533}},
-        {"go-proxyproto", "TCP6 ::ffff:127.0.0.1 ::1 65533 1", {{0, 0, 0, 0, 0, 16#ffff, 16#7f00, 1}, 65533, {0, 0, 0, 0, 0, 0, 0, 1}, 1}},
+        {"go-proxyproto", "TCP6 ::ffff:127.0.0.1 ::1 65533 1", {
+            {0, 0, 0, 0, 0, 16#ffff, 16#7f00, 1}, 65533, {0, 0, 0, 0, 0, 0, 0, 1}, 1
+        }},
         {"ppp", "TCP4 255.255.255.255 255.255.255.255 65535 65535", {Most, 65535, Most, 65535}},
         {"ppp", "TCP6 " ?LONGEST " " ?LONGEST " 65535 65535", {Six, 65535, Six, 65535}},
         {"ppp", "TCP6 ::1 " ?LONGEST " 65535 65535", {{0, 0, 0, 0, 0, 0, 0, 1}, 65535, Six, 65535}},
         {"ppp", "TCP6 ffff::ffff " ?LONGEST " 65535 65535", {{16#ffff, 0, 0, 0, 0, 0, 0, 16#ffff}, 65535, Six, 65535}},
-        {"ppp", "TCP6 ffff:ffff:ffff:ffff::ffff:ffff:ffff " ?LONGEST " 65535 65535", {setelement(5, Six, 0), 65535, Six, 65535}},
+        {"ppp", "TCP6 ffff:ffff:ffff:ffff::ffff:ffff:ffff " ?LONGEST " 65535 65535", {
+            setelement(5, Six, 0), 65535, Six, 65535
+        }},
         {"ppp", "TCP6 :: " ?LONGEST " 65535 65535", {{0, 0, 0, 0, 0, 0, 0, 0}, 65535, Six, 65535}},
         {"ppp", "TCP6 ffff:: " ?LONGEST " 65535 65535", {{16#ffff, 0, 0, 0, 0, 0, 0, 0}, 65535, Six, 65535}},
         %% The longest header: 107 bytes.
@@ -52,18 +61,23 @@ taken() ->
     SixAddresses = <<-1:124, 2:4, -1:124, 1:4, 80:16, 443:16>>,
     Values = <<1, 1:16, 5, 2, 2:16, 5, 5>>,
     Binaries = [
-        {"nginx", <<16#21, 16#11, 12:16, 192, 0, 2, 1, 192, 0, 2, 2, 123:16, 5678:16>>, {Four, 123, {192, 0, 2, 2}, 5678}},
-        {"nginx", <<16#21, 16#21, 36:16, 16#20010db8:32, 1:96, 16#20010db8:32, 2:96, 123:16, 5678:16>>,
-            {{16#2001, 16#db8, 0, 0, 0, 0, 0, 1}, 123, {16#2001, 16#db8, 0, 0, 0, 0, 0, 2}, 5678}},
+        {"nginx", <<16#21, 16#11, 12:16, 192, 0, 2, 1, 192, 0, 2, 2, 123:16, 5678:16>>,
+            {Four, 123, {192, 0, 2, 2}, 5678}},
+        {"nginx", <<16#21, 16#21, 36:16, 16#20010db8:32, 1:96, 16#20010db8:32, 2:96, 123:16, 5678:16>>, {
+            {16#2001, 16#db8, 0, 0, 0, 0, 0, 1}, 123, {16#2001, 16#db8, 0, 0, 0, 0, 0, 2}, 5678
+        }},
         %% Three empty values of type 0.
-        {"nginx", <<16#21, 16#11, 21:16, 192, 0, 2, 1, 192, 0, 2, 2, 123:16, 5678:16, 0:72>>, {Four, 123, {192, 0, 2, 2}, 5678}},
+        {"nginx", <<16#21, 16#11, 21:16, 192, 0, 2, 1, 192, 0, 2, 2, 123:16, 5678:16, 0:72>>,
+            {Four, 123, {192, 0, 2, 2}, 5678}},
         {"nginx", <<16#21, 16#01, 0:16>>, unknown},
         {"HAProxy", <<16#21, 16#11, 20:16, Addresses/binary, Authority/binary>>, Known},
         {"ppp", <<16#21, 16#11, 12:16, Addresses/binary>>, Known},
         {"ppp", <<16#21, 16#00, 12:16, Addresses/binary>>, unknown},
         {"ppp", <<16#21, 16#01, 8:16, 127, 0, 0, 1, 127, 0, 0, 2>>, unknown},
         {"ppp", <<16#21, 16#10, 8:16, 127, 0, 0, 1, 127, 0, 0, 2>>, unknown},
-        {"ppp", <<16#21, 16#21, 45:16, SixAddresses/binary, Values/binary>>, {setelement(8, Six, 16#fff2), 80, setelement(8, Six, 16#fff1), 443}},
+        {"ppp", <<16#21, 16#21, 45:16, SixAddresses/binary, Values/binary>>, {
+            setelement(8, Six, 16#fff2), 80, setelement(8, Six, 16#fff1), 443
+        }},
         {"ppp", <<16#21, 16#30, 225:16, -1:864, 0:864, Values/binary>>, unknown},
         {"ppp", <<16#20, 16#02, 0:16>>, local},
         {"ppp", <<16#20, 16#02, 12:16, Addresses/binary>>, local},
@@ -77,12 +91,21 @@ taken() ->
         {"specification", <<16#21, 16#00, 0:16>>, unknown}
     ],
     %% Bytes after the end that look like another value belong to the connection.
-    [{Name ++ ": " ++ Line, iolist_to_binary(["PROXY ", Line, "\r\n", Rest]), Ends, Rest} || {Name, Line, Ends} <- Lines, Rest <- [<<>>, <<"GET /">>]] ++
-        [{Name, <<?SIGNATURE, Bytes/binary, Rest/binary>>, Ends, Rest} || {Name, Bytes, Ends} <- Binaries, Rest <- [<<>>, Authority]].
+    [
+        {Name ++ ": " ++ Line, iolist_to_binary(["PROXY ", Line, "\r\n", Rest]), Ends, Rest}
+     || {Name, Line, Ends} <- Lines, Rest <- [<<>>, <<"GET /">>]
+    ] ++
+        [
+            {Name, <<?SIGNATURE, Bytes/binary, Rest/binary>>, Ends, Rest}
+         || {Name, Bytes, Ends} <- Binaries, Rest <- [<<>>, Authority]
+        ].
 
 refused_test_() ->
     [
-        {lists:flatten(io_lib:format("~s: ~0p", [Name, Bytes])), ?_assertMatch({error, _}, weir_proxy_header:parse(iolist_to_binary(Bytes)))}
+        {
+            lists:flatten(io_lib:format("~s: ~0p", [Name, Bytes])),
+            ?_assertMatch({error, _}, weir_proxy_header:parse(iolist_to_binary(Bytes)))
+        }
      || {Name, Bytes} <- refused()
     ].
 

@@ -186,20 +186,34 @@ http_is_parsed(_Config) ->
 every_form_of_iodata_is_sent(_Config) ->
     Large = rand:bytes(100000),
     Forms = [
-        <<"binary">>, [<<"a">>, <<"b">>], "string", [[1, [2]], <<"nested">> | <<"improper">>], <<>>, [], [[], <<>>],
-        [Large, Large], [Large | Large], lists:duplicate(200, <<"many">>), binary:part(Large, 17, 60000)
+        <<"binary">>,
+        [<<"a">>, <<"b">>],
+        "string",
+        [[1, [2]], <<"nested">> | <<"improper">>],
+        <<>>,
+        [],
+        [[], <<>>],
+        [Large, Large],
+        [Large | Large],
+        lists:duplicate(200, <<"many">>),
+        binary:part(Large, 17, 60000)
     ],
-    {Reactor, Port} = start(#{data => fun(_Socket, <<N>>, State) -> {send, lists:nth(N, Forms), State} end}, [{packet, raw},
-        {buffer, 1}]),
+    {Reactor, Port} = start(#{data => fun(_Socket, <<N>>, State) -> {send, lists:nth(N, Forms), State} end}, [
+        {packet, raw},
+        {buffer, 1}
+    ]),
     Peer = connect_raw(Port),
-    lists:foreach(fun(N) ->
-        ok = gen_tcp:send(Peer, <<N>>),
-        Expected = iolist_to_binary(lists:nth(N, Forms)),
-        %% After an empty form something else is sent.
-        ok = gen_tcp:send(Peer, <<1>>),
-        Both = <<Expected/binary, "binary">>,
-        ?assertEqual({N, Both}, {N, recv_exactly(Peer, byte_size(Both))})
-    end, lists:seq(1, length(Forms))),
+    lists:foreach(
+        fun(N) ->
+            ok = gen_tcp:send(Peer, <<N>>),
+            Expected = iolist_to_binary(lists:nth(N, Forms)),
+            %% After an empty form something else is sent.
+            ok = gen_tcp:send(Peer, <<1>>),
+            Both = <<Expected/binary, "binary">>,
+            ?assertEqual({N, Both}, {N, recv_exactly(Peer, byte_size(Both))})
+        end,
+        lists:seq(1, length(Forms))
+    ),
     stop(Reactor).
 
 states_are_kept_for_each_connection(_Config) ->

@@ -39,7 +39,9 @@ what_is_not_in_memory_is_read_first(Config) ->
     Bytes = rand:bytes(3000000),
     Path = write(Config, "file", Bytes),
     {ok, File, #{size := 3000000}} = weir_file:open(Path),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {close, [<<"head">>, {sendfile, File, 0, 3000000}, <<"tail">>], State} end}),
+    {Reactor, Port} = start(#{
+        data => fun(_Socket, _Data, State) -> {close, [<<"head">>, {sendfile, File, 0, 3000000}, <<"tail">>], State} end
+    }),
     forget(Path),
     Before = waits(Reactor),
     Peer = connect_raw(Port),
@@ -64,7 +66,9 @@ a_file_system_that_cannot_tell(Config) ->
             {ok, Bytes} = file:read_file(Path),
             {ok, File, _} = weir_file:open(Path),
             ok = file:delete(Path),
-            {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 2500000}], State} end}),
+            {Reactor, Port} = start(#{
+                data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 2500000}], State} end
+            }),
             Peer = connect_raw(Port),
             ok = gen_tcp:send(Peer, <<"go">>),
             ?assert(Bytes =:= recv_exactly(Peer, 2500000)),
@@ -132,7 +136,9 @@ what_is_no_file_is_not_opened(Config) ->
     ?assertEqual({error, enotdir}, weir_file:open(File ++ "/x")),
     ?assertEqual({error, einval}, weir_file:open(<<"a", 0, "b">>)),
     ?assertError(badarg, weir_file:open([-1])),
-    ?assertMatch({ok, _, #{size := 1, modified_ns := Ns}} when Ns > 1600000000 * 1000000000, weir_file:open(list_to_binary(File))).
+    ?assertMatch(
+        {ok, _, #{size := 1, modified_ns := Ns}} when Ns > 1600000000 * 1000000000, weir_file:open(list_to_binary(File))
+    ).
 
 no_symbolic_link_is_followed_below_a_directory(Config) ->
     File = write(Config, "a/b/file", <<"inside">>),
@@ -148,7 +154,10 @@ no_symbolic_link_is_followed_below_a_directory(Config) ->
     ?assertEqual({error, enotdir}, Open(["a", "link", "file"])),
     ?assertEqual({error, directory}, Open(["a", "b"])),
     ?assertEqual({error, directory}, Open([])),
-    [?assertEqual({error, enoent}, Open(Names)) || Names <- [["a", "..", "a", "b", "file"], ["a/b", "file"], ["a", "", "file"], ["."], ["a", "b", "."]]],
+    [
+        ?assertEqual({error, enoent}, Open(Names))
+     || Names <- [["a", "..", "a", "b", "file"], ["a/b", "file"], ["a", "", "file"], ["."], ["a", "b", "."]]
+    ],
     ?assertEqual({error, einval}, Open([<<"a", 0>>])).
 
 a_file_is_read_in_parts(Config) ->
@@ -157,7 +166,10 @@ a_file_is_read_in_parts(Config) ->
     ?assertEqual({ok, part(Bytes, 99990, 10)}, weir_file:read(File, 99990, 1000)),
     ?assertEqual({ok, <<>>}, weir_file:read(File, 100000, 1000)),
     ?assertEqual({ok, <<>>}, weir_file:read(File, 0, 0)),
-    [?assertError(badarg, weir_file:read(F, O, L)) || {F, O, L} <- [{make_ref(), 0, 1}, {File, -1, 1}, {File, 0, 1 bsl 25}, {File, 1 bsl 63, 1}]].
+    [
+        ?assertError(badarg, weir_file:read(F, O, L))
+     || {F, O, L} <- [{make_ref(), 0, 1}, {File, -1, 1}, {File, 0, 1 bsl 25}, {File, 1 bsl 63, 1}]
+    ].
 
 a_file_nobody_has_is_closed(Config) ->
     Path = write(Config, "file", <<"x">>),

@@ -95,12 +95,17 @@ a_slow_reader_gets_every_byte(Config) ->
 
 files_of_a_hundred_connections(Config) ->
     {File, Bytes} = file_of(Config, 200000),
-    {Reactor, Port} = start(#{data => fun(_Socket, <<From:32>>, State) -> {send, [<<From:32>>, {sendfile, File, From, 100000}], State} end}),
+    {Reactor, Port} = start(#{
+        data => fun(_Socket, <<From:32>>, State) -> {send, [<<From:32>>, {sendfile, File, From, 100000}], State} end
+    }),
     Peers = [{N * 1000, connect_raw(Port)} || N <- lists:seq(0, 99)],
     [
         begin
             [ok = gen_tcp:send(Peer, <<From:32>>) || {From, Peer} <- Peers],
-            [?assert(<<From:32, (part(Bytes, From, 100000))/binary>> =:= recv_exactly(Peer, 100004)) || {From, Peer} <- Peers]
+            [
+                ?assert(<<From:32, (part(Bytes, From, 100000))/binary>> =:= recv_exactly(Peer, 100004))
+             || {From, Peer} <- Peers
+            ]
         end
      || _ <- [1, 2, 3]
     ],
@@ -146,7 +151,10 @@ who_asked_is_told_when_the_file_is_gone(Config) ->
     {File, Bytes} = file_of(Config, 3000000),
     {Reactor, Port} = start(
         #{
-            data => fun(Socket, _Data, State) -> ok = weir:notify_writable(Socket), {send, [{sendfile, File, 0, 3000000}], State} end,
+            data => fun(Socket, _Data, State) ->
+                ok = weir:notify_writable(Socket),
+                {send, [{sendfile, File, 0, 3000000}], State}
+            end,
             writable => fun(Socket, State) -> {send, <<(pending(Socket)):32>>, State} end
         },
         [{high_watermark, 1 bsl 24}]
@@ -225,9 +233,16 @@ a_replaced_file_is_sent_as_it_was(Config) ->
 what_is_no_part_of_a_file_is_reported(Config) ->
     {File, _} = file_of(Config, 10),
     Wrong = [
-        {sendfile, make_ref(), 0, 1}, {sendfile, File, -1, 1}, {sendfile, File, 0, 1 bsl 63}, {sendfile, File, 0}, {File, 0, 1}, make_ref()
+        {sendfile, make_ref(), 0, 1},
+        {sendfile, File, -1, 1},
+        {sendfile, File, 0, 1 bsl 63},
+        {sendfile, File, 0},
+        {File, 0, 1},
+        make_ref()
     ],
-    {Reactor, Port} = start(#{data => fun(_Socket, <<N>>, State) -> {send, [<<"head">>, lists:nth(N, Wrong)], State} end}),
+    {Reactor, Port} = start(#{
+        data => fun(_Socket, <<N>>, State) -> {send, [<<"head">>, lists:nth(N, Wrong)], State} end
+    }),
     unlogged(fun() ->
         [
             begin
@@ -261,7 +276,9 @@ exchange_again(Reactor, Port) ->
 
 packets_have_no_files(Config) ->
     {File, _} = file_of(Config, 10),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 10}], State} end}, [{packet, 4}]),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 10}], State} end}, [
+        {packet, 4}
+    ]),
     Peer = connect_raw(Port),
     {init, Socket} = told(init),
     unlogged(fun() ->

@@ -92,10 +92,17 @@ a_header_comes_byte_by_byte(_Config) ->
 
 %% The connection's packet mode applies after the header, not to it.
 what_is_behind_it_is_framed(_Config) ->
-    {Reactor, Port} = start(#{init => fun(_Socket, State) -> {ok, State} end, data => fun(Socket, Data, State = #{tell := Pid}) ->
-        Pid ! {data, Socket, Data},
-        {ok, State}
-    end}, [{packet, 4}], #{}),
+    {Reactor, Port} = start(
+        #{
+            init => fun(_Socket, State) -> {ok, State} end,
+            data => fun(Socket, Data, State = #{tell := Pid}) ->
+                Pid ! {data, Socket, Data},
+                {ok, State}
+            end
+        },
+        [{packet, 4}],
+        #{}
+    ),
     Peer = connect_raw(Port),
     ok = gen_tcp:send(Peer, [header(), <<3:32, "one", 3:32, "t">>]),
     {init, Socket} = told(init),
@@ -189,7 +196,8 @@ the_end_in_a_header_is_no_connection(_Config) ->
 %% One connection for each way to fail, and one that succeeds. Failures are logged, except that a peer only closes.
 what_comes_of_headers_is_told(_Config) ->
     Self = self(),
-    Tell = fun(_Event, #{duration := Duration}, Metadata, _) when is_integer(Duration) -> Self ! {handshake, Metadata} end,
+    Tell = fun(_Event, #{duration := Duration}, Metadata, _) when is_integer(Duration) -> Self ! {handshake, Metadata}
+    end,
     ok = weir_event:attach(?MODULE, [weir, handshake, stop], Tell, []),
     Log = fun
         (#{level := Level, msg := {report, #{what := _, peer := Peer, reason := Reason}}}, _) ->
@@ -223,7 +231,9 @@ told_of_header(Reason, Level, Act, {Reactor, Port}) ->
     ok = Act(Peer),
     receive
         {handshake, #{reason := Reason} = Metadata} ->
-            ?assertEqual(#{name => undefined, kind => proxy, peer => Address, pid => Reactor, reason => Reason}, Metadata)
+            ?assertEqual(
+                #{name => undefined, kind => proxy, peer => Address, pid => Reactor, reason => Reason}, Metadata
+            )
     after patience() -> ct:fail({not_told, Reason})
     end,
     case Level of

@@ -8,7 +8,9 @@
 
 -import(weir_test_peer, [connect_raw/1, connect_raw/2, reset/1, async/1, await/1, socket_pair/3]).
 -import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
--import(reactor_probe, [start/1, start/2, start/3, client/1, stop/1, told/1, told/2, told_of/2, recv_all/1, exchange/2, reports/1]).
+-import(reactor_probe, [
+    start/1, start/2, start/3, client/1, stop/1, told/1, told/2, told_of/2, recv_all/1, exchange/2, reports/1
+]).
 
 -include("reactor_suite.hrl").
 suite() ->
@@ -47,7 +49,10 @@ groups() ->
 each_callback_may_fail(_Config) ->
     ok = logger:set_module_level([weir_reactor_callbacks], none),
     try
-        [fails(Callback, How) || Callback <- [init, data, writable, info, tick, close, terminate], How <- ways(Callback)]
+        [
+            fails(Callback, How)
+         || Callback <- [init, data, writable, info, tick, close, terminate], How <- ways(Callback)
+        ]
     after
         logger:unset_module_level(weir_reactor_callbacks)
     end.
@@ -111,32 +116,49 @@ flush() ->
 what_cannot_be_sent_closes(_Config) ->
     Large = binary:copy(<<"x">>, 300),
     %% None of these can be sent, even inside a list.
-    Bad = [close, ok, 1, 1.0, {<<"a">>}, #{}, [<<"a">> | close], [[<<"a">>], [256]], [<<"a">>, atom], self(), <<1:1>>, Large, [Large, Large]],
+    Bad = [
+        close,
+        ok,
+        1,
+        1.0,
+        {<<"a">>},
+        #{},
+        [<<"a">> | close],
+        [[<<"a">>], [256]],
+        [<<"a">>, atom],
+        self(),
+        <<1:1>>,
+        Large,
+        [Large, Large]
+    ],
     Data = fun
         (_Socket, <<"good">>, State) -> {send, <<"good">>, State};
         (_Socket, <<N>>, State) -> {send, lists:nth(N, Bad), State}
     end,
-    lists:foreach(fun(N) ->
-        %% A reactor logs at most ten reports a second, and each of these is awaited.
-        {Reactor, Port} = start(#{data => Data}, [{packet, 1}]),
-        Good = connect_raw(Port, [{packet, 1}]),
-        {init, _} = told(init),
-        Peer = connect_raw(Port, [{packet, 1}]),
-        {init, Socket} = told(init),
-        %% Valid data before it is sent, nothing after it.
-        Reports = reports(fun() ->
-            ok = gen_tcp:send(Peer, "good"),
-            {ok, <<"good">>} = gen_tcp:recv(Peer, 0, patience()),
-            ok = gen_tcp:send(Peer, <<N>>),
-            ?assertEqual({N, {error, closed}}, {N, gen_tcp:recv(Peer, 0, patience())}),
-            {error, {error, {Reason, {send, _}}, _}} = told(terminated, Socket),
-            ?assert(lists:member(Reason, [badarg, emsgsize]))
-        end),
-        ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, "{reactor_probe,send}") =/= nomatch]),
-        ok = gen_tcp:send(Good, "good"),
-        {ok, <<"good">>} = gen_tcp:recv(Good, 0, patience()),
-        stop(Reactor)
-    end, lists:seq(1, length(Bad))).
+    lists:foreach(
+        fun(N) ->
+            %% A reactor logs at most ten reports a second, and each of these is awaited.
+            {Reactor, Port} = start(#{data => Data}, [{packet, 1}]),
+            Good = connect_raw(Port, [{packet, 1}]),
+            {init, _} = told(init),
+            Peer = connect_raw(Port, [{packet, 1}]),
+            {init, Socket} = told(init),
+            %% Valid data before it is sent, nothing after it.
+            Reports = reports(fun() ->
+                ok = gen_tcp:send(Peer, "good"),
+                {ok, <<"good">>} = gen_tcp:recv(Peer, 0, patience()),
+                ok = gen_tcp:send(Peer, <<N>>),
+                ?assertEqual({N, {error, closed}}, {N, gen_tcp:recv(Peer, 0, patience())}),
+                {error, {error, {Reason, {send, _}}, _}} = told(terminated, Socket),
+                ?assert(lists:member(Reason, [badarg, emsgsize]))
+            end),
+            ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, "{reactor_probe,send}") =/= nomatch]),
+            ok = gen_tcp:send(Good, "good"),
+            {ok, <<"good">>} = gen_tcp:recv(Good, 0, patience()),
+            stop(Reactor)
+        end,
+        lists:seq(1, length(Bad))
+    ).
 
 a_bad_result_names_its_callback(_Config) ->
     [

@@ -10,7 +10,9 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_listener_test, [connect/1, handler/1, is_served/1]).
--import(weir_online_test, [change_under/1, listening/0, one_on_each/3, online/1, pollsets_of/1, schedulers_of_reactors/0, used/0]).
+-import(weir_online_test, [
+    change_under/1, listening/0, one_on_each/3, online/1, pollsets_of/1, schedulers_of_reactors/0, used/0
+]).
 -import(weir_test_machine, [on_machine/3]).
 -import(weir_test_peer, [keep/1]).
 -import(weir_test_streams, [assert_streams_go_on/1, start_streams/2, stop_streams/1]).
@@ -106,7 +108,9 @@ a_reactor_begins_where_a_scheduler_is_online(Config) -> on_machine(?MODULE, begi
 begin_reactors(_Config) ->
     [
         begin
-            {ok, Reactor} = weir_reactor:start_link(#{module => weir_listener_reactor, args => args, scheduler => 8, affinity => Affinity}),
+            {ok, Reactor} = weir_reactor:start_link(#{
+                module => weir_listener_reactor, args => args, scheduler => 8, affinity => Affinity
+            }),
             ?assertMatch([#{scheduler := 2}], [About || #{reactor := Pid} = About <- weir:reactors(), Pid =:= Reactor]),
             unlink(Reactor),
             exit(Reactor, shutdown)
@@ -161,7 +165,8 @@ wait_in_bound_reactors(_Config) ->
     ?waitEqual(4, length(lists:usort(pollsets_of(listening())))),
     ok = weir:stop_listener(?MODULE).
 
-no_connection_of_reactors_is_lost_while_schedulers_come_and_go(Config) -> on_machine(?MODULE, change_reactors_under_connects, Config).
+no_connection_of_reactors_is_lost_while_schedulers_come_and_go(Config) ->
+    on_machine(?MODULE, change_reactors_under_connects, Config).
 
 change_reactors_under_connects(_Config) ->
     ok = change_under(start(#{})),

@@ -81,11 +81,18 @@ connect_from_an_address(_Config) ->
 connect_from_a_callback(_Config) ->
     {Server, Port} = start(#{}),
     Self = self(),
-    Client = client(#{data => fun(_Socket, _Data, State) ->
-        Args = #{tell => Self, init => fun(_, Fresh) -> {send, <<"second">>, Fresh} end, data => fun reactor_probe:tell_only/3},
-        {ok, _} = weir_reactor:connect(self(), ?LOOPBACK, Port, [{args, Args}]),
-        {ok, State#{data := fun reactor_probe:tell_only/3}}
-    end, init => fun(_Socket, State) -> {send, <<"first">>, State} end}),
+    Client = client(#{
+        data => fun(_Socket, _Data, State) ->
+            Args = #{
+                tell => Self,
+                init => fun(_, Fresh) -> {send, <<"second">>, Fresh} end,
+                data => fun reactor_probe:tell_only/3
+            },
+            {ok, _} = weir_reactor:connect(self(), ?LOOPBACK, Port, [{args, Args}]),
+            {ok, State#{data := fun reactor_probe:tell_only/3}}
+        end,
+        init => fun(_Socket, State) -> {send, <<"first">>, State} end
+    }),
     {ok, _} = weir_reactor:connect(Client, ?LOOPBACK, Port, []),
     {data, _, <<"second">>} = told(data),
     stop(Client),
@@ -114,7 +121,9 @@ adopt_takes_what_is_unread(Config) ->
 %% The poller of a scheduler may be handling an event of a socket just when a reactor adopts it.
 what_comes_during_an_adoption_is_sent_back(Config) ->
     Reactors = [
-        element(2, {ok, _} = weir_reactor:start_link(#{module => reactor_probe, scheduler => Scheduler, affinity => bound}))
+        element(
+            2, {ok, _} = weir_reactor:start_link(#{module => reactor_probe, scheduler => Scheduler, affinity => bound})
+        )
      || Scheduler <- lists:seq(1, erlang:system_info(schedulers_online))
     ],
     [adopt_meanwhile(Reactor, Config) || _ <- lists:seq(1, 5), Reactor <- Reactors],
@@ -216,7 +225,9 @@ a_supervisor_has_reactors_by_their_specification(_Config) ->
 a_name(_Config) ->
     {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, name => ?MODULE}),
     ?assertEqual(Reactor, whereis(?MODULE)),
-    ?assertMatch({error, {already_started, Reactor}}, weir_reactor:start_link(#{module => reactor_probe, name => ?MODULE})),
+    ?assertMatch(
+        {error, {already_started, Reactor}}, weir_reactor:start_link(#{module => reactor_probe, name => ?MODULE})
+    ),
     stop(Reactor).
 
 %%% Partial sends, for sockets of processes.

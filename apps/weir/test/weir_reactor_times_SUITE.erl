@@ -18,7 +18,16 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [all_are_counted, messages_are_counted, ticks_are_counted, those_of_known_length, nothing_is_measured_unasked, on_and_off_with_its_listener, one_that_is_in_a_callback, the_dead_are_not_told].
+    [
+        all_are_counted,
+        messages_are_counted,
+        ticks_are_counted,
+        those_of_known_length,
+        nothing_is_measured_unasked,
+        on_and_off_with_its_listener,
+        one_that_is_in_a_callback,
+        the_dead_are_not_told
+    ].
 
 mine(Reactor) -> [Summary || #{reactor := Same} = Summary <- weir:reactors(), Same =:= Reactor].
 
@@ -29,7 +38,9 @@ all_are_counted(_Config) ->
     {Reactor, Port} = start(slow()),
     Peer = connect_raw(Port),
     [exchange(Peer, "x") || _ <- lists:seq(1, 20)],
-    [#{module := reactor_probe, pollset := Pollset, scheduler := _, callbacks := Callbacks, callback_ns := Ns}] = mine(Reactor),
+    [#{module := reactor_probe, pollset := Pollset, scheduler := _, callbacks := Callbacks, callback_ns := Ns}] = mine(
+        Reactor
+    ),
     %% Accepting the connection was an event, too.
     ?assertEqual(21, Callbacks),
     ?assert(Ns >= 20 * ?DELAY * 1_000_000),
@@ -82,7 +93,9 @@ nothing_is_measured_unasked(_Config) ->
 on_and_off_with_its_listener(_Config) ->
     {ok, _} = weir:start_listener(?MODULE, #{ip => loopback}, weir_listener_reactor, args),
     Measured = fun() -> [Is || #{module := weir_listener_reactor, measured := Is} <- weir:reactors()] end,
-    Seen = fun() -> lists:sum([Count || #{module := weir_listener_reactor, times := Times} <- weir:reactors(), {_, Count} <- Times]) end,
+    Seen = fun() ->
+        lists:sum([Count || #{module := weir_listener_reactor, times := Times} <- weir:reactors(), {_, Count} <- Times])
+    end,
     wait_until(fun() -> length(Measured()) =:= erlang:system_info(schedulers) end),
     ?assertEqual([false], lists:usort(Measured())),
     ok = weir:set_options(?MODULE, #{measure => true}),
@@ -95,7 +108,10 @@ on_and_off_with_its_listener(_Config) ->
     wait_until(fun() -> lists:usort(Measured()) =:= [false] end),
     [exchange(Peer, "x") || _ <- lists:seq(1, 64)],
     ?assertEqual(Before, Seen()),
-    ?assertMatch({error, {bad_option, reactor, {measure, true}, _}}, weir:start_listener(other, #{reactor => #{measure => true}}, weir_listener_reactor, args)),
+    ?assertMatch(
+        {error, {bad_option, reactor, {measure, true}, _}},
+        weir:start_listener(other, #{reactor => #{measure => true}}, weir_listener_reactor, args)
+    ),
     ok = weir:stop_listener(?MODULE).
 
 %% The figures are read without a call to the reactor.

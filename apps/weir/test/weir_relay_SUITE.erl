@@ -6,7 +6,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [connect_raw/2, accept_raw/1, socket_pair/2, socket_pair/3, keep/1, async/1, await/1, kill/1, pid/1]).
+-import(weir_test_peer, [
+    connect_raw/2, accept_raw/1, socket_pair/2, socket_pair/3, keep/1, async/1, await/1, kill/1, pid/1
+]).
 -import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, patience/0]).
 -import(weir_relay_test, [carried/3, ended/2, is_closed/1, pair/1, relay/1, relay/2, sender/2]).
 

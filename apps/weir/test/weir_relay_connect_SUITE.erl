@@ -158,7 +158,15 @@ wrong_arguments(Config) ->
     {A, _Client} = pair(Config),
     [
         ?assertMatch({error, {bad_option, connect, Wrong, _}}, weir:relay(A, {connect, Wrong, patience()}))
-     || Wrong <- [nowhere, {?LOOPBACK, -1}, {?LOOPBACK, 65536}, {{127, 0, 0, 256}, 80}, {"localhost", 80}, {undefined, 80}, ?LOOPBACK]
+     || Wrong <- [
+            nowhere,
+            {?LOOPBACK, -1},
+            {?LOOPBACK, 65536},
+            {{127, 0, 0, 256}, 80},
+            {"localhost", 80},
+            {undefined, 80},
+            ?LOOPBACK
+        ]
     ],
     [
         ?assertMatch({error, {bad_option, connect, Wrong, _}}, weir:relay(A, {connect, {?LOOPBACK, 80}, Wrong}))
@@ -298,7 +306,13 @@ listener(local, Options) ->
     {ok, Listener} = keep(gen_tcp:listen(0, [{ifaddr, Name}, binary, {active, false} | Options])),
     {Listener, Name};
 listener(Family, Options) ->
-    Address = case Family of inet -> ?LOOPBACK; inet6 -> {0, 0, 0, 0, 0, 0, 0, 1} end,
-    {ok, Listener} = keep(gen_tcp:listen(0, [Family, {ip, Address}, binary, {active, false}, {exit_on_close, false} | Options])),
+    Address =
+        case Family of
+            inet -> ?LOOPBACK;
+            inet6 -> {0, 0, 0, 0, 0, 0, 0, 1}
+        end,
+    {ok, Listener} = keep(
+        gen_tcp:listen(0, [Family, {ip, Address}, binary, {active, false}, {exit_on_close, false} | Options])
+    ),
     {ok, Port} = inet:port(Listener),
     {Listener, {Address, Port}}.

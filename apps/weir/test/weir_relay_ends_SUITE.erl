@@ -155,7 +155,10 @@ an_owner_of_an_earlier_life(Config) ->
     Owner = of_an_earlier_life(),
     ?assertEqual({error, esrch}, weir:relay(A, B, #{owner => Owner})),
     [
-        ?assertMatch({error, {bad_option, owner, Owner, [_ | _]}}, weir:relay(A, To, maps:merge(Options, #{owner => Owner, detached => true})))
+        ?assertMatch(
+            {error, {bad_option, owner, Owner, [_ | _]}},
+            weir:relay(A, To, maps:merge(Options, #{owner => Owner, detached => true}))
+        )
      || To <- [B, {connect, {{127, 0, 0, 1}, 80}, 1000}], Options <- [#{}, #{latency => weir_relay:new_latency()}]
     ],
     carried(A, Client, <<"still">>),

@@ -43,7 +43,9 @@ stop_disturber(Disturber) ->
 -spec disturbed(term(), fun(() -> ok)) -> ok.
 disturbed(Seed, Run) ->
     Online = erlang:system_info(schedulers_online),
-    Disturbers = [start_disturber({Seed, killer}, fun kill_poller/0), start_disturber({Seed, changer}, fun change_schedulers/0)],
+    Disturbers = [
+        start_disturber({Seed, killer}, fun kill_poller/0), start_disturber({Seed, changer}, fun change_schedulers/0)
+    ],
     try
         Run()
     after

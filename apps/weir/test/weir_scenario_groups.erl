@@ -27,13 +27,22 @@ run(Seed, Rounds) ->
 play(Seed) ->
     ok = seed(Seed),
     {ok, Listener} = gen_tcp:listen(0, [
-        {tcp_module, weir_tcp}, binary, {active, false}, {packet, 4}, {ip, ?LOOPBACK}, {backlog, 64}, {sndbuf, one_of([4096, 65536])}
+        {tcp_module, weir_tcp},
+        binary,
+        {active, false},
+        {packet, 4},
+        {ip, ?LOOPBACK},
+        {backlog, 64},
+        {sndbuf, one_of([4096, 65536])}
     ]),
     {ok, Port} = inet:port(Listener),
     {ok, Reactor} = weir_reactor:start_link(#{module => ?MODULE}),
     Sequences = counters:new(?GROUPS, []),
     Groups = [{Number, new_group()} || Number <- lists:seq(1, ?GROUPS)],
-    Members = [start_member(Listener, Port, {Seed, Number}, {Groups, Sequences, Reactor}) || Number <- lists:seq(1, ?MEMBERS)],
+    Members = [
+        start_member(Listener, Port, {Seed, Number}, {Groups, Sequences, Reactor})
+     || Number <- lists:seq(1, ?MEMBERS)
+    ],
     Mover = start_disturber({Seed, mover}, fun() -> move([Socket || {_, _, Socket} <- Members]) end),
     try
         Broadcasters = [start_broadcaster(Group, Sequences) || Group <- Groups],
@@ -102,13 +111,17 @@ start_member(Listener, Port, Seed, {Groups, Sequences, Reactor}) ->
     Finish = one_of([read, read, reset]),
     Peer = spawn_link(fun() ->
         ok = seed({Seed, peer}),
-        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {packet, 4}, {active, false}, {recbuf, one_of([4096, 65536])}]),
+        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [
+            binary, {packet, 4}, {active, false}, {recbuf, one_of([4096, 65536])}
+        ]),
         Parent ! {ended, self(), read(Socket, #{}, Pace, Finish)}
     end),
     {ok, Socket} = gen_tcp:accept(Listener, patience()),
     Holder = spawn(fun() ->
         ok = seed({Seed, holder}),
-        receive go -> hold(Socket, Groups, Sequences, Reactor) end
+        receive
+            go -> hold(Socket, Groups, Sequences, Reactor)
+        end
     end),
     ok = gen_tcp:controlling_process(Socket, Holder),
     Holder ! go,

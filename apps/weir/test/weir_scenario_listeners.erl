@@ -36,7 +36,10 @@ play(Seed) ->
     Clients = [start_disturber({Seed, client, N}, fun() -> visit(one_of(Names)) end) || N <- lists:seq(1, ?CLIENTS)],
     Operators = [start_operator({Seed, Name}, Name, Names, {Served, Port}) || Name <- Names],
     try
-        Wrong = [{Name, Outcome} || {Name, Pid} <- lists:zip(Names, Operators), Outcome <- [outcome(Pid)], Outcome =/= ok],
+        Wrong = [
+            {Name, Outcome}
+         || {Name, Pid} <- lists:zip(Names, Operators), Outcome <- [outcome(Pid)], Outcome =/= ok
+        ],
         ?assertEqual({Seed, []}, {Seed, Wrong})
     after
         lists:foreach(fun weir_scenario:stop_disturber/1, Clients),
@@ -92,7 +95,12 @@ operate(N, Name, _Names, {Served, Port}) when N =< 5 -> start(rand:uniform(3), N
 operate(_, _Name, Names, _Served) -> change(rand:uniform(7), one_of(Names)).
 
 start(Kind, Name, Served) ->
-    Options = #{ip => ?LOOPBACK, port => 0, shutdown => one_of([brutal_kill, 50]), max_connections => one_of([1, 3, 100, infinity])},
+    Options = #{
+        ip => ?LOOPBACK,
+        port => 0,
+        shutdown => one_of([brutal_kill, 50]),
+        max_connections => one_of([1, 3, 100, infinity])
+    },
     case start_of(Kind, Name, Options, Served) of
         {ok, _} -> ok;
         {error, {already_started, _}} -> ok

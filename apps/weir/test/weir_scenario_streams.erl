@@ -45,7 +45,10 @@ play(Seed) ->
         start_disturber({Seed, dealer, N}, fun() -> deal([Owner || {_, Owner, _} <- Streams]) end)
      || N <- lists:seq(1, ?DEALERS)
     ],
-    Others = [start_disturber({Seed, talker}, fun() -> talk(Sockets) end), start_disturber({Seed, mover}, fun() -> move(Sockets) end)],
+    Others = [
+        start_disturber({Seed, talker}, fun() -> talk(Sockets) end),
+        start_disturber({Seed, mover}, fun() -> move(Sockets) end)
+    ],
     [Owner ! go || {_, Owner, _} <- Streams],
     try
         Outcomes = [{Number, outcome(Number)} || {Number, _, _} <- Streams],
@@ -73,7 +76,9 @@ start_stream(Listener, Port, {_, Number} = Seed) ->
     end),
     {ok, Socket} = gen_tcp:accept(Listener, patience()),
     ok = inet:setopts(Socket, [{packet, Packet}]),
-    Stream = #stream{number = Number, socket = Socket, parent = self(), packet = Packet, count = Count, finish = Finish},
+    Stream = #stream{
+        number = Number, socket = Socket, parent = self(), packet = Packet, count = Count, finish = Finish
+    },
     Owner = start_owner(Stream, Seed),
     {Number, Owner, Socket}.
 

@@ -36,10 +36,14 @@ urgent_active(Config) ->
     end).
 
 urgent_passive(Config) ->
-    urgent(Config, fun weir_test_peer:say_urgently/1, fun(Socket, _Peer) -> ?assertEqual(<<"abcefg">>, recv_parts(Socket, 6)) end).
+    urgent(Config, fun weir_test_peer:say_urgently/1, fun(Socket, _Peer) ->
+        ?assertEqual(<<"abcefg">>, recv_parts(Socket, 6))
+    end).
 
 urgent_by_length(Config) ->
-    urgent(Config, fun weir_test_peer:say_urgently/1, fun(Socket, _Peer) -> ?assertEqual(<<"abcefg">>, recv_exactly(Socket, 6)) end).
+    urgent(Config, fun weir_test_peer:say_urgently/1, fun(Socket, _Peer) ->
+        ?assertEqual(<<"abcefg">>, recv_exactly(Socket, 6))
+    end).
 
 urgent_in_packets(Config) ->
     Say = fun(Peer) ->

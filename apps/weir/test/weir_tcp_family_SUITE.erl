@@ -9,7 +9,9 @@
 -import(weir_test_wait, [
     patience/0, next_message/0, assert_no_message/0, collect_active/2, recv_exactly/2, recv_all/1
 ]).
--import(weir_tcp_family_test, [family/1, where/1, port/2, listen/2, listen/3, connect/4, connect_to/3, pair/3, passive_pair/1]).
+-import(weir_tcp_family_test, [
+    family/1, where/1, port/2, listen/2, listen/3, connect/4, connect_to/3, pair/3, passive_pair/1
+]).
 
 -include("family_suite.hrl").
 

@@ -205,7 +205,9 @@ what_is_no_number(Config) ->
 port_without_address(Config) ->
     {Socket, Fd} = descriptor(),
     Port = weir_test_peer:free_port(),
-    ?assertMatch({Class, _} when Class =:= error; Class =:= exit, outcome(fun() -> listen(Config, Port, [{fd, Fd}]) end)),
+    ?assertMatch(
+        {Class, _} when Class =:= error; Class =:= exit, outcome(fun() -> listen(Config, Port, [{fd, Fd}]) end)
+    ),
     ok = socket:close(Socket).
 
 %% Stock crashes, Weir returns `badarg'.

@@ -200,7 +200,9 @@ inherited(Config) ->
 late_on_listener(Config) ->
     {Listener, Port} = listen(Config, []),
     _ = connect_raw(Port),
-    Options = [{priority, 4}, {tos, 8}, {ttl, 44}, {recvtos, true}, {recvttl, true}, {nodelay, true}, {keepalive, true}],
+    Options = [
+        {priority, 4}, {tos, 8}, {ttl, 44}, {recvtos, true}, {recvttl, true}, {nodelay, true}, {keepalive, true}
+    ],
     ok = inet:setopts(Listener, Options),
     {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     Names = [Name || {Name, _} <- Options],
@@ -314,7 +316,9 @@ shared_port(Config) ->
     [
         begin
             {Listener, Port} = listen(Config, [{Name, true}]),
-            ?assertEqual({ok, [{reuseport, true}, {reuseport_lb, true}]}, inet:getopts(Listener, [reuseport, reuseport_lb])),
+            ?assertEqual(
+                {ok, [{reuseport, true}, {reuseport_lb, true}]}, inet:getopts(Listener, [reuseport, reuseport_lb])
+            ),
             {ok, Other} = listen(Config, Port, [{ip, ?LOOPBACK}, {Name, true}]),
             ?assertEqual({error, eaddrinuse}, listen(Config, Port, [{ip, ?LOOPBACK}])),
             [ok = gen_tcp:close(Socket) || Socket <- [Listener, Other]]

@@ -5,7 +5,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, listen/2, keep/1, connect_raw/1, async/1, await/1, assert_waits/1, kill/1, pid/1]).
+-import(weir_test_peer, [
+    socket_pair/2, listen/2, keep/1, connect_raw/1, async/1, await/1, assert_waits/1, kill/1, pid/1
+]).
 -import(weir_test_wait, [
     patience/0, messages_of/1, wait_until/1, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0,
     recv_all/1, recv_exactly/2

@@ -194,7 +194,10 @@ end_of_input_is_told_once(Config) ->
                     ok
             end,
             ?assertEqual({tcp_closed, Socket}, next_message()),
-            [?assertEqual(ok, inet:setopts(Socket, [{active, Mode}])) || Mode <- [true, once, false, true, false, once]],
+            [
+                ?assertEqual(ok, inet:setopts(Socket, [{active, Mode}]))
+             || Mode <- [true, once, false, true, false, once]
+            ],
             assert_no_message()
         end,
         [{End, Active} || End <- Ends, Active <- [true, once, 3, false]]

@@ -169,7 +169,9 @@ close(Pair = {_, Server, Client, Connections}) ->
     become_equal(fun() -> call(Client, client, []) end, #{ended => Connections, wrong => 0}),
     lists:foreach(
         fun(Node) ->
-            become_equal(fun() -> call(Node, left, []) end, #{more_descriptors => 0, sockets => 0, counted => 0, abandoned => 0})
+            become_equal(fun() -> call(Node, left, []) end, #{
+                more_descriptors => 0, sockets => 0, counted => 0, abandoned => 0
+            })
         end,
         [Server, Client]
     ).

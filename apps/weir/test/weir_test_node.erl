@@ -61,7 +61,9 @@ start_vm(Suite, Arguments, Function, Values) ->
     All = ["-noshell", "-pa" | paths()] ++ Arguments ++ ["-eval", Call],
     %% A VM without a shell does not notice the end of its standard input.
     Leashed = ["-c", "exec setpriv --pdeathsig KILL \"$0\" \"$@\"", erl() | All],
-    open_port({spawn_executable, "/bin/sh"}, [exit_status, stderr_to_stdout, binary, {env, [{"ERL_FLAGS", false}]}, {args, Leashed}]).
+    open_port({spawn_executable, "/bin/sh"}, [
+        exit_status, stderr_to_stdout, binary, {env, [{"ERL_FLAGS", false}]}, {args, Leashed}
+    ]).
 
 %% Waits until the VM ends, and returns its output.
 -spec ended(port(), timeout()) -> binary().

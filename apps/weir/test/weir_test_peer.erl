@@ -138,7 +138,8 @@ end_case(Config) ->
         false ->
             {fail,
                 {left_behind,
-                    {descriptors, proplists:get_value(descriptors, Config), descriptors(), opened() -- proplists:get_value(opened, Config)},
+                    {descriptors, proplists:get_value(descriptors, Config), descriptors(),
+                        opened() -- proplists:get_value(opened, Config)},
                     {sockets, proplists:get_value(sockets, Config), weir_sockets(Config)},
                     {counted_sockets, counted_sockets(Config)}}}
     end.
@@ -342,7 +343,9 @@ await({Pid, Monitor, Reference}, Patience) ->
 -spec assert_waits(async()) -> ok.
 assert_waits({Pid, _Monitor, Reference}) ->
     %% On a busy machine it may not have started yet.
-    weir_test_wait:wait_until(fun() -> not lists:member(process_info(Pid, status), [{status, runnable}, {status, running}]) end),
+    weir_test_wait:wait_until(fun() ->
+        not lists:member(process_info(Pid, status), [{status, runnable}, {status, running}])
+    end),
     receive
     after ?QUIET ->
         {dictionary, Dictionary} = process_info(Pid, dictionary),

@@ -33,7 +33,9 @@ copy(Config, Name, Application) ->
             ok = filelib:ensure_dir(Target),
             {ok, _} = file:copy(File, Target)
         end
-     || Folder <- ["ebin", "priv"], File <- filelib:wildcard(filename:join([From, Folder, "*"])), filelib:is_regular(File)
+     || Folder <- ["ebin", "priv"],
+        File <- filelib:wildcard(filename:join([From, Folder, "*"])),
+        filelib:is_regular(File)
     ],
     To.
 

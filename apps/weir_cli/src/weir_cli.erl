@@ -12,7 +12,13 @@
 
 %% What a command returns.
 -type outcome() ::
-    ok | {found, none | weir_scope_rule:severity()} | {help, iodata()} | {usage, iodata()} | {failed, iodata()} | {unoffered, iodata()} | interrupted.
+    ok
+    | {found, none | weir_scope_rule:severity()}
+    | {help, iodata()}
+    | {usage, iodata()}
+    | {failed, iodata()}
+    | {unoffered, iodata()}
+    | interrupted.
 
 %% @doc Runs the command that follows `-extra' on the emulator's command line, in a separate process that ends the
 %% emulator. Returns at once, because the emulator only finishes its boot after this has returned.

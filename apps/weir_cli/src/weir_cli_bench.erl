@@ -14,15 +14,22 @@ run(Arguments) ->
 
 run(Arguments, Suite) ->
     case weir_cli_options:parse(options(Suite), Arguments) of
-        {ok, #{help := true}, _} -> {help, help(Suite)};
-        {ok, #{list := true, repeat := Rounds}, []} -> {help, weir_bench_matrix:list(Suite, Rounds)};
-        {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_matrix:run(Suite, Values) end);
-        {ok, _, [Command]} when Command =:= "document"; Command =:= "page" -> {usage, ["files of results are needed: weir bench ", Command, " RESULTS.json..."]};
-        {ok, _, ["document" | Files]} -> written(weir_bench_measurements:update(Files));
-        {ok, _, ["page" | Files]} -> written(weir_bench_page:write(Files));
+        {ok, #{help := true}, _} ->
+            {help, help(Suite)};
+        {ok, #{list := true, repeat := Rounds}, []} ->
+            {help, weir_bench_matrix:list(Suite, Rounds)};
+        {ok, Values, []} ->
+            weir_cli_job:run(fun() -> weir_bench_matrix:run(Suite, Values) end);
+        {ok, _, [Command]} when Command =:= "document"; Command =:= "page" ->
+            {usage, ["files of results are needed: weir bench ", Command, " RESULTS.json..."]};
+        {ok, _, ["document" | Files]} ->
+            written(weir_bench_measurements:update(Files));
+        {ok, _, ["page" | Files]} ->
+            written(weir_bench_page:write(Files));
         {ok, _, [Operand | _]} ->
             {usage, ["unexpected argument: ", Operand, " (weir bench --help)"]};
-        {error, Message} -> {usage, [Message, " (weir bench --help)"]}
+        {error, Message} ->
+            {usage, [Message, " (weir bench --help)"]}
     end.
 
 written({ok, Files}) -> io:put_chars([[File, "\n"] || File <- Files]);

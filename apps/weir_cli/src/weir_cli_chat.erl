@@ -18,10 +18,14 @@
 -spec run([string()]) -> weir_cli:outcome().
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
-        {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, []} -> serve(Values);
-        {ok, _, [Operand | _]} -> {usage, ["weir demo chat takes only options, unexpected argument: ", Operand, " (weir demo chat --help)"]};
-        {error, Message} -> {usage, [Message, " (weir demo chat --help)"]}
+        {ok, #{help := true}, _} ->
+            {help, help()};
+        {ok, Values, []} ->
+            serve(Values);
+        {ok, _, [Operand | _]} ->
+            {usage, ["weir demo chat takes only options, unexpected argument: ", Operand, " (weir demo chat --help)"]};
+        {error, Message} ->
+            {usage, [Message, " (weir demo chat --help)"]}
     end.
 
 serve(#{ip := Ip, port := Port, robots := Robots}) ->
@@ -33,8 +37,12 @@ serve(#{ip := Ip, port := Port, robots := Robots}) ->
             Own = weir:get_port(?LISTENER),
             {ok, Loads} = weir_cli_chat_robots:start_link(Own, ?PUBLIC, {?DIAL, ?DELAY}),
             {ok, _} = weir_pubsub:publish(?DIAL, integer_to_binary(Robots)),
-            io:format("ready ~b~npid ~s~nOpen http://~s:~b/ in two windows. Ctrl+C ends it.~n", [Own, os:getpid(), shown(Ip), Own]),
-            receive stop -> ok end,
+            io:format("ready ~b~npid ~s~nOpen http://~s:~b/ in two windows. Ctrl+C ends it.~n", [
+                Own, os:getpid(), shown(Ip), Own
+            ]),
+            receive
+                stop -> ok
+            end,
             ok = weir_cli_chat_robots:stop(Loads),
             _ = weir_http:drain_listener(?LISTENER, ?DRAIN_MS),
             weir_http:stop_listener(?LISTENER);

@@ -34,10 +34,18 @@ value(Index) -> (16 + Index rem 16 + 0.5) * (1 bsl (Index div 16 - 1)) / 1000.
 %% @doc Returns a summary of the delays recorded since the last call.
 -spec take(delays()) -> summary().
 take(Delays) ->
-    Counts = [{Index, Count} || Index <- lists:seq(0, ?COUNTERS - 1), Count <- [counters:get(Delays, Index + 1)], Count > 0],
+    Counts = [
+        {Index, Count}
+     || Index <- lists:seq(0, ?COUNTERS - 1), Count <- [counters:get(Delays, Index + 1)], Count > 0
+    ],
     lists:foreach(fun({Index, Count}) -> counters:sub(Delays, Index + 1, Count) end, Counts),
     All = lists:sum([Count || {_, Count} <- Counts]),
-    #{count => All, p50 => quantile(0.5 * All, Counts), p99 => quantile(0.99 * All, Counts), most => quantile(All, Counts)}.
+    #{
+        count => All,
+        p50 => quantile(0.5 * All, Counts),
+        p99 => quantile(0.99 * All, Counts),
+        most => quantile(All, Counts)
+    }.
 
 quantile(_Rank, []) -> 0;
 quantile(_Rank, [{Index, _}]) -> value(Index);

@@ -16,13 +16,18 @@
     buffer = <<>> :: binary()
 }).
 
--spec start_link(inet:port_number(), weir_pubsub:channel(), Number :: pos_integer(), weir_cli_chat_delay:delays()) -> pid().
+-spec start_link(inet:port_number(), weir_pubsub:channel(), Number :: pos_integer(), weir_cli_chat_delay:delays()) ->
+    pid().
 start_link(Port, Room, Number, Delays) ->
     spawn_link(fun() -> connect(Port, Room, iolist_to_binary(["robot ", integer_to_binary(Number)]), Delays) end).
 
 %% A failure ends the robot, and `weir_cli_chat_robots' starts another.
 connect(Port, Room, Name, Delays) ->
-    case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}, {tcp_module, weir_tcp}], ?CONNECT_MS) of
+    case
+        gen_tcp:connect(
+            {127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}, {tcp_module, weir_tcp}], ?CONNECT_MS
+        )
+    of
         {ok, Socket} ->
             ok = gen_tcp:send(Socket, handshake(Port)),
             Rest = answered(Socket, <<>>),
@@ -96,7 +101,9 @@ frame(Text, Rest, #robot{delays = Delays} = Robot) ->
     case binary:match(Text, <<"\\\"at\\\":">>) of
         {At, Size} ->
             Now = erlang:monotonic_time(microsecond),
-            weir_cli_chat_delay:record(Now - number(binary:part(Text, At + Size, byte_size(Text) - At - Size), 0), Delays);
+            weir_cli_chat_delay:record(
+                Now - number(binary:part(Text, At + Size, byte_size(Text) - At - Size), 0), Delays
+            );
         nomatch ->
             ok
     end,
@@ -109,9 +116,21 @@ number(_Text, Value) -> Value.
 
 phrase() ->
     Phrases = {
-        <<"Has anybody seen my other sock?">>, <<"Beep.">>, <<"I have read the whole manual.">>, <<"It works on my machine.">>,
-        <<"Who left the window open?">>, <<"Tea is ready.">>, <<"I count 1,024 reasons to stay.">>, <<"Is this thing on?">>,
-        <<"Good morning, everybody!">>, <<"I was rebooted once. Lovely.">>, <<"The garden needs water.">>, <<"Yes.">>,
-        <<"No.">>, <<"Let me think about it for a microsecond.">>, <<"That was fast.">>, <<"My name is a number.">>
+        <<"Has anybody seen my other sock?">>,
+        <<"Beep.">>,
+        <<"I have read the whole manual.">>,
+        <<"It works on my machine.">>,
+        <<"Who left the window open?">>,
+        <<"Tea is ready.">>,
+        <<"I count 1,024 reasons to stay.">>,
+        <<"Is this thing on?">>,
+        <<"Good morning, everybody!">>,
+        <<"I was rebooted once. Lovely.">>,
+        <<"The garden needs water.">>,
+        <<"Yes.">>,
+        <<"No.">>,
+        <<"Let me think about it for a microsecond.">>,
+        <<"That was fast.">>,
+        <<"My name is a number.">>
     },
     element(rand:uniform(tuple_size(Phrases)), Phrases).

@@ -27,7 +27,9 @@
 
 -define(REPORT_MS, 1000).
 
--spec start_link(inet:port_number(), [weir_pubsub:channel(), ...], {Dial :: weir_pubsub:channel(), Report :: weir_pubsub:channel()}) ->
+-spec start_link(inet:port_number(), [weir_pubsub:channel(), ...], {
+    Dial :: weir_pubsub:channel(), Report :: weir_pubsub:channel()
+}) ->
     {ok, pid()}.
 start_link(Port, Rooms, {Dial, Report}) ->
     {ok, _} = gen_server:start_link(?MODULE, {Port, Rooms, Dial, Report}, []).
@@ -40,7 +42,8 @@ stop(Robots) -> gen_server:stop(Robots).
 -spec most() -> pos_integer().
 most() -> ?MOST.
 
--spec init({inet:port_number(), [weir_pubsub:channel(), ...], weir_pubsub:channel(), weir_pubsub:channel()}) -> {ok, #robots{}}.
+-spec init({inet:port_number(), [weir_pubsub:channel(), ...], weir_pubsub:channel(), weir_pubsub:channel()}) ->
+    {ok, #robots{}}.
 init({Port, Rooms, Dial, Report}) ->
     %% A robot ends when its connection breaks. The next step starts another in its place.
     process_flag(trap_exit, true),
@@ -81,7 +84,11 @@ step(#robots{wanted = Wanted, running = Running} = State) ->
     Missing = [Number || Number <- lists:seq(1, Wanted), not is_map_key(Number, Running)],
     Surplus = [Number || Number <- maps:keys(Running), Number > Wanted],
     lists:foreach(fun(Number) -> exit(map_get(Number, Running), shutdown) end, lists:sublist(Surplus, ?STEP)),
-    State#robots{running = maps:merge(Running, maps:from_list([{Number, robot(Number, State)} || Number <- lists:sublist(Missing, ?STEP)]))}.
+    State#robots{
+        running = maps:merge(
+            Running, maps:from_list([{Number, robot(Number, State)} || Number <- lists:sublist(Missing, ?STEP)])
+        )
+    }.
 
 robot(Number, #robots{port = Port, rooms = Rooms, delays = Delays}) ->
     Room = lists:nth(1 + Number rem length(Rooms), Rooms),

@@ -8,10 +8,14 @@ run(["chat" | Arguments]) ->
     weir_cli_chat:run(Arguments);
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
-        {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, []} -> ended(weir_cli_job:run(fun() -> weir_bench_demo:run(Values) end));
-        {ok, _, [Operand | _]} -> {usage, ["weir demo takes only options, unexpected argument: ", Operand, " (weir demo --help)"]};
-        {error, Message} -> {usage, [Message, " (weir demo --help)"]}
+        {ok, #{help := true}, _} ->
+            {help, help()};
+        {ok, Values, []} ->
+            ended(weir_cli_job:run(fun() -> weir_bench_demo:run(Values) end));
+        {ok, _, [Operand | _]} ->
+            {usage, ["weir demo takes only options, unexpected argument: ", Operand, " (weir demo --help)"]};
+        {error, Message} ->
+            {usage, [Message, " (weir demo --help)"]}
     end.
 
 ended(ok) -> io:format("~nNext: bin/weir demo chat, a chat room in the browser with up to 1,000 robots in it.~n");

@@ -6,11 +6,16 @@
 -spec run([string()]) -> weir_cli:outcome().
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
-        {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, [Name]} -> examine(Name, Values);
-        {ok, _, []} -> {usage, "a node is missing (weir doctor --help)"};
-        {ok, _, [_, Extra | _]} -> {usage, ["only one node can be examined, unexpected argument: ", Extra, " (weir doctor --help)"]};
-        {error, Message} -> {usage, [Message, " (weir doctor --help)"]}
+        {ok, #{help := true}, _} ->
+            {help, help()};
+        {ok, Values, [Name]} ->
+            examine(Name, Values);
+        {ok, _, []} ->
+            {usage, "a node is missing (weir doctor --help)"};
+        {ok, _, [_, Extra | _]} ->
+            {usage, ["only one node can be examined, unexpected argument: ", Extra, " (weir doctor --help)"]};
+        {error, Message} ->
+            {usage, [Message, " (weir doctor --help)"]}
     end.
 
 examine(Name, Values) ->

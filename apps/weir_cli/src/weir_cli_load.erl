@@ -7,26 +7,36 @@
 -export([run/1]).
 
 -spec run([string()]) -> weir_cli:outcome().
-run([]) -> {usage, "a scenario is missing (weir load --help lists them)"};
+run([]) ->
+    {usage, "a scenario is missing (weir load --help lists them)"};
 run([Help | _]) when Help =:= "--help"; Help =:= "-h" -> {help, help()};
-run(["compare" | Arguments]) -> weir_cli_load_compare:run(Arguments);
-run(["-" ++ _ = Option | _]) -> {usage, ["the scenario must come before ", Option, " (weir load --help)"]};
+run(["compare" | Arguments]) ->
+    weir_cli_load_compare:run(Arguments);
+run(["-" ++ _ = Option | _]) ->
+    {usage, ["the scenario must come before ", Option, " (weir load --help)"]};
 run([Name | Arguments]) ->
     case scenario(Name) of
         {ok, Scenario} ->
             #{options := Own} = Description = weir_load_scenario:describe(Scenario),
-            Taken = [Option || #{name := Option} <- Own, #{name := General} <- weir_cli_load_options:all(), Option =:= General],
+            Taken = [
+                Option
+             || #{name := Option} <- Own, #{name := General} <- weir_cli_load_options:all(), Option =:= General
+            ],
             case Taken of
-                [] -> run(Name, Scenario, Description, Arguments);
-                [Option | _] -> {failed, [Name, " defines --", atom_to_list(Option), ", which is an option of all scenarios"]}
+                [] ->
+                    run(Name, Scenario, Description, Arguments);
+                [Option | _] ->
+                    {failed, [Name, " defines --", atom_to_list(Option), ", which is an option of all scenarios"]}
             end;
-        {error, Message} -> {usage, Message}
+        {error, Message} ->
+            {usage, Message}
     end.
 
 %% Any other name is a module of the user.
 scenario(Name) ->
     case lists:keyfind(Name, 1, scenarios()) of
-        {Name, Module} -> loaded(Module);
+        {Name, Module} ->
+            loaded(Module);
         false ->
             Module = list_to_atom(Name),
             case loaded(Module) of
@@ -37,8 +47,15 @@ scenario(Name) ->
                         not erlang:function_exported(Module, Function, Arity)
                     ],
                     case Missing of
-                        [] -> {ok, Module};
-                        _ -> {error, ["the module ", Name, " is not a scenario, it does not export ", lists:join(", ", Missing)]}
+                        [] ->
+                            {ok, Module};
+                        _ ->
+                            {error, [
+                                "the module ",
+                                Name,
+                                " is not a scenario, it does not export ",
+                                lists:join(", ", Missing)
+                            ]}
                     end;
                 error ->
                     {error, ["unknown scenario ", Name, ": one of ", names(), " or a module of your own is needed"]}
@@ -204,10 +221,16 @@ help() ->
 
 help(Name, #{summary := Summary, help := Help, options := Own, defaults := Defaults} = Description) ->
     [
-        "usage: weir load ", Name, " HOST:PORT [OPTION...]\n\n",
-        string:titlecase(Summary), ".\n", Help,
-        [["Defaults:", [[" --", atom_to_list(Option), " ", Text] || {Option, Text} <- Defaults], "\n"]
-         || Defaults =/= []],
+        "usage: weir load ",
+        Name,
+        " HOST:PORT [OPTION...]\n\n",
+        string:titlecase(Summary),
+        ".\n",
+        Help,
+        [
+            ["Defaults:", [[" --", atom_to_list(Option), " ", Text] || {Option, Text} <- Defaults], "\n"]
+         || Defaults =/= []
+        ],
         "\n",
         weir_cli_options:help(Own ++ weir_cli_load_options:all(Description)),
         "\n"

@@ -21,7 +21,9 @@ new(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                 {{ok, Address}, {ok, Outer, OfTransport}} ->
                     #{duration := Duration, warmup := Warmup, timeout := Timeout, 'max-lag' := MaxLag} = Values,
                     OfUrl = maps:from_list([{path, Path} || Path <- Paths]),
-                    Given = maps:merge((maps:merge(OfUrl, Values))#{host => Host, address => Address, port => Port}, OfTransport),
+                    Given = maps:merge(
+                        (maps:merge(OfUrl, Values))#{host => Host, address => Address, port => Port}, OfTransport
+                    ),
                     Plan = #{
                         scenario => Outer,
                         options => Given,
@@ -39,7 +41,8 @@ new(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                         observe => maps:get(observe, Values, none)
                     },
                     About = about(Name, Target, Plan, Values, MaxLag),
-                    {ok, Plan, About, maps:with([json, html, search, repeat, nodes, 'local-nodes', observe, cookie], Values)};
+                    {ok, Plan, About,
+                        maps:with([json, html, search, repeat, nodes, 'local-nodes', observe, cookie], Values)};
                 {{error, Reason}, _} ->
                     {error, ["unknown host ", Host, ": ", inet:format_error(Reason)]}
             end
@@ -106,7 +109,9 @@ load(Name, none, Values) ->
         [] -> {ok, none, maps:get(connections, Values, 50)}
     end;
 load(Name, connection, #{connections := _}) ->
-    {error, ["--connections is not for ", Name, ", which opens a connection for each request: use --rate or --concurrency"]};
+    {error, [
+        "--connections is not for ", Name, ", which opens a connection for each request: use --rate or --concurrency"
+    ]};
 load(_Name, _Arrivals, #{rate := _, concurrency := _}) ->
     {error, "--rate and --concurrency exclude each other: a load is an open or a closed loop"};
 load(_Name, _Arrivals, #{connections := _, concurrency := _}) ->
@@ -116,7 +121,11 @@ load(_Name, _Arrivals, #{search := _, html := _}) ->
 load(_Name, _Arrivals, #{search := _, concurrency := _}) ->
     {error, "--search and --concurrency exclude each other: a closed loop has no rate"};
 load(_Name, Arrivals, #{rate := {_, Rate}, duration := Duration, arrivals := Pattern, seed := Seed} = Values) ->
-    Spread = case Pattern of even -> even; poisson -> {poisson, Seed} end,
+    Spread =
+        case Pattern of
+            even -> even;
+            poisson -> {poisson, Seed}
+        end,
     {ok, {open, weir_load_units:segments(Rate, Duration), Spread}, pool(Arrivals, maps:get(connections, Values, 50))};
 load(Name, Arrivals, #{search := _} = Values) ->
     load(Name, Arrivals, Values#{rate => {"1000", {constant, 1000}}});

@@ -130,6 +130,9 @@ tell(Text, #{kept := Kept} = Middle, Results) ->
             io:format(Format, [length(Results), float(Least), float(Most), 100 * (Most - Least) / Kept])
     end.
 
-above(#{broken := none}) -> ", and no rate was found that breaks it";
-above(#{broken := Broken, limit := server}) -> io_lib:format(" and is broken at ~.1f/s", [float(Broken)]);
-above(#{broken := Broken, limit := generator}) -> io_lib:format("; the generator could not offer ~.1f/s", [float(Broken)]).
+above(#{broken := none}) ->
+    ", and no rate was found that breaks it";
+above(#{broken := Broken, limit := server}) ->
+    io_lib:format(" and is broken at ~.1f/s", [float(Broken)]);
+above(#{broken := Broken, limit := generator}) ->
+    io_lib:format("; the generator could not offer ~.1f/s", [float(Broken)]).

@@ -12,7 +12,11 @@
 -type option() :: #{
     name := atom(),
     type :=
-        flag | {integer, Min :: integer(), Max :: integer()} | {choice, [atom()]} | {text, parser()} | {texts, parser()},
+        flag
+        | {integer, Min :: integer(), Max :: integer()}
+        | {choice, [atom()]}
+        | {text, parser()}
+        | {texts, parser()},
     value => string(),
     default => term(),
     help := string()

@@ -26,7 +26,10 @@ print() ->
     ],
     Homes = maps:from_list([{Pollset, Home} || #{pollset := Pollset, scheduler := Home} <- weir:pollsets()]),
     Ran = watch(lists:usort([Owner || {Owner, _} <- Connections])),
-    Seen = [{map_get(Owner, Ran), maps:get(Pollset, Homes, reactor)} || {Owner, Pollset} <- Connections, is_map_key(Owner, Ran)],
+    Seen = [
+        {map_get(Owner, Ran), maps:get(Pollset, Homes, reactor)}
+     || {Owner, Pollset} <- Connections, is_map_key(Owner, Ran)
+    ],
     Away = [Home || {Scheduler, Home} <- Seen, is_integer(Home), Home =/= Scheduler],
     Events = [events(Pollset) || Pollset <- lists:usort(maps:keys(Homes) ++ [Pollset || {_, Pollset} <- Connections])],
     io:format("places ~b ~b ~b ~b~n", [length(Seen), length(Away), lists:sum(Events), lists:max([0 | Events])]).

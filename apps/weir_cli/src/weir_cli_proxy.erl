@@ -4,7 +4,9 @@
 
 -export([run/1]).
 
--define(COMMANDS, ["status", "servers", "sessions", "drain", "enable", "disable", "close-sessions", "set-weight", "reload"]).
+-define(COMMANDS, [
+    "status", "servers", "sessions", "drain", "enable", "disable", "close-sessions", "set-weight", "reload"
+]).
 
 -spec run([string()]) -> weir_cli:outcome().
 run([Command | Arguments] = All) ->
@@ -17,20 +19,34 @@ run([]) ->
 
 serve(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
-        {ok, #{help := true}, _} -> {help, help()};
-        {ok, _, [Extra | _]} -> usage(["unexpected argument: ", Extra]);
-        {ok, #{config := _} = Values, []} when is_map_key(listen, Values); is_map_key(to, Values); is_map_key(balance, Values);
-                is_map_key(control, Values) ->
+        {ok, #{help := true}, _} ->
+            {help, help()};
+        {ok, _, [Extra | _]} ->
+            usage(["unexpected argument: ", Extra]);
+        {ok, #{config := _} = Values, []} when
+            is_map_key(listen, Values);
+            is_map_key(to, Values);
+            is_map_key(balance, Values);
+            is_map_key(control, Values)
+        ->
             [Option | _] = [Each || Each <- [listen, to, balance, control], is_map_key(Each, Values)],
             usage(["--", atom_to_list(Option), " cannot be given with --config: set it in the file"]);
-        {ok, #{config := File, check := true}, []} -> check(File);
-        {ok, #{check := true}, []} -> usage("--check needs --config FILE");
-        {ok, #{config := File, 'take-over' := true} = Values, []} -> start(fun() -> weir_proxy_file:take_over(proxy, File) end, Values);
-        {ok, #{config := File} = Values, []} -> start(fun() -> weir_proxy_file:start(proxy, File) end, Values);
-        {ok, #{listen := _, to := _, 'take-over' := true} = Values, []} -> start(fun() -> weir_proxy:take_over(proxy, one_route(Values)) end, Values);
-        {ok, #{listen := _, to := _} = Values, []} -> start(fun() -> weir_proxy:start(proxy, one_route(Values)) end, Values);
-        {ok, _, []} -> usage("--config FILE, or --listen ADDRESS and --to ADDRESS,... are needed");
-        {error, Message} -> usage(Message)
+        {ok, #{config := File, check := true}, []} ->
+            check(File);
+        {ok, #{check := true}, []} ->
+            usage("--check needs --config FILE");
+        {ok, #{config := File, 'take-over' := true} = Values, []} ->
+            start(fun() -> weir_proxy_file:take_over(proxy, File) end, Values);
+        {ok, #{config := File} = Values, []} ->
+            start(fun() -> weir_proxy_file:start(proxy, File) end, Values);
+        {ok, #{listen := _, to := _, 'take-over' := true} = Values, []} ->
+            start(fun() -> weir_proxy:take_over(proxy, one_route(Values)) end, Values);
+        {ok, #{listen := _, to := _} = Values, []} ->
+            start(fun() -> weir_proxy:start(proxy, one_route(Values)) end, Values);
+        {ok, _, []} ->
+            usage("--config FILE, or --listen ADDRESS and --to ADDRESS,... are needed");
+        {error, Message} ->
+            usage(Message)
     end.
 
 usage(Message) -> {usage, [Message, " (weir proxy --help)"]}.
@@ -43,7 +59,10 @@ check(File) ->
 
 one_route(#{listen := Listen, to := Servers} = Values) ->
     Balance = maps:get(balance, Values, round_robin),
-    Options = #{frontends => #{main => #{listen => Listen, backend => main}}, backends => #{main => #{servers => Servers, balance => Balance}}},
+    Options = #{
+        frontends => #{main => #{listen => Listen, backend => main}},
+        backends => #{main => #{servers => Servers, balance => Balance}}
+    },
     maps:merge(Options, maps:with([control], Values)).
 
 start(Start, #{drain := Seconds}) ->
@@ -54,7 +73,9 @@ start(Start, #{drain := Seconds}) ->
             ok = os:set_signal(sighup, handle),
             {ok, #{frontends := Frontends}} = weir_proxy:info(proxy),
             Listen = lists:append([Addresses || #{listen := Addresses} <- maps:values(Frontends)]),
-            ok = weir_cli_notice:say("ready ~ts~npid ~s", [lists:join($\s, [port(Address) || Address <- Listen]), os:getpid()]),
+            ok = weir_cli_notice:say("ready ~ts~npid ~s", [
+                lists:join($\s, [port(Address) || Address <- Listen]), os:getpid()
+            ]),
             Main = self(),
             _ = spawn(fun() -> await_successor(Main) end),
             loop(Seconds * 1000);
@@ -107,10 +128,14 @@ stop(Drain) ->
 
 ask(Command, Arguments) ->
     case weir_cli_options:parse(ask_options(), Arguments) of
-        {ok, #{help := true}, _} -> {help, help()};
-        {ok, #{control := Path} = Values, Words} -> asked(weir_proxy_control:ask(Path, [Command | Words]), Path, Values);
-        {ok, _, _} -> usage("--control PATH is needed: the socket that the proxy's configuration names");
-        {error, Message} -> usage(Message)
+        {ok, #{help := true}, _} ->
+            {help, help()};
+        {ok, #{control := Path} = Values, Words} ->
+            asked(weir_proxy_control:ask(Path, [Command | Words]), Path, Values);
+        {ok, _, _} ->
+            usage("--control PATH is needed: the socket that the proxy's configuration names");
+        {error, Message} ->
+            usage(Message)
     end.
 
 asked({ok, #{<<"error">> := Text}}, _Path, _Values) -> {failed, Text};
@@ -135,26 +160,65 @@ ask_options() ->
 
 options() ->
     [
-        #{name => config, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
-            help => "configuration file in TOML; SIGHUP reloads it"},
-        #{name => check, type => flag,
-            help => "only check the file"},
-        #{name => listen, type => {text, fun words/1}, value => "ADDR,...",
-            help => "addresses to listen on: 0.0.0.0:80, [::]:80, :80, unix:PATH; port 0 takes a free one"},
-        #{name => to, type => {text, fun words/1}, value => "ADDR,...",
-            help => "servers: 10.0.0.1:80, NAME:80, unix:PATH"},
-        #{name => balance, type => {choice, [round_robin, least_connections, random, hash]}, value => "HOW",
-            help => "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"},
-        #{name => control, type => {text, fun(Path) -> {ok, Path} end}, value => "PATH",
-            help => "unix socket for the commands below, if there is no --config"},
-        #{name => user, type => {text, fun(Name) -> {ok, Name} end}, value => "NAME",
-            help => "if root starts the proxy: run it as this user, who may still listen on ports below 1024"},
-        #{name => 'take-over', type => flag,
-            help => "take over from the running proxy with the same control socket, which then ends as after SIGTERM"},
-        #{name => drain, type => {integer, 0, 86400}, value => "S", default => 30,
-            help => "seconds that connections have to end after SIGTERM or SIGINT (30)"},
-        #{name => help, type => flag,
-            help => "this text"}
+        #{
+            name => config,
+            type => {text, fun(File) -> {ok, File} end},
+            value => "FILE",
+            help => "configuration file in TOML; SIGHUP reloads it"
+        },
+        #{
+            name => check,
+            type => flag,
+            help => "only check the file"
+        },
+        #{
+            name => listen,
+            type => {text, fun words/1},
+            value => "ADDR,...",
+            help => "addresses to listen on: 0.0.0.0:80, [::]:80, :80, unix:PATH; port 0 takes a free one"
+        },
+        #{
+            name => to,
+            type => {text, fun words/1},
+            value => "ADDR,...",
+            help => "servers: 10.0.0.1:80, NAME:80, unix:PATH"
+        },
+        #{
+            name => balance,
+            type => {choice, [round_robin, least_connections, random, hash]},
+            value => "HOW",
+            help =>
+                "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"
+        },
+        #{
+            name => control,
+            type => {text, fun(Path) -> {ok, Path} end},
+            value => "PATH",
+            help => "unix socket for the commands below, if there is no --config"
+        },
+        #{
+            name => user,
+            type => {text, fun(Name) -> {ok, Name} end},
+            value => "NAME",
+            help => "if root starts the proxy: run it as this user, who may still listen on ports below 1024"
+        },
+        #{
+            name => 'take-over',
+            type => flag,
+            help => "take over from the running proxy with the same control socket, which then ends as after SIGTERM"
+        },
+        #{
+            name => drain,
+            type => {integer, 0, 86400},
+            value => "S",
+            default => 30,
+            help => "seconds that connections have to end after SIGTERM or SIGINT (30)"
+        },
+        #{
+            name => help,
+            type => flag,
+            help => "this text"
+        }
     ].
 
 words(Text) ->

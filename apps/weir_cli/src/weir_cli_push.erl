@@ -21,8 +21,10 @@ configured(#{check := true} = Values) when not is_map_key(config, Values) ->
     {usage, "--check needs --config FILE (weir push --help)"};
 configured(#{config := File} = Values) ->
     case [Name || Name <- [port, ip, max_connections, publishers, poll_timeout], is_map_key(Name, Values)] of
-        [Name | _] -> {usage, ["--", atom_to_list(Name), " cannot be given with --config: set it in the file (weir push --help)"]};
-        [] -> from_file(File, Values)
+        [Name | _] ->
+            {usage, ["--", atom_to_list(Name), " cannot be given with --config: set it in the file (weir push --help)"]};
+        [] ->
+            from_file(File, Values)
     end;
 configured(Values) ->
     serve(none, flags(Values)).
@@ -112,9 +114,24 @@ unchanged(Texts, Server) ->
 explain({listen, Ip, Port, Reason}) ->
     ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
 explain({fixed, Ip, Port, Key}) ->
-    ["the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": a change of ", atom_to_list(Key), " needs a restart"];
+    [
+        "the listener on ",
+        inet:ntoa(Ip),
+        " port ",
+        integer_to_list(Port),
+        ": a change of ",
+        atom_to_list(Key),
+        " needs a restart"
+    ];
 explain({access_log, Ip, Port, Reason}) ->
-    ["cannot open the access log of the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
+    [
+        "cannot open the access log of the listener on ",
+        inet:ntoa(Ip),
+        " port ",
+        integer_to_list(Port),
+        ": ",
+        listen_reason(Reason)
+    ];
 explain({fixed, broker}) ->
     "a change of the broker needs a restart";
 explain({bad_key, {_, File}, Reason}) ->
@@ -126,22 +143,53 @@ listen_reason(Reason) -> io_lib:format("~0tp", [Reason]).
 
 options() ->
     [
-        #{name => config, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
-            help => "configuration file in TOML, instead of the options below; SIGHUP reloads it"},
-        #{name => check, type => flag,
-            help => "only check the file"},
-        #{name => port, type => {integer, 0, 65535}, value => "P",
-            help => "port to listen on, 0 takes a free one (0)"},
-        #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR",
-            help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
-        #{name => max_connections, type => {integer, 1, 10000000}, value => "N",
-            help => "most connections at a time (100000)"},
-        #{name => publishers, type => {choice, [local, any]}, value => "WHO",
-            help => "who may publish, delete and read information: local (this machine, but not pages of other sites) or any (local)"},
-        #{name => poll_timeout, type => {integer, 0, 86400}, value => "S",
-            help => "seconds until a long poll without a message gets 408, 0 is never (0)"},
-        #{name => help, type => flag,
-            help => "this text"}
+        #{
+            name => config,
+            type => {text, fun(File) -> {ok, File} end},
+            value => "FILE",
+            help => "configuration file in TOML, instead of the options below; SIGHUP reloads it"
+        },
+        #{
+            name => check,
+            type => flag,
+            help => "only check the file"
+        },
+        #{
+            name => port,
+            type => {integer, 0, 65535},
+            value => "P",
+            help => "port to listen on, 0 takes a free one (0)"
+        },
+        #{
+            name => ip,
+            type => {text, fun weir_cli_options:ip/1},
+            value => "ADDR",
+            help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"
+        },
+        #{
+            name => max_connections,
+            type => {integer, 1, 10000000},
+            value => "N",
+            help => "most connections at a time (100000)"
+        },
+        #{
+            name => publishers,
+            type => {choice, [local, any]},
+            value => "WHO",
+            help =>
+                "who may publish, delete and read information: local (this machine, but not pages of other sites) or any (local)"
+        },
+        #{
+            name => poll_timeout,
+            type => {integer, 0, 86400},
+            value => "S",
+            help => "seconds until a long poll without a message gets 408, 0 is never (0)"
+        },
+        #{
+            name => help,
+            type => flag,
+            help => "this text"
+        }
     ].
 
 help() ->

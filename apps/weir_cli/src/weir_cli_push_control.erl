@@ -50,7 +50,11 @@ answer(_) -> {error, closed}.
 adjust(Same, Same, _Server) ->
     ok;
 adjust(none, Path, Server) ->
-    case weir:start_listener(?MODULE, #{ip => {local, Path}, mode => 8#600, max_connections => 16}, fun ?MODULE:serve/2, Server) of
+    case
+        weir:start_listener(
+            ?MODULE, #{ip => {local, Path}, mode => 8#600, max_connections => 16}, fun ?MODULE:serve/2, Server
+        )
+    of
         {ok, _} -> ok;
         {error, Reason} -> {error, Reason}
     end;

@@ -19,7 +19,13 @@ run(Arguments) ->
 
 options() ->
     [
-        #{name => count, type => {integer, 0, 1000000}, value => "N", default => 0, help => "number of lines, 0 is until Ctrl+C (0)"},
+        #{
+            name => count,
+            type => {integer, 0, 1000000},
+            value => "N",
+            default => 0,
+            help => "number of lines, 0 is until Ctrl+C (0)"
+        },
         #{name => help, type => flag, help => "this text"}
     ].
 
@@ -48,7 +54,8 @@ watch(Url, Count) ->
 lines(_Host, _Port, _Before, Count, Count) when Count > 0 ->
     ok;
 lines(Host, Port, Before, Number, Count) ->
-    Number rem ?HEADER_EVERY =:= 0 andalso io:put_chars(line(["published", "delivered", "subscribers", "channels", "connections", "gaps"])),
+    Number rem ?HEADER_EVERY =:= 0 andalso
+        io:put_chars(line(["published", "delivered", "subscribers", "channels", "connections", "gaps"])),
     timer:sleep(1000),
     case status(Host, Port) of
         {ok, Now} ->

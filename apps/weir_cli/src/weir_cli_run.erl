@@ -9,11 +9,16 @@
 -spec run([string()]) -> weir_cli:outcome().
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
-        {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, [Name]} -> run_example(Name, Values);
-        {ok, _, []} -> {usage, ["an example is missing: ", needed_example()]};
-        {ok, _, [_, Extra | _]} -> {usage, ["only one example can run, unexpected argument: ", Extra, " (weir run --help)"]};
-        {error, Message} -> {usage, [Message, " (weir run --help)"]}
+        {ok, #{help := true}, _} ->
+            {help, help()};
+        {ok, Values, [Name]} ->
+            run_example(Name, Values);
+        {ok, _, []} ->
+            {usage, ["an example is missing: ", needed_example()]};
+        {ok, _, [_, Extra | _]} ->
+            {usage, ["only one example can run, unexpected argument: ", Extra, " (weir run --help)"]};
+        {error, Message} ->
+            {usage, [Message, " (weir run --help)"]}
     end.
 
 run_example(Name, Values) ->
@@ -141,7 +146,9 @@ compute(N) ->
 examples() ->
     [
         example(echo, [acceptors, active, packet, work], "sends back all data; --active once by default"),
-        example(proxy, [active, to], "connects each client to a backend (--to) and copies bytes both ways; --active once"),
+        example(
+            proxy, [active, to], "connects each client to a backend (--to) and copies bytes both ways; --active once"
+        ),
         example(ehttpd, [active], "answers HTTP requests with hello world!, keep-alive; --active once"),
         example(accept, [active], "one request, one reply, close; --active false"),
         example(game, [active], "sends 512 bytes to every connection every 500 ms, drops answers; --active true"),
@@ -149,8 +156,11 @@ examples() ->
         example(file_httpd, [file], "answers HTTP requests with a file (--file), by sendfile"),
         example(discard, [active], "drops all data; --active once"),
         example(chargen, [], "sends without end, 64 KiB at a time"),
-        example(fanout_processes, [size, 'per-second'],
-            "broadcasts messages to all connections; a process for each connection"),
+        example(
+            fanout_processes,
+            [size, 'per-second'],
+            "broadcasts messages to all connections; a process for each connection"
+        ),
         example(push_processes, [], "a chat by long polls: GET /sub/ROOM, POST /pub/ROOM; a process for each client"),
         example(cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"),
         example(cowboy_ws_echo, [], "ws_echo by Cowboy, where Cowboy is installed"),
@@ -169,12 +179,16 @@ examples() ->
         of_weir(ws_echo, [], "sends back every WebSocket message, by weir_http"),
         of_weir(ws_broadcast, [size, 'per-second'], "fanout on WebSockets, by weir_http and weir_group"),
         of_weir(sse_broadcast, [size, 'per-second'], "fanout on event streams, by weir_http and weir_group"),
-        of_weir(sse_clock, ['per-second'], "sends the time to all clients on event streams, by weir_http and weir_group"),
+        of_weir(
+            sse_clock, ['per-second'], "sends the time to all clients on event streams, by weir_http and weir_group"
+        ),
         of_weir(chat, [], "a chat: a page, an event stream, and POST to send a message"),
         of_weir(http_json, [], "answers a POST of JSON with the value, decoded and encoded again, by weir_http"),
         of_weir(notes, [], "a REST service on weir_http: notes in memory, as JSON"),
         of_weir(relay, [to], "proxy by weir:relay"),
-        (of_weir(push, [], "push_processes with event streams and WebSockets, by weir_pubsub; other backends: push_processes"))#{
+        (of_weir(
+            push, [], "push_processes with event streams and WebSockets, by weir_pubsub; other backends: push_processes"
+        ))#{
             backends := [weir, inet, socket]
         },
         (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; other backends: fanout_processes"))#{
@@ -191,46 +205,127 @@ of_weir(Name, Options, About) ->
 
 options() ->
     [
-        #{name => port, type => {integer, 0, 65535}, value => "P", default => 0,
-            help => "port to listen on, 0 takes a free one (0)"},
-        #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
-            help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
-        #{name => backend, type => {choice, [weir, inet, socket]}, value => "B", default => weir,
-            help => "weir, or gen_tcp's inet or socket (weir)"},
-        #{name => active, type => {text, fun active/1}, value => "MODE",
-            help => "how connections receive: once, true, false or a number N (default of the example, see above)"},
-        #{name => packet, type => {text, fun packet/1}, value => "TYPE",
-            help => "packet type of the connections of echo and echo_reactor: 4 or line (raw bytes)"},
-        #{name => file, type => {text, fun(File) -> {ok, File} end}, value => "PATH",
-            help => "file that file_httpd and http_file serve, required there"},
-        #{name => to, type => {text, fun host_and_port/1}, value => "HOST:PORT",
-            help => "backend of proxy and relay, required there"},
-        #{name => size, type => {integer, 8, 1 bsl 20}, value => "BYTES",
-            help => "size of a broadcast message; it begins with the time of the broadcast (128)"},
-        #{name => 'per-second', type => {integer, 0, 1000000}, value => "RATE",
-            help => "broadcasts per second, 0 is as fast as the connections take them (10)"},
-        #{name => sndbuf, type => {integer, 1, 1 bsl 30}, value => "BYTES",
-            help => "limit of the kernel's send buffer of each connection (the kernel's choice)"},
-        #{name => acceptors, type => {integer, 1, 10000}, value => "N",
-            help => "number of accepting processes (default of the example, see above)"},
-        #{name => affinity, type => {choice, [soft, bound]}, value => "A",
-            help => "soft or bound: whether connections of echo_listener stay on their schedulers (soft)"},
-        #{name => sleep, type => {integer, 1, 10000}, value => "MS",
-            help => "poll connections for data and sleep MS between polls (block in recv)"},
-        #{name => schedulers, type => {integer, 1, 1024}, value => "N",
-            help => "schedulers of the emulator (as many as cores)"},
-        #{name => busy, type => {integer, 0, 100000}, value => "N", default => 0,
-            help => "for measuring: N processes beside the server that use CPU all the time (0)"},
-        #{name => work, type => {integer, 0, 1000}, value => "US",
-            help => "for measuring: microseconds of CPU that echo, echo_listener and echo_reactor use for each message (0)"},
-        #{name => places, type => flag,
-            help => "for measuring: SIGUSR2 prints how Weir's sockets are spread over pollsets"},
-        #{name => scope, type => flag,
-            help => "for measuring: run weir_scope in the node and read it once a second"},
-        #{name => measure, type => flag,
-            help => "echo_listener measures how long its replies take"},
-        #{name => help, type => flag,
-            help => "this text"}
+        #{
+            name => port,
+            type => {integer, 0, 65535},
+            value => "P",
+            default => 0,
+            help => "port to listen on, 0 takes a free one (0)"
+        },
+        #{
+            name => ip,
+            type => {text, fun weir_cli_options:ip/1},
+            value => "ADDR",
+            default => {127, 0, 0, 1},
+            help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"
+        },
+        #{
+            name => backend,
+            type => {choice, [weir, inet, socket]},
+            value => "B",
+            default => weir,
+            help => "weir, or gen_tcp's inet or socket (weir)"
+        },
+        #{
+            name => active,
+            type => {text, fun active/1},
+            value => "MODE",
+            help => "how connections receive: once, true, false or a number N (default of the example, see above)"
+        },
+        #{
+            name => packet,
+            type => {text, fun packet/1},
+            value => "TYPE",
+            help => "packet type of the connections of echo and echo_reactor: 4 or line (raw bytes)"
+        },
+        #{
+            name => file,
+            type => {text, fun(File) -> {ok, File} end},
+            value => "PATH",
+            help => "file that file_httpd and http_file serve, required there"
+        },
+        #{
+            name => to,
+            type => {text, fun host_and_port/1},
+            value => "HOST:PORT",
+            help => "backend of proxy and relay, required there"
+        },
+        #{
+            name => size,
+            type => {integer, 8, 1 bsl 20},
+            value => "BYTES",
+            help => "size of a broadcast message; it begins with the time of the broadcast (128)"
+        },
+        #{
+            name => 'per-second',
+            type => {integer, 0, 1000000},
+            value => "RATE",
+            help => "broadcasts per second, 0 is as fast as the connections take them (10)"
+        },
+        #{
+            name => sndbuf,
+            type => {integer, 1, 1 bsl 30},
+            value => "BYTES",
+            help => "limit of the kernel's send buffer of each connection (the kernel's choice)"
+        },
+        #{
+            name => acceptors,
+            type => {integer, 1, 10000},
+            value => "N",
+            help => "number of accepting processes (default of the example, see above)"
+        },
+        #{
+            name => affinity,
+            type => {choice, [soft, bound]},
+            value => "A",
+            help => "soft or bound: whether connections of echo_listener stay on their schedulers (soft)"
+        },
+        #{
+            name => sleep,
+            type => {integer, 1, 10000},
+            value => "MS",
+            help => "poll connections for data and sleep MS between polls (block in recv)"
+        },
+        #{
+            name => schedulers,
+            type => {integer, 1, 1024},
+            value => "N",
+            help => "schedulers of the emulator (as many as cores)"
+        },
+        #{
+            name => busy,
+            type => {integer, 0, 100000},
+            value => "N",
+            default => 0,
+            help => "for measuring: N processes beside the server that use CPU all the time (0)"
+        },
+        #{
+            name => work,
+            type => {integer, 0, 1000},
+            value => "US",
+            help =>
+                "for measuring: microseconds of CPU that echo, echo_listener and echo_reactor use for each message (0)"
+        },
+        #{
+            name => places,
+            type => flag,
+            help => "for measuring: SIGUSR2 prints how Weir's sockets are spread over pollsets"
+        },
+        #{
+            name => scope,
+            type => flag,
+            help => "for measuring: run weir_scope in the node and read it once a second"
+        },
+        #{
+            name => measure,
+            type => flag,
+            help => "echo_listener measures how long its replies take"
+        },
+        #{
+            name => help,
+            type => flag,
+            help => "this text"
+        }
     ].
 
 active("once") -> {ok, once};

@@ -12,10 +12,14 @@ run(Arguments) ->
 
 run(Arguments, #{scenarios := Scenarios} = Suite) ->
     case weir_cli_options:parse(options(Suite), Arguments) of
-        {ok, #{help := true}, _} -> {help, help(Scenarios, options(Suite))};
-        {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_scaling:run(Suite, Values) end);
-        {ok, _, [Operand | _]} -> {usage, ["bench/scaling takes only options, unexpected argument: ", Operand, " (bench/scaling --help)"]};
-        {error, Message} -> {usage, [Message, " (bench/scaling --help)"]}
+        {ok, #{help := true}, _} ->
+            {help, help(Scenarios, options(Suite))};
+        {ok, Values, []} ->
+            weir_cli_job:run(fun() -> weir_bench_scaling:run(Suite, Values) end);
+        {ok, _, [Operand | _]} ->
+            {usage, ["bench/scaling takes only options, unexpected argument: ", Operand, " (bench/scaling --help)"]};
+        {error, Message} ->
+            {usage, [Message, " (bench/scaling --help)"]}
     end.
 
 options(Suite) ->

@@ -25,7 +25,15 @@ visited(Name, File, Values) ->
             case weir_scope:open(Node, #{load => Load}) of
                 {ok, View} ->
                     weir_cli_signal:report_to(self()),
-                    Options = (maps:with([seconds, every], Values))#{load => Load, until => fun() -> receive stop -> true after 0 -> false end end},
+                    Options = (maps:with([seconds, every], Values))#{
+                        load => Load,
+                        until => fun() ->
+                            receive
+                                stop -> true
+                            after 0 -> false
+                            end
+                        end
+                    },
                     Outcome = recorded(weir_scope_recording:record({Node, View}, File, Options), File),
                     ok = weir_scope:close(View),
                     Outcome;
@@ -88,7 +96,9 @@ compare(Arguments) ->
         {ok, #{least := Least}, [Before, Later]} ->
             case {weir_scope_recording:read(Before), weir_scope_recording:read(Later)} of
                 {{ok, First}, {ok, Second}} ->
-                    io:put_chars(weir_scope_compare:text(weir_scope_compare:medians(First, Second), {Before, Later}, Least / 100));
+                    io:put_chars(
+                        weir_scope_compare:text(weir_scope_compare:medians(First, Second), {Before, Later}, Least / 100)
+                    );
                 {{error, Reason}, _} ->
                     {failed, explain(Reason, Before)};
                 {_, {error, Reason}} ->
@@ -101,10 +111,13 @@ compare(Arguments) ->
 parsed(Command, Options, Count, Arguments) ->
     Help = io_lib:format(" (weir scope ~s --help)", [Command]),
     case weir_cli_options:parse(Options, Arguments) of
-        {ok, #{help := true}, _} -> {help, help(Command, Options)};
+        {ok, #{help := true}, _} ->
+            {help, help(Command, Options)};
         {ok, Values, Operands} when length(Operands) =:= Count -> {ok, Values, Operands};
-        {ok, _, Operands} -> {usage, [io_lib:format("~b arguments are needed, not ~b", [Count, length(Operands)]), Help]};
-        {error, Message} -> {usage, [Message, Help]}
+        {ok, _, Operands} ->
+            {usage, [io_lib:format("~b arguments are needed, not ~b", [Count, length(Operands)]), Help]};
+        {error, Message} ->
+            {usage, [Message, Help]}
     end.
 
 explain({file, Reason}, File) -> [File, ": ", file:format_error(Reason)];
@@ -148,7 +161,10 @@ help(record, Options) ->
         weir_cli_options:help(Options)
     ];
 help(replay, Options) ->
-    ["weir scope replay: show a recording\n\nusage: weir scope replay FILE [OPTION...]\n\n", weir_cli_options:help(Options)];
+    [
+        "weir scope replay: show a recording\n\nusage: weir scope replay FILE [OPTION...]\n\n",
+        weir_cli_options:help(Options)
+    ];
 help(compare, Options) ->
     [
         "weir scope compare: compare the medians of two recordings\n\nusage: weir scope compare FILE FILE [OPTION...]\n\n",

@@ -68,24 +68,39 @@ data(Page, #{sample := #{schedulers := Schedulers}} = Data, #screen{past = Past}
 failed(Reason, Screen) -> Screen#screen{failure = Reason}.
 
 -spec key(key(), screen()) -> screen() | quit.
-key(3, _Screen) -> quit;
-key(enter, #screen{typing = true} = Screen) -> Screen#screen{typing = false};
-key(escape, #screen{typing = true} = Screen) -> Screen#screen{typing = false, filter = ""};
-key(backspace, #screen{typing = true, filter = Filter} = Screen) -> Screen#screen{filter = lists:sublist(Filter, max(0, length(Filter) - 1))};
-key(Key, #screen{typing = true, filter = Filter} = Screen) when is_integer(Key), Key >= $\s -> Screen#screen{filter = Filter ++ [Key], scrolled = 0};
-key(_Key, #screen{typing = true} = Screen) -> Screen;
-key(_Key, #screen{help = true} = Screen) -> Screen#screen{help = false};
-key($q, _Screen) -> quit;
+key(3, _Screen) ->
+    quit;
+key(enter, #screen{typing = true} = Screen) ->
+    Screen#screen{typing = false};
+key(escape, #screen{typing = true} = Screen) ->
+    Screen#screen{typing = false, filter = ""};
+key(backspace, #screen{typing = true, filter = Filter} = Screen) ->
+    Screen#screen{filter = lists:sublist(Filter, max(0, length(Filter) - 1))};
+key(Key, #screen{typing = true, filter = Filter} = Screen) when is_integer(Key), Key >= $\s ->
+    Screen#screen{filter = Filter ++ [Key], scrolled = 0};
+key(_Key, #screen{typing = true} = Screen) ->
+    Screen;
+key(_Key, #screen{help = true} = Screen) ->
+    Screen#screen{help = false};
+key($q, _Screen) ->
+    quit;
 key(Key, Screen) when Key =:= $?; Key =:= $h -> Screen#screen{help = true};
-key($/, Screen) -> Screen#screen{typing = true, filter = ""};
-key(escape, Screen) -> Screen#screen{filter = ""};
+key($/, Screen) ->
+    Screen#screen{typing = true, filter = ""};
+key(escape, Screen) ->
+    Screen#screen{filter = ""};
 key(Key, #screen{paused = Paused} = Screen) when Key =:= $p; Key =:= $\s -> Screen#screen{paused = not Paused};
-key($r, #screen{reversed = Reversed} = Screen) -> Screen#screen{reversed = not Reversed};
-key($s, #screen{page = Page, sorts = Sorts} = Screen) -> Screen#screen{sorts = Sorts#{Page => following(sort(Screen), weir_scope_page:sorts(Page))}, scrolled = 0};
+key($r, #screen{reversed = Reversed} = Screen) ->
+    Screen#screen{reversed = not Reversed};
+key($s, #screen{page = Page, sorts = Sorts} = Screen) ->
+    Screen#screen{sorts = Sorts#{Page => following(sort(Screen), weir_scope_page:sorts(Page))}, scrolled = 0};
 key(Key, #screen{scrolled = Scrolled} = Screen) when Key =:= down; Key =:= $j -> Screen#screen{scrolled = Scrolled + 1};
-key(Key, #screen{scrolled = Scrolled} = Screen) when Key =:= up; Key =:= $k -> Screen#screen{scrolled = max(0, Scrolled - 1)};
-key(Key, #screen{page = Page} = Screen) when Key =:= tab; Key =:= right -> turned(following(Page, weir_scope_page:names()), Screen);
-key(left, #screen{page = Page} = Screen) -> turned(following(Page, lists:reverse(weir_scope_page:names())), Screen);
+key(Key, #screen{scrolled = Scrolled} = Screen) when Key =:= up; Key =:= $k ->
+    Screen#screen{scrolled = max(0, Scrolled - 1)};
+key(Key, #screen{page = Page} = Screen) when Key =:= tab; Key =:= right ->
+    turned(following(Page, weir_scope_page:names()), Screen);
+key(left, #screen{page = Page} = Screen) ->
+    turned(following(Page, lists:reverse(weir_scope_page:names())), Screen);
 key(Key, Screen) ->
     case [Page || {Same, Page} <- keyed(), Same =:= Key] of
         [Page] -> turned(Page, Screen);
@@ -127,8 +142,25 @@ style(warning) -> "\e[1;31m".
 
 tabs(#screen{page = Page, columns = Columns}) ->
     %% Names are shortened until all fit into the width.
-    [Texts | _] = [Texts || Room <- lists:seq(20, 1, -1), Texts <- [named(Page, Room)], Room =:= 1 orelse lists:sum([length(Text) + 1 || {_, Text} <- Texts]) =< Columns],
-    lists:append([[{case Name of Page -> chosen; _ -> plain end, Text}, {plain, " "}] || {Name, Text} <- Texts]).
+    [Texts | _] = [
+        Texts
+     || Room <- lists:seq(20, 1, -1),
+        Texts <- [named(Page, Room)],
+        Room =:= 1 orelse lists:sum([length(Text) + 1 || {_, Text} <- Texts]) =< Columns
+    ],
+    lists:append([
+        [
+            {
+                case Name of
+                    Page -> chosen;
+                    _ -> plain
+                end,
+                Text
+            },
+            {plain, " "}
+        ]
+     || {Name, Text} <- Texts
+    ]).
 
 named(Page, Room) ->
     [
@@ -187,8 +219,11 @@ padded(Lines, Height) ->
 blocks(Blocks, #screen{columns = Columns} = Screen, Height) ->
     lists:foldl(
         fun
-            ({text, Texts}, Lines) -> Lines ++ [[{plain, Text}] || Text <- Texts];
-            ({table, Titles, Rows}, Lines) -> Lines ++ table(Titles, ordered(Titles, Rows, Screen), Columns, max(1, Height - length(Lines) - 1), Screen)
+            ({text, Texts}, Lines) ->
+                Lines ++ [[{plain, Text}] || Text <- Texts];
+            ({table, Titles, Rows}, Lines) ->
+                Lines ++
+                    table(Titles, ordered(Titles, Rows, Screen), Columns, max(1, Height - length(Lines) - 1), Screen)
         end,
         [],
         Blocks
@@ -199,7 +234,9 @@ ordered(Titles, Rows, #screen{reversed = Reversed, filter = Filter} = Screen) ->
     Kept = [Row || Row <- Rows, Filter =:= "" orelse mentions(Filter, Row)],
     case [Index || {Index, {Name, _, _}} <- lists:zip(lists:seq(1, length(Titles)), Titles), Name =:= Sort] of
         [Index | _] ->
-            Ascending = lists:sort(fun(A, B) -> element(1, lists:nth(Index, A)) =< element(1, lists:nth(Index, B)) end, Kept),
+            Ascending = lists:sort(
+                fun(A, B) -> element(1, lists:nth(Index, A)) =< element(1, lists:nth(Index, B)) end, Kept
+            ),
             case (Sort =:= number orelse Sort =:= name) =/= Reversed of
                 true -> Ascending;
                 false -> lists:reverse(Ascending)
@@ -209,7 +246,9 @@ ordered(Titles, Rows, #screen{reversed = Reversed, filter = Filter} = Screen) ->
     end.
 
 mentions(Filter, Row) ->
-    string:find(string:lowercase(unicode:characters_to_list([[Text, $\s] || {_, Text} <- Row])), string:lowercase(Filter)) =/= nomatch.
+    string:find(
+        string:lowercase(unicode:characters_to_list([[Text, $\s] || {_, Text} <- Row])), string:lowercase(Filter)
+    ) =/= nomatch.
 
 table(Titles, Rows, _Columns, Height, #screen{scrolled = Scrolled} = Screen) ->
     Visible = lists:sublist(lists:nthtail(min(Scrolled, max(0, length(Rows) - Height)), Rows), Height),
@@ -217,10 +256,30 @@ table(Titles, Rows, _Columns, Height, #screen{scrolled = Scrolled} = Screen) ->
     Widths = widths([[Title || {_, Title, _} <- Titles] | Texts]),
     Sort = sort(Screen),
     Head = lists:append([
-        [{case Name of Sort -> chosen; _ -> title end, padded_to(Title, Width, Side)}, {plain, " "}]
+        [
+            {
+                case Name of
+                    Sort -> chosen;
+                    _ -> title
+                end,
+                padded_to(Title, Width, Side)
+            },
+            {plain, " "}
+        ]
      || {{Name, Title, Side}, Width} <- lists:zip(Titles, Widths)
     ]),
-    [Head | [[{plain, [[padded_to(Text, Width, Side), $\s] || {Text, {{_, _, Side}, Width}} <- lists:zip(Row, lists:zip(Titles, Widths))]}] || Row <- Texts]].
+    [
+        Head
+        | [
+            [
+                {plain, [
+                    [padded_to(Text, Width, Side), $\s]
+                 || {Text, {{_, _, Side}, Width}} <- lists:zip(Row, lists:zip(Titles, Widths))
+                ]}
+            ]
+         || Row <- Texts
+        ]
+    ].
 
 widths([Row]) -> [string:length(Text) || Text <- Row];
 widths([Row | Rows]) -> lists:zipwith(fun(Text, Width) -> max(string:length(Text), Width) end, Row, widths(Rows)).

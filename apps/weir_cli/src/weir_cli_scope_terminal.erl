@@ -9,9 +9,17 @@
 %% Milliseconds after which an escape is the key Esc, and not the beginning of a sequence.
 -define(ESCAPE_MS, 50).
 
--record(state, {port :: port(), look :: look(), screen :: weir_cli_scope_screen:screen(), worker = none :: none | pid(), input = <<>> :: binary()}).
+-record(state, {
+    port :: port(),
+    look :: look(),
+    screen :: weir_cli_scope_screen:screen(),
+    worker = none :: none | pid(),
+    input = <<>> :: binary()
+}).
 
--type look() :: fun((weir_scope_page:name(), weir_scope_page:sort()) -> {ok, weir_cli_scope_screen:data()} | {error, unicode:chardata()}).
+-type look() :: fun(
+    (weir_scope_page:name(), weir_scope_page:sort()) -> {ok, weir_cli_scope_screen:data()} | {error, unicode:chardata()}
+).
 %% Returns the data of a page, or a message why there are none. It may block.
 
 %% @doc Shows a node or a recording, until the user quits or the terminal is gone.
@@ -65,9 +73,16 @@ asked(State) ->
 
 typed(#state{input = Input} = State) ->
     case decoded(Input) of
-        more -> loop(State);
-        {{size, Rows, Columns}, Rest} -> typed(drawn(State#state{input = Rest, screen = weir_cli_scope_screen:resize(Rows, Columns, State#state.screen)}));
-        {Key, Rest} -> pressed(Key, State#state{input = Rest})
+        more ->
+            loop(State);
+        {{size, Rows, Columns}, Rest} ->
+            typed(
+                drawn(State#state{
+                    input = Rest, screen = weir_cli_scope_screen:resize(Rows, Columns, State#state.screen)
+                })
+            );
+        {Key, Rest} ->
+            pressed(Key, State#state{input = Rest})
     end.
 
 pressed(Key, #state{screen = Screen} = State) ->

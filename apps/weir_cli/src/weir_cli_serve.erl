@@ -8,11 +8,16 @@
 -spec run([string()]) -> weir_cli:outcome().
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
-        {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, [Directory]} -> check(Directory, Values);
-        {ok, _, []} -> {usage, "a directory is missing (weir serve --help)"};
-        {ok, _, [_, Extra | _]} -> {usage, ["only one directory can be served, unexpected argument: ", Extra, " (weir serve --help)"]};
-        {error, Message} -> {usage, [Message, " (weir serve --help)"]}
+        {ok, #{help := true}, _} ->
+            {help, help()};
+        {ok, Values, [Directory]} ->
+            check(Directory, Values);
+        {ok, _, []} ->
+            {usage, "a directory is missing (weir serve --help)"};
+        {ok, _, [_, Extra | _]} ->
+            {usage, ["only one directory can be served, unexpected argument: ", Extra, " (weir serve --help)"]};
+        {error, Message} ->
+            {usage, [Message, " (weir serve --help)"]}
     end.
 
 check(Directory, Values) ->

@@ -26,7 +26,9 @@
     programs_die_with_the_measurer/1
 ]).
 
--import(weir_cli_program, [start/2, run/2, answer/1, later_lines/1, exit_status/1, stop/1, shell/1, kill/2, mentions/2, ancestor/2]).
+-import(weir_cli_program, [
+    start/2, run/2, answer/1, later_lines/1, exit_status/1, stop/1, shell/1, kill/2, mentions/2, ancestor/2
+]).
 -import(weir_test_wait, [wait_until/1]).
 -import(weir_cli_test, [connect/1, exchange/2, pid/1, serve/3]).
 
@@ -100,7 +102,16 @@ every_command_refuses_an_unknown_option(Config) ->
      || {Answer, Commands} <- [
             {fun(Arguments) -> run(Config, Arguments) end, [[], ["exec"]]},
             {fun weir_cli_program:answer/1, [
-                ["help"], ["--version"], ["run"], ["run", "echo"], ["serve"], ["load"], ["load", "echo", "127.0.0.1:1"], ["load", "compare"], ["demo"], ["bench"]
+                ["help"],
+                ["--version"],
+                ["run"],
+                ["run", "echo"],
+                ["serve"],
+                ["load"],
+                ["load", "echo", "127.0.0.1:1"],
+                ["load", "compare"],
+                ["demo"],
+                ["bench"]
             ]}
         ],
         Command <- Commands
@@ -228,7 +239,8 @@ the_emulator_dies_with_its_shell(Config) ->
 
 %% Of two connections the owner of one runs meanwhile.
 places_of_sockets_are_told_on_a_signal(Config) ->
-    #{port := Port} = Program = serve(Config, echo, ["--places", "--schedulers", "2", "--work", "1", "--acceptors", "1"]),
+    #{port := Port} =
+        Program = serve(Config, echo, ["--places", "--schedulers", "2", "--work", "1", "--acceptors", "1"]),
     {ok, Silent} = connect(Port),
     {ok, Speaker} = connect(Port),
     exchange(Silent, <<"first">>),
@@ -275,7 +287,11 @@ scenarios_are_listed(Config) ->
 programs_die_with_the_measurer(Config) ->
     Leash = filename:join([ancestor(?config(weir, Config), 2), "bench", "leash"]),
     Port = open_port({spawn_executable, Leash}, [{args, ["sleep", "600"]}, {line, 1000}, binary]),
-    Pid = receive {Port, {data, {eol, <<"pid ", Number/binary>>}}} -> Number after weir_test_wait:patience() -> error(no_pid) end,
+    Pid =
+        receive
+            {Port, {data, {eol, <<"pid ", Number/binary>>}}} -> Number
+        after weir_test_wait:patience() -> error(no_pid)
+        end,
     ?assert(filelib:is_regular(proc(Pid, "status"))),
     true = port_close(Port),
     gone(Pid).

@@ -15,7 +15,9 @@ all() -> [help_says_how, two_pages_talk, one_is_cut_off_and_catches_up, robots_c
 init_per_suite(Config) ->
     case weir_compatibility_chromium:find() of
         {ok, Program} ->
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(proplists:get_value(priv_dir, Config), "browser")),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(proplists:get_value(priv_dir, Config), "browser")
+            ),
             [{browser, Browser} | weir_cli_program:find(Config)];
         error ->
             {skip, "chromium is missing (scripts/setup test)"}
@@ -46,7 +48,9 @@ page(Config, Url, Look) ->
     Page.
 
 says(Page, Text) ->
-    _ = evaluate(Page, ["document.querySelector('#text').value = '", Text, "'; document.querySelector('#form').requestSubmit()"]).
+    _ = evaluate(Page, [
+        "document.querySelector('#text').value = '", Text, "'; document.querySelector('#form').requestSubmit()"
+    ]).
 
 sees(Page, Text) -> wait_until(Page, ["document.querySelector('#messages').textContent.includes('", Text, "')"]).
 
@@ -102,7 +106,10 @@ robots_chat(Config) ->
         [Ann, Bob] = [page(Config, Url, #{}) || _ <- [ann, bob]],
         ok = wait_until(Bob, "document.querySelector('#dial').value === '50'"),
         ok = wait_until(Ann, "document.querySelector('#people .more').textContent.includes('10 robots')"),
-        _ = evaluate(Ann, "{ const dial = document.querySelector('#dial'); dial.value = 150; dial.dispatchEvent(new Event('change')) }"),
+        _ = evaluate(
+            Ann,
+            "{ const dial = document.querySelector('#dial'); dial.value = 150; dial.dispatchEvent(new Event('change')) }"
+        ),
         ok = wait_until(Bob, "document.querySelector('#dial').value === '150'"),
         ok = wait_until(Bob, "document.querySelector('#people .more').textContent.includes('30 robots')"),
         ok = wait_until(Bob, "document.querySelector('#messages .robot')"),
@@ -111,7 +118,10 @@ robots_chat(Config) ->
         ok = wait_until(Bob, "parseFloat(document.querySelector('#own').textContent) > 0"),
         os:getenv("WEIR_PICTURES") =:= false orelse timer:sleep(15000),
         picture(Bob, "chat.png"),
-        _ = evaluate(Ann, "{ const dial = document.querySelector('#dial'); dial.value = 0; dial.dispatchEvent(new Event('change')) }"),
+        _ = evaluate(
+            Ann,
+            "{ const dial = document.querySelector('#dial'); dial.value = 0; dial.dispatchEvent(new Event('change')) }"
+        ),
         ok = wait_until(Bob, "!document.querySelector('#people .more')"),
         [close(Page) || Page <- [Ann, Bob]]
     end).

@@ -41,7 +41,9 @@ a_wrong_argument_is_one_line(_Config) ->
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
-     || {Arguments, Wrong} <- [{[], "node"}, {["patient"], "NAME@HOST"}, {["a@b", "c@d"], "c@d"}, {["a@b", "--seconds", "0"], "seconds"}]
+     || {Arguments, Wrong} <- [
+            {[], "node"}, {["patient"], "NAME@HOST"}, {["a@b", "c@d"], "c@d"}, {["a@b", "--seconds", "0"], "seconds"}
+        ]
     ].
 
 a_node_that_cannot_be_reached_is_one_line_and_exit_code_1(Config) ->
@@ -59,10 +61,22 @@ what_is_wrong_is_told(Config) ->
 
 as_json(Config) ->
     {_, Lines} = run(Config, ["doctor", ?config(node, Config), "--cookie", "of_its_own", "--json"]),
-    {ok, #{<<"node">> := Node, <<"findings">> := Findings}} = weir_json:decode(iolist_to_binary(lists:join($\n, Lines))),
+    {ok, #{<<"node">> := Node, <<"findings">> := Findings}} = weir_json:decode(
+        iolist_to_binary(lists:join($\n, Lines))
+    ),
     ?assertEqual(list_to_binary(?config(node, Config)), Node),
     [Found] = [Finding || #{<<"rule">> := <<"time_correction_off">>} = Finding <- Findings],
-    ?assertMatch(#{<<"severity">> := <<"warning">>, <<"sure">> := <<"high">>, <<"seen">> := _, <<"why">> := _, <<"advice">> := _, <<"link">> := _}, Found).
+    ?assertMatch(
+        #{
+            <<"severity">> := <<"warning">>,
+            <<"sure">> := <<"high">>,
+            <<"seen">> := _,
+            <<"why">> := _,
+            <<"advice">> := _,
+            <<"link">> := _
+        },
+        Found
+    ).
 
 without_a_module_there(Config) ->
     {_, Lines} = run(Config, ["doctor", ?config(node, Config), "--cookie", "of_its_own", "--no-load"]),

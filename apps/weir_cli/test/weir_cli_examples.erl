@@ -14,7 +14,9 @@
 -export([begin_run/1, line/1, end_run/1, outcome/1]).
 
 start_node(Config) ->
-    Started = peer:start(#{connection => standard_io, wait_boot => weir_test_wait:patience(), args => ["-pa" | code:get_path()]}),
+    Started = peer:start(#{
+        connection => standard_io, wait_boot => weir_test_wait:patience(), args => ["-pa" | code:get_path()]
+    }),
     [{examples, element(2, Started)} | Config].
 
 stop_node(Config) -> peer:stop(?config(examples, Config)).
@@ -58,7 +60,8 @@ in_every_mode(Config, Example, Options, Client) ->
      || {Mode, {Pid, Monitor}} <- Modes
     ].
 
-call(Config, Function, Arguments) -> peer:call(?config(examples, Config), ?MODULE, Function, Arguments, weir_test_wait:patience()).
+call(Config, Function, Arguments) ->
+    peer:call(?config(examples, Config), ?MODULE, Function, Arguments, weir_test_wait:patience()).
 
 %%% On the node.
 
@@ -93,7 +96,9 @@ ask(Run, Question) ->
 gather(#{pid := Pid, monitor := Monitor, text := Text, lines := Lines, outcome := Outcome} = State) ->
     receive
         {io_request, From, Reference, Request} ->
-            [Rest | Complete] = lists:reverse(binary:split(<<Text/binary, (text(Request))/binary>>, <<"\n">>, [global])),
+            [Rest | Complete] = lists:reverse(
+                binary:split(<<Text/binary, (text(Request))/binary>>, <<"\n">>, [global])
+            ),
             From ! {io_reply, Reference, ok},
             gather(State#{text := Rest, lines := Lines ++ lists:reverse(Complete)});
         {'DOWN', Monitor, process, Pid, Reason} ->
@@ -110,5 +115,7 @@ gather(#{pid := Pid, monitor := Monitor, text := Text, lines := Lines, outcome :
             From ! {From, element(2, {outcome, _} = Outcome)}
     end.
 
-text({put_chars, Encoding, Module, Function, Arguments}) -> text({put_chars, Encoding, apply(Module, Function, Arguments)});
-text({put_chars, Encoding, Text}) -> unicode:characters_to_binary(Text, Encoding).
+text({put_chars, Encoding, Module, Function, Arguments}) ->
+    text({put_chars, Encoding, apply(Module, Function, Arguments)});
+text({put_chars, Encoding, Text}) ->
+    unicode:characters_to_binary(Text, Encoding).

@@ -225,7 +225,8 @@ an_application_that_will_not_work_is_named(Config) ->
 reports_are_seen_in_a_plain_node(Config) ->
     Ebin = filename:dirname(code:which(weir)),
     Erl = os:find_executable("erl"),
-    Expression = "{ok, _} = application:ensure_all_started(weir), "
+    Expression =
+        "{ok, _} = application:ensure_all_started(weir), "
         "weir_reports:log(warning, #{what => \"something happened\", listener => a_name}), ok = logger_std_h:filesync(default), halt().",
     {0, Lines} = run([{weir, Erl} | Config], ["-noshell", "-pa", Ebin, "-eval", Expression]),
     ?assert(mentions("weir: something happened; listener=a_name", Lines)).
@@ -243,10 +244,21 @@ nodes_connect(Config) ->
     Environment = [{"ERL_EPMD_PORT", integer_to_list(Number)}],
     Cookie = ["-setcookie", "weir_cli_exec"],
     try
-        One = start(with(Environment, Config), ["exec", "--", "erl", "-noshell", "-sname", "weir_exec_one@localhost",
-            "-eval", "io:format(\"ready~n\")." | Cookie]),
+        One = start(with(Environment, Config), [
+            "exec",
+            "--",
+            "erl",
+            "-noshell",
+            "-sname",
+            "weir_exec_one@localhost",
+            "-eval",
+            "io:format(\"ready~n\")."
+            | Cookie
+        ]),
         <<"ready">> = line(One),
-        Expression = "pong = net_adm:ping(weir_exec_one@localhost), " ?LISTEN("[]")
+        Expression =
+            "pong = net_adm:ping(weir_exec_one@localhost), "
+            ?LISTEN("[]")
             "io:format(\"~0p~n\", [erpc:call(weir_exec_one@localhost, erlang, node, [])]), "
             "{ok, T} = erpc:call(weir_exec_one@localhost, gen_tcp, listen, [0, []]), io:format(\"~0p~n\", [T]), "
             "true = monitor_node(weir_exec_one@localhost, true), erpc:cast(weir_exec_one@localhost, erlang, halt, [0]), "

@@ -38,8 +38,10 @@ guard(Starter, Shell) ->
     spawn(fun() ->
         Monitor = monitor(process, Starter),
         receive
-            ended -> ok;
-            {'DOWN', Monitor, process, Starter, _} -> os:cmd(lists:concat(["kill -KILL $(pgrep -P ", Shell, ") ", Shell]))
+            ended ->
+                ok;
+            {'DOWN', Monitor, process, Starter, _} ->
+                os:cmd(lists:concat(["kill -KILL $(pgrep -P ", Shell, ") ", Shell]))
         end
     end).
 
@@ -52,9 +54,15 @@ bound(Program, Arguments) ->
 
 %% A stock node with a cookie of its own, and its process. It ends with the virtual machine of the tests, not with the caller.
 start_node(Name, Flags) ->
-    {Program, Arguments} = bound(os:find_executable("erl"), ["-noinput", "-name", Name, "-setcookie", "of_its_own" | Flags] ++ ["-eval", "io:format(\"up~n\")."]),
+    {Program, Arguments} = bound(
+        os:find_executable("erl"),
+        ["-noinput", "-name", Name, "-setcookie", "of_its_own" | Flags] ++ ["-eval", "io:format(\"up~n\")."]
+    ),
     Port = open_port({spawn_executable, Program}, [{args, Arguments}, {line, 100}, binary]),
-    receive {Port, {data, {eol, <<"up">>}}} -> ok after weir_test_wait:patience() -> ct:fail(no_node) end,
+    receive
+        {Port, {data, {eol, <<"up">>}}} -> ok
+    after weir_test_wait:patience() -> ct:fail(no_node)
+    end,
     {os_pid, Pid} = erlang:port_info(Port, os_pid),
     integer_to_list(Pid).
 

@@ -40,7 +40,10 @@ both_pass(Config) ->
         "1" -> ok = file:write_file(results_file(Config), Table);
         _ -> ok
     end,
-    ?assertEqual([], [{filename:basename(Case), Peer, Result} || {Case, Each} <- Results, {Peer, Result} <- Each, not is_expected(Case, Peer, Result)]).
+    ?assertEqual([], [
+        {filename:basename(Case), Peer, Result}
+     || {Case, Each} <- Results, {Peer, Result} <- Each, not is_expected(Case, Peer, Result)
+    ]).
 
 is_expected(Case, "haproxy", Result) -> (failure_of_haproxy(Case) =:= none) =:= (Result =:= passed);
 is_expected(_Case, "weir", Result) -> Result =:= passed.
@@ -91,11 +94,15 @@ weir(Config) ->
 
 haproxy(Config) ->
     Say = fun(Command) ->
-        ["python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
-            Command, "\\n\").encode()); print(s.recv(1000).decode())' \"$1\" \"$2\""]
+        [
+            "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
+            Command,
+            "\\n\").encode()); print(s.recv(1000).decode())' \"$1\" \"$2\""
+        ]
     end,
     [
-        {"start", script(Config, "haproxy-start", ["exec ", bound(), find("haproxy"), " -W -db -f \"$1/haproxy.cfg\""])},
+        {"start",
+            script(Config, "haproxy-start", ["exec ", bound(), find("haproxy"), " -W -db -f \"$1/haproxy.cfg\""])},
         {"reload", script(Config, "haproxy-reload", haproxy_reload())},
         {"drain", script(Config, "haproxy-drain", Say("drain"))},
         {"enable", script(Config, "haproxy-enable", Say("ready"))}
@@ -126,9 +133,14 @@ script(Config, Name, Text) ->
 run(Case, Macros, Config) ->
     [Port, Inner, Other] = [integer_to_list(weir_test_port:claim()) || _ <- [1, 2, 3]],
     Listens = script(Config, "await-" ++ Port, [
-        "for _ in $(seq 12000); do grep -q \":$(printf %04X ", Port, ") 00000000:0000 0A\" /proc/net/tcp && exit 0; sleep 0.05; done; exit 1"
+        "for _ in $(seq 12000); do grep -q \":$(printf %04X ",
+        Port,
+        ") 00000000:0000 0A\" /proc/net/tcp && exit 0; sleep 0.05; done; exit 1"
     ]),
-    Defined = lists:append([["-D", Name ++ "=" ++ Value] || {Name, Value} <- [{"port", Port}, {"inner", Inner}, {"other", Other}, {"await", Listens} | Macros]]),
+    Defined = lists:append([
+        ["-D", Name ++ "=" ++ Value]
+     || {Name, Value} <- [{"port", Port}, {"inner", Inner}, {"other", Other}, {"await", Listens} | Macros]
+    ]),
     {Program, Arguments} = weir_cli_program:bound(find("varnishtest"), ["-t", "600" | Defined] ++ [Case]),
     Opened = open_port({spawn_executable, Program}, [
         {args, Arguments}, exit_status, stderr_to_stdout, binary
@@ -153,13 +165,20 @@ table(Results) ->
     [
         "# The same cases before weir proxy and HAProxy\n\n"
         "Written by `weir_cli_proxy_peers_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a file for varnishtest in\n"
-        "`apps/weir_cli/test/weir_cli_proxy_peers_SUITE_data`, with a configuration for either program. HAProxy is ", version(), ".\n\n"
+        "`apps/weir_cli/test/weir_cli_proxy_peers_SUITE_data`, with a configuration for either program. HAProxy is ",
+        version(),
+        ".\n\n"
         "| case | weir proxy | HAProxy |\n| --- | --- | --- |\n",
-        [["| ", title(Case), " | ", lists:join(" | ", [word(Case, Result) || Result <- Each]), " |\n"] || {Case, Each} <- Results]
+        [
+            ["| ", title(Case), " | ", lists:join(" | ", [word(Case, Result) || Result <- Each]), " |\n"]
+         || {Case, Each} <- Results
+        ]
     ].
 
 version() ->
-    {match, [Version]} = re:run(os:cmd(find("haproxy") ++ " -v"), "version ([0-9]+[.][0-9]+)", [{capture, all_but_first, list}]),
+    {match, [Version]} = re:run(os:cmd(find("haproxy") ++ " -v"), "version ([0-9]+[.][0-9]+)", [
+        {capture, all_but_first, list}
+    ]),
     Version.
 
 title(Case) ->

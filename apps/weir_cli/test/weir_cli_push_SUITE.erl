@@ -12,7 +12,16 @@
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal, a_file_is_checked, a_changed_file_is_taken, a_socket_takes_a_changed_file, status_is_a_line_a_second].
+all() ->
+    [
+        help_says_how,
+        a_wrong_argument_is_one_line,
+        it_serves_channels_until_a_signal,
+        a_file_is_checked,
+        a_changed_file_is_taken,
+        a_socket_takes_a_changed_file,
+        status_is_a_line_a_second
+    ].
 
 init_per_suite(Config) -> weir_cli_program:find(Config).
 
@@ -29,8 +38,13 @@ a_wrong_argument_is_one_line(_Config) ->
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
-     || {Arguments, Wrong} <- [{["more"], "more"}, {["--port", "65536"], "65536"}, {["--publishers", "nobody"], "nobody"}, {["--check"], "--config"},
-            {["--config", "a", "--port", "1"], "--port"}]
+     || {Arguments, Wrong} <- [
+            {["more"], "more"},
+            {["--port", "65536"], "65536"},
+            {["--publishers", "nobody"], "nobody"},
+            {["--check"], "--config"},
+            {["--config", "a", "--port", "1"], "--port"}
+        ]
     ].
 
 %% A stream is ended in an orderly way.
@@ -47,7 +61,8 @@ it_serves_channels_until_a_signal(Config) ->
     wait_until(fun() -> string:find(os:cmd("curl -s " ++ Url ++ "/pub/a"), "active subscribers: 1") =/= nomatch end),
     _ = kill("TERM", shell(Program)),
     receive
-        {streamed, Text} -> ?assertMatch({match, _}, re:run(Text, "^: hi\n.*data: hello\n.*retry: [0-9]+\n.*\n0\n$", [dotall]))
+        {streamed, Text} ->
+            ?assertMatch({match, _}, re:run(Text, "^: hi\n.*data: hello\n.*retry: [0-9]+\n.*\n0\n$", [dotall]))
     after weir_test_wait:patience() -> ct:fail(no_end)
     end,
     ?assertEqual(0, exit_status(Program)).

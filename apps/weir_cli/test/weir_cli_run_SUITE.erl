@@ -158,7 +158,10 @@ echo_sends_back_packets_in_every_mode(Config) ->
                     ok = gen_tcp:send(Socket, Half),
                     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 40)),
                     ok = gen_tcp:send(Socket, [OtherHalf, Packet, Half]),
-                    ?assertEqual({ok, <<Packet/binary, Packet/binary>>}, gen_tcp:recv(Socket, 2 * byte_size(Packet), weir_test_wait:patience())),
+                    ?assertEqual(
+                        {ok, <<Packet/binary, Packet/binary>>},
+                        gen_tcp:recv(Socket, 2 * byte_size(Packet), weir_test_wait:patience())
+                    ),
                     ok = gen_tcp:send(Socket, OtherHalf),
                     ?assertEqual({ok, Packet}, gen_tcp:recv(Socket, byte_size(Packet), weir_test_wait:patience()))
                 end

@@ -163,7 +163,10 @@ answers_each_request(Config, Example, Options, Answer) ->
         begin
             ok = gen_tcp:send(Socket, Request),
             Expected = Answer(Request),
-            ?assertEqual({Example, {ok, Expected}}, {Example, gen_tcp:recv(Socket, byte_size(Expected), weir_test_wait:patience())})
+            ?assertEqual(
+                {Example, {ok, Expected}},
+                {Example, gen_tcp:recv(Socket, byte_size(Expected), weir_test_wait:patience())}
+            )
         end
      || Request <- [<<"one">>, <<"two">>, <<"three">>], Socket <- Sockets
     ],

@@ -38,7 +38,10 @@ end_per_suite(_Config) -> ok.
 
 help_says_how(_Config) ->
     {0, Lines} = answer(["serve", "--help"]),
-    [?assert(mentions(Word, Lines)) || Word <- ["weir serve DIR", "--port", "--ip", "--follow-links", "--access-log", "index.html"]].
+    [
+        ?assert(mentions(Word, Lines))
+     || Word <- ["weir serve DIR", "--port", "--ip", "--follow-links", "--access-log", "index.html"]
+    ].
 
 a_wrong_argument_is_one_line(_Config) ->
     [
@@ -47,7 +50,11 @@ a_wrong_argument_is_one_line(_Config) ->
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
-     || {Arguments, Wrong} <- [{[], "directory"}, {[".", "more"], "more"}, {[".", "--port", "65536"], "65536"}, {[".", "--ip", "localhost"], "localhost"},
+     || {Arguments, Wrong} <- [
+            {[], "directory"},
+            {[".", "more"], "more"},
+            {[".", "--port", "65536"], "65536"},
+            {[".", "--ip", "localhost"], "localhost"},
             {[".", "--access-log", "/nowhere/log"], "/nowhere/log"}
         ]
     ].
@@ -83,7 +90,9 @@ links_are_followed_and_requests_logged_if_asked(Config) ->
     ?assertMatch({match, _}, re:run(asked(Port, "GET /link HTTP/1.0\r\n\r\n"), "from outside$")),
     ?assertEqual(0, stop(Program)),
     {ok, Lines} = file:read_file(Log),
-    ?assertMatch({match, _}, re:run(Lines, "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /link HTTP/1\\.0\" 200 12 \"-\" \"-\"\n$")).
+    ?assertMatch(
+        {match, _}, re:run(Lines, "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /link HTTP/1\\.0\" 200 12 \"-\" \"-\"\n$")
+    ).
 
 %% The client takes the rest when the server was told to stop.
 a_download_that_has_begun_is_finished(Config) ->

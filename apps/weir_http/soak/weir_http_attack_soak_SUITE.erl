@@ -38,7 +38,8 @@ attacks(Config) ->
             {"slow heads, 4,000 connections (slowhttptest -H)", Slow(["-H", "-i", "5", "-x", "24"])},
             {"slow bodies, 4,000 connections (slowhttptest -B)", Slow(["-B", "-i", "5", "-s", "8192"])},
             {"ranges, 4,000 connections (slowhttptest -R)", Slow(["-R", "-a", "0", "-b", "3000"])},
-            {"slow readers, 4,000 connections (slowhttptest -X)", Slow(["-X", "-w", "512", "-y", "1024", "-n", "5", "-z", "32", "-k", "3"])},
+            {"slow readers, 4,000 connections (slowhttptest -X)",
+                Slow(["-X", "-w", "512", "-y", "1024", "-n", "5", "-z", "32", "-k", "3"])},
             {"10,000 idle connections", fun() ->
                 Sockets = weir_http_attack:idle(Port, 10000),
                 timer:sleep(2000),
@@ -58,11 +59,16 @@ attacks(Config) ->
         "Afterwards connections, descriptors and memory (within 8 MiB) are what they were, which the suite checks. Slow readers take the kernel's\n"
         "memory for TCP; the guide's page on limits says what bounds that.\n"
         "\n",
-        io_lib:format("OTP ~s, ~b processors.~n", [erlang:system_info(otp_release), erlang:system_info(logical_processors)]),
+        io_lib:format("OTP ~s, ~b processors.~n", [
+            erlang:system_info(otp_release), erlang:system_info(logical_processors)
+        ]),
         "\n"
         "| attack | p50, us | p99, us | longest, us |\n"
         "| --- | --- | --- | --- |\n",
-        [io_lib:format("| ~s | ~b | ~b | ~b |~n", [Name, Half, Most, Longest]) || {Name, Half, Most, Longest, _} <- Rows]
+        [
+            io_lib:format("| ~s | ~b | ~b | ~b |~n", [Name, Half, Most, Longest])
+         || {Name, Half, Most, Longest, _} <- Rows
+        ]
     ]),
     ct:pal("~ts", [Table]),
     case os:getenv("WEIR_WRITE_RESULTS") of
@@ -94,7 +100,10 @@ slowhttptest(Mode, Port, Config) ->
     Url = "http://127.0.0.1:" ++ integer_to_list(Port) ++ "/large",
     %% The program ends with this VM.
     Program = open_port({spawn_executable, weir_http_peers:file("bench/leash")}, [
-        {args, [?config(slowhttptest, Config), "-c", "4000", "-r", "1000", "-l", "15", "-p", "3", "-u", Url | Mode]}, exit_status, stderr_to_stdout, binary
+        {args, [?config(slowhttptest, Config), "-c", "4000", "-r", "1000", "-l", "15", "-p", "3", "-u", Url | Mode]},
+        exit_status,
+        stderr_to_stdout,
+        binary
     ]),
     ended(Program).
 

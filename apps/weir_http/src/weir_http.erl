@@ -58,7 +58,8 @@ start_listener(Name, Options, Routes) -> weir_http_listener:start(Name, Options,
 
 %% @doc Returns the child specification of a listener for your own supervisor, which also stops it. Fails with
 %% `{bad_option, Name, Value, Allowed}'.
--spec child_spec(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) -> supervisor:child_spec().
+-spec child_spec(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) ->
+    supervisor:child_spec().
 child_spec(Name, Options, Routes) -> weir_http_listener:child_spec(Name, Options, Routes).
 
 %% @doc Stops a listener and closes its connections. See {@link drain_listener/2}.
@@ -83,7 +84,8 @@ drain_listener(Name, Timeout, Options) -> weir_http_listener:drain(Name, Timeout
 %% @doc Replaces the routes of a listener. They serve all requests whose head arrives from now on, also on existing
 %% connections. Costs a scan of all processes (see `persistent_term:put/2'): call it for a deployment, not every
 %% minute.
--spec set_routes(weir_listener:name(), [weir_http_routes:route()]) -> ok | {error, {bad_option, routes, term(), string()}}.
+-spec set_routes(weir_listener:name(), [weir_http_routes:route()]) ->
+    ok | {error, {bad_option, routes, term(), string()}}.
 set_routes(Name, Routes) -> weir_http_listener:set_routes(Name, Routes).
 
 %% @doc Returns the state and the counters of a listener: the map of `weir:info/1', and
@@ -111,5 +113,6 @@ info(Name) -> weir_http_listener:info(Name).
 %% call are in the old file, except up to a second of lines that reactors still buffer. Errors: `no_access_log',
 %% `{not_started, weir_http}', or `{bad_option, access_log, Value, Allowed}' for a file that cannot be opened; then the
 %% old one stays in use.
--spec reopen_log(weir_listener:name()) -> ok | {error, no_access_log | {not_started, weir_http} | weir_listener:bad_option()}.
+-spec reopen_log(weir_listener:name()) ->
+    ok | {error, no_access_log | {not_started, weir_http} | weir_listener:bad_option()}.
 reopen_log(Name) -> weir_http_listener:reopen_log(Name).

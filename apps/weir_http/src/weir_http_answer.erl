@@ -36,8 +36,10 @@ preflight(Found, Shared, Request, Routes) ->
     case weir_http_cors:is_preflight(Request) of
         {true, Method} ->
             case weir_http_routes:find(Method, Request, Routes) of
-                {ok, #{cors := Cors}, _} when Cors =/= off -> {{preflight, weir_http_cors:preflight(Request, Cors)}, Request};
-                _ -> {Found, Shared}
+                {ok, #{cors := Cors}, _} when Cors =/= off ->
+                    {{preflight, weir_http_cors:preflight(Request, Cors)}, Request};
+                _ ->
+                    {Found, Shared}
             end;
         false ->
             {Found, Shared}
@@ -78,15 +80,18 @@ made_of({preflight, Fields}, Request, Wanted, _Http) ->
 made_of({allow, Status, Allow}, Request, Wanted, _Http) ->
     weir_http_response:without_body(Status, [{<<"allow">>, Allow}], Request, Wanted).
 
-result(Result, Request, Wanted, Http) when element(1, Result) =:= events -> weir_http_stream:enter(Result, Request, Wanted, Http);
-result(Result, Request, Wanted, Http) when element(1, Result) =:= hold -> weir_http_parked:enter(Result, Request, Wanted, Http);
+result(Result, Request, Wanted, Http) when element(1, Result) =:= events ->
+    weir_http_stream:enter(Result, Request, Wanted, Http);
+result(Result, Request, Wanted, Http) when element(1, Result) =:= hold ->
+    weir_http_parked:enter(Result, Request, Wanted, Http);
 result(Result, Request, Wanted, Http) when element(1, Result) =:= websocket ->
     weir_http_websocket_connection:enter(Result, Request, Wanted, Http);
 result(Result, Request, Wanted, _Http) ->
     weir_http_response:respond(Result, Request, Wanted).
 
 %% @doc Acts on the result of a process that becomes an event stream, a held request or a WebSocket.
--spec enter(weir_http_direct:result(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_switched:entered().
+-spec enter(weir_http_direct:result(), weir_http_request:request(), weir_http_response:wanted(), #http{}) ->
+    weir_http_switched:entered().
 enter(Result, Request, Wanted, Http) ->
     try
         result(Result, Request, Wanted, Http)

@@ -27,5 +27,7 @@ init([]) ->
     Workers = [weir_http_worker:initial_call(), weir_http_websocket_process:initial_call()],
     Orphans = #{id => weir_http_orphans, start => {weir_http_orphans, start_link, [Workers]}},
     Files = #{id => weir_http_open_files, start => {weir_http_open_files, start_link, []}},
-    Logs = #{id => weir_http_log_sup, start => {weir_http_log_sup, start_link, []}, type => supervisor, shutdown => infinity},
+    Logs = #{
+        id => weir_http_log_sup, start => {weir_http_log_sup, start_link, []}, type => supervisor, shutdown => infinity
+    },
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, [Orphans, Files, Logs]}}.

@@ -14,8 +14,12 @@
 
 %% `done' holds the bytes received but not taken; `taken' counts those taken before.
 -record(sized, {left :: non_neg_integer(), done = <<>> :: binary(), taken = 0 :: non_neg_integer()}).
--record(chunked, {progress = {0, 0, 0, 0} :: weir_http_nif:progress(), most :: non_neg_integer(), done = <<>> :: binary(),
-    taken = 0 :: non_neg_integer()}).
+-record(chunked, {
+    progress = {0, 0, 0, 0} :: weir_http_nif:progress(),
+    most :: non_neg_integer(),
+    done = <<>> :: binary(),
+    taken = 0 :: non_neg_integer()
+}).
 -record(trailing, {lines = <<>> :: binary(), done :: binary(), taken = 0 :: non_neg_integer()}).
 
 -opaque body() :: #sized{} | #chunked{} | #trailing{}.
@@ -64,9 +68,12 @@ append(Done, Piece) -> <<Done/binary, Piece/binary>>.
 
 %% @doc Takes the bytes received so far of an incomplete body.
 -spec take(body()) -> {binary(), body()}.
-take(Body = #sized{done = Done, taken = Taken}) -> {Done, Body#sized{done = <<>>, taken = Taken + byte_size(Done)}};
-take(Body = #chunked{done = Done, taken = Taken}) -> {Done, Body#chunked{done = <<>>, taken = Taken + byte_size(Done)}};
-take(Body = #trailing{done = Done, taken = Taken}) -> {Done, Body#trailing{done = <<>>, taken = Taken + byte_size(Done)}}.
+take(Body = #sized{done = Done, taken = Taken}) ->
+    {Done, Body#sized{done = <<>>, taken = Taken + byte_size(Done)}};
+take(Body = #chunked{done = Done, taken = Taken}) ->
+    {Done, Body#chunked{done = <<>>, taken = Taken + byte_size(Done)}};
+take(Body = #trailing{done = Done, taken = Taken}) ->
+    {Done, Body#trailing{done = <<>>, taken = Taken + byte_size(Done)}}.
 
 %% @doc Returns how many bytes wait to be taken.
 -spec held(body()) -> non_neg_integer().

@@ -17,7 +17,14 @@
 -define(INPUT, 65536).
 
 %% @doc Starts the process of a request. Rest: the bytes received after the request. `begun': its response has begun.
--spec start(weir_http_routes:found(), weir_http_request:request(), Body, Rest :: binary(), {weir_http_response:wanted(), #idle{}}, #http{}) ->
+-spec start(
+    weir_http_routes:found(),
+    weir_http_request:request(),
+    Body,
+    Rest :: binary(),
+    {weir_http_response:wanted(), #idle{}},
+    #http{}
+) ->
     #busy{}
 when
     Body :: whole | {begun, chunked | raw} | weir_http_body:body().
@@ -84,7 +91,10 @@ waiting(#busy{body = Body}) -> weir_http_body:held(Body).
 
 %% @doc Handles a message of the process.
 -spec message(weir_http_socket:socket(), What, #busy{}) ->
-    {ok, #busy{}} | {send, iodata(), #busy{}} | {finished, keep | close, iodata(), #busy{}} | {enter, Result, Request, #busy{}}
+    {ok, #busy{}}
+    | {send, iodata(), #busy{}}
+    | {finished, keep | close, iodata(), #busy{}}
+    | {enter, Result, Request, #busy{}}
 when
     What :: read | {more | sync | keep | close, iodata()} | {enter, Result, Request},
     Result :: weir_http_direct:result(),

@@ -16,7 +16,8 @@ check(Module, Callback) ->
     ok.
 
 %% @doc Runs a fun that calls the callback of a module and acts on its result.
--spec run(module(), Callback :: atom(), Key :: term(), fun(() -> Result)) -> Result | {crashed, {error | exit | throw, term()}}.
+-spec run(module(), Callback :: atom(), Key :: term(), fun(() -> Result)) ->
+    Result | {crashed, {error | exit | throw, term()}}.
 run(Module, Callback, Key, Fun) ->
     try
         Fun()

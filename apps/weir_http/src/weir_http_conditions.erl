@@ -57,9 +57,12 @@ not_after(Modified, Date, Default) ->
         Time -> Modified =< Time
     end.
 
-is_among(_Tag, <<"*">>, _Comparison) -> true;
+is_among(_Tag, <<"*">>, _Comparison) ->
+    true;
 is_among(Tag, Tags, Comparison) ->
-    lists:any(fun(Text) -> is_same(Tag, weir_http_value:trim(Text), Comparison) end, binary:split(Tags, <<",">>, [global])).
+    lists:any(
+        fun(Text) -> is_same(Tag, weir_http_value:trim(Text), Comparison) end, binary:split(Tags, <<",">>, [global])
+    ).
 
 %% RFC 9110, 8.8.3.2. Tags that contain a comma never match.
 is_same(Tag, Given, weak) -> opaque(Tag) =:= opaque(Given);

@@ -117,20 +117,33 @@ begin_head(Bytes, Out, Idle) -> weir_http_batch:result(Out, #head{idle = Idle, b
 
 %% The request is complete, with its body.
 answer(_Socket, Data, End, Out, Found = {ok, #{kind := process}, _}, Request, Idle, Http) ->
-    weir_http_batch:result(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, End < byte_size(Data), Idle, Http), Idle}, Http));
+    weir_http_batch:result(
+        Out,
+        weir_http_busy:start(
+            Found, Request, whole, rest(Data, End), {wanted(Request, End < byte_size(Data), Idle, Http), Idle}, Http
+        )
+    );
 answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
     IsLast = End =:= byte_size(Data),
     Wanted = wanted(Request, not IsLast, Idle, Http),
     case weir_http_answer:answer(Found, Request, Wanted, Http) of
         {keep, Response} when IsLast -> weir_http_batch:result(weir_http_batch:add(Response, Out), served(Idle, Http));
-        {keep, Response} -> go_on(Socket, Data, End, weir_http_batch:add(Response, Out), served(Idle, Http), Http);
+        {keep, Response} ->
+            go_on(Socket, Data, End, weir_http_batch:add(Response, Out), served(Idle, Http), Http);
         %% The client asked for the close and sends nothing more.
-        {close, Response} when IsLast, Wanted =:= asked -> {close, weir_http_batch:bytes(weir_http_batch:add(Response, Out)), Idle};
-        {close, Response} -> close_later(Socket, weir_http_batch:add(Response, Out), Idle);
-        {process, Serving} -> weir_http_batch:result(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
+        {close, Response} when IsLast, Wanted =:= asked ->
+            {close, weir_http_batch:bytes(weir_http_batch:add(Response, Out)), Idle};
+        {close, Response} ->
+            close_later(Socket, weir_http_batch:add(Response, Out), Idle);
+        {process, Serving} ->
+            weir_http_batch:result(
+                Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http)
+            );
         {switched, Module, Bytes, State} ->
             Seen = weir_http_observation:add(Bytes, weir_http_observation:lasting(Request)),
-            switch(Socket, rest(Data, End), weir_http_batch:add(Bytes, Out), #switched{idle = Idle, module = Module, state = State, seen = Seen})
+            switch(Socket, rest(Data, End), weir_http_batch:add(Bytes, Out), #switched{
+                idle = Idle, module = Module, state = State, seen = Seen
+            })
     end.
 
 switch(_Socket, <<>>, Out, Switched) ->
@@ -146,7 +159,9 @@ switched({ok, State}, _Socket, Switched, Out) ->
 switched({send, Bytes, State}, _Socket, Switched = #switched{state = State, seen = unseen}, Out) ->
     weir_http_batch:result(weir_http_batch:add(Bytes, Out), Switched);
 switched({send, Bytes, State}, _Socket, Switched = #switched{seen = Seen}, Out) ->
-    weir_http_batch:result(weir_http_batch:add(Bytes, Out), Switched#switched{state = State, seen = weir_http_observation:add(Bytes, Seen)});
+    weir_http_batch:result(weir_http_batch:add(Bytes, Out), Switched#switched{
+        state = State, seen = weir_http_observation:add(Bytes, Seen)
+    });
 switched({close, Bytes}, _Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
     {close, weir_http_batch:bytes(weir_http_batch:add(Bytes, Out)), Idle};
@@ -160,7 +175,9 @@ switched({process, Process, Bytes}, Socket, #switched{idle = Idle = #idle{key = 
     #{found := Found, request := Request, body := Body, wanted := Wanted, rest := Rest, is_read := IsRead} = Process,
     Busy = weir_http_busy:start(Found, Request, Body, Rest, {Wanted, Idle}, persistent_term:get(Key)),
     ok = weir_http_socket:tick_soon(Socket),
-    weir_http_batch:result(weir_http_batch:add(Bytes, Out), Busy#busy{is_read = IsRead, seen = weir_http_observation:add(Bytes, Seen)});
+    weir_http_batch:result(weir_http_batch:add(Bytes, Out), Busy#busy{
+        is_read = IsRead, seen = weir_http_observation:add(Bytes, Seen)
+    });
 switched({finished, Wanted, Bytes, Rest, IsRead}, Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
     ok = weir_http_socket:tick_soon(Socket),
@@ -278,13 +295,17 @@ handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
     case weir_http_busy:message(Socket, What, Busy) of
         {finished, After, Bytes, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead, seen = Seen}} ->
             ok = weir_http_observation:stop(weir_http_observation:add(Bytes, Seen), normal, Idle#idle.key),
-            finished(Socket, wanted(After, Wanted), weir_http_batch:add(Bytes, weir_http_batch:new()), Rest, IsRead, Idle);
+            finished(
+                Socket, wanted(After, Wanted), weir_http_batch:add(Bytes, weir_http_batch:new()), Rest, IsRead, Idle
+            );
         {enter, Result, Request, NewBusy} ->
             entered(Socket, Result, Request, NewBusy);
         Result ->
             Result
     end;
-handle_info({{weir_reactor, Socket}, Monitor, process, _Pid, Reason}, Busy = #busy{monitor = Monitor, idle = #idle{key = Key}}) ->
+handle_info(
+    {{weir_reactor, Socket}, Monitor, process, _Pid, Reason}, Busy = #busy{monitor = Monitor, idle = #idle{key = Key}}
+) ->
     ended(Socket, Reason, Busy, persistent_term:get(Key));
 handle_info({weir_http, Socket, Message}, Switched = #switched{}) ->
     info(Socket, Message, Switched);
@@ -306,9 +327,13 @@ entered(Socket, Result, Request, #busy{idle = Idle, wanted = Wanted, bytes = Res
         {switched, Module, Bytes, State} ->
             read(Socket, IsRead),
             NewSeen = weir_http_observation:add(Bytes, Seen),
-            switch(Socket, Rest, weir_http_batch:add(Bytes, Out), Switched#switched{module = Module, state = State, seen = NewSeen});
+            switch(Socket, Rest, weir_http_batch:add(Bytes, Out), Switched#switched{
+                module = Module, state = State, seen = NewSeen
+            });
         {process, Found} ->
-            Process = #{found => Found, request => Request, body => whole, wanted => Wanted, rest => Rest, is_read => IsRead},
+            Process = #{
+                found => Found, request => Request, body => whole, wanted => Wanted, rest => Rest, is_read => IsRead
+            },
             switched({process, Process, <<>>}, Socket, Switched, Out);
         {After, Bytes} ->
             switched({finished, wanted(After, Wanted), Bytes, Rest, IsRead}, Socket, Switched, Out)
@@ -395,7 +420,9 @@ handle_tick(Socket, State) ->
             Idle = #idle{client = Client} = idle(State),
             ok = weir_http_counters:add(Http#http.counters, timeouts),
             ok = weir_http_observation:refused(Socket, Client, {408, timeout}, Http),
-            close_later(Socket, weir_http_batch:add(weir_http_response:refusal(408, timeout), weir_http_batch:new()), Idle);
+            close_later(
+                Socket, weir_http_batch:add(weir_http_response:refusal(408, timeout), weir_http_batch:new()), Idle
+            );
         Result ->
             Result
     end.

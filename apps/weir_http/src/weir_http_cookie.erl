@@ -69,15 +69,22 @@ is_token(Byte) -> Byte > $\s andalso Byte < 16#7f andalso not lists:member(Byte,
 is_octet(Byte) -> Byte > $\s andalso Byte < 16#7f andalso not lists:member(Byte, "\",;\\").
 
 check(max_age, Seconds) when is_integer(Seconds), Seconds >= 0 -> ok;
-check(max_age, Value) -> bad(max_age, Value, "seconds from 0 on");
-check(Key, Value) when Key =:= secure; Key =:= http_only; Key =:= partitioned -> is_boolean(Value) orelse bad(Key, Value, "true or false");
-check(same_site, Value) -> lists:member(Value, [strict, lax, none]) orelse bad(same_site, Value, "strict, lax or none");
+check(max_age, Value) ->
+    bad(max_age, Value, "seconds from 0 on");
+check(Key, Value) when Key =:= secure; Key =:= http_only; Key =:= partitioned ->
+    is_boolean(Value) orelse bad(Key, Value, "true or false");
+check(same_site, Value) ->
+    lists:member(Value, [strict, lax, none]) orelse bad(same_site, Value, "strict, lax or none");
 check(domain, Value) ->
-    is_binary(Value) andalso re:run(Value, "^[A-Za-z0-9.-]+$", [dollar_endonly]) =/= nomatch orelse bad(domain, Value, "a host name");
+    is_binary(Value) andalso re:run(Value, "^[A-Za-z0-9.-]+$", [dollar_endonly]) =/= nomatch orelse
+        bad(domain, Value, "a host name");
 check(path, <<"/", _/binary>> = Path) ->
-    all(fun(Byte) -> Byte >= $\s andalso Byte < 16#7f andalso Byte =/= $; end, Path) orelse bad(path, Path, "visible ASCII without semicolons");
-check(path, Value) -> bad(path, Value, "a path that begins with a slash");
-check(Key, Value) -> bad(Key, Value, "unknown option; valid: max_age, domain, path, secure, http_only, same_site, partitioned").
+    all(fun(Byte) -> Byte >= $\s andalso Byte < 16#7f andalso Byte =/= $; end, Path) orelse
+        bad(path, Path, "visible ASCII without semicolons");
+check(path, Value) ->
+    bad(path, Value, "a path that begins with a slash");
+check(Key, Value) ->
+    bad(Key, Value, "unknown option; valid: max_age, domain, path, secure, http_only, same_site, partitioned").
 
 together(<<"__Host-", _/binary>> = Name, Options) ->
     case Options of

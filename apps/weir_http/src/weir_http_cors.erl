@@ -77,13 +77,19 @@ is_option({max_age, Seconds}) -> is_integer(Seconds) andalso Seconds >= 0;
 is_option(_) -> false.
 
 %% In the form that browsers send: any other form would never match.
-is_origin(<<"null">>) -> true;
-is_origin(Origin) when is_binary(Origin) -> re:run(Origin, "^[a-z][a-z0-9+.-]*://[^/?#A-Z\\s]+$", [dollar_endonly]) =/= nomatch;
-is_origin(_) -> false.
+is_origin(<<"null">>) ->
+    true;
+is_origin(Origin) when is_binary(Origin) ->
+    re:run(Origin, "^[a-z][a-z0-9+.-]*://[^/?#A-Z\\s]+$", [dollar_endonly]) =/= nomatch;
+is_origin(_) ->
+    false.
 
 is_names(Names) ->
     is_list(Names) andalso
-        lists:all(fun(Name) -> is_binary(Name) andalso re:run(Name, "^[A-Za-z0-9_-]+$", [dollar_endonly]) =/= nomatch end, Names).
+        lists:all(
+            fun(Name) -> is_binary(Name) andalso re:run(Name, "^[A-Za-z0-9_-]+$", [dollar_endonly]) =/= nomatch end,
+            Names
+        ).
 
 allowed(origins) -> "any, or a list of origins such as <<\"https://example.org\">>, in lower case and without a path";
 allowed(headers) -> "any, or a list of field names";
@@ -122,7 +128,9 @@ vary(#cors{}) -> [{<<"vary">>, <<"origin">>}].
 %% @doc Whether a request is a preflight, and for which method.
 -spec is_preflight(weir_http_request:request()) -> {true, Method :: binary()} | false.
 is_preflight(Request) ->
-    Has = weir_http_request:method(Request) =:= <<"OPTIONS">> andalso weir_http_request:field(<<"origin">>, Request) =/= undefined,
+    Has =
+        weir_http_request:method(Request) =:= <<"OPTIONS">> andalso
+            weir_http_request:field(<<"origin">>, Request) =/= undefined,
     case Has andalso weir_http_request:field(?METHOD, Request) of
         Method when is_binary(Method) -> {true, Method};
         _ -> false

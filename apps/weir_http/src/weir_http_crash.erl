@@ -13,7 +13,9 @@
 -type listener() :: {weir_listener:name(), weir_http_counters:counters(), weir_reports:limit()}.
 
 %% @doc Counts and reports a failed handler. Returns the response, for a client that has received nothing yet.
--spec response(error | exit | throw, term(), list(), weir_http_request:request(), weir_http_response:wanted(), listener()) ->
+-spec response(
+    error | exit | throw, term(), list(), weir_http_request:request(), weir_http_response:wanted(), listener()
+) ->
     {weir_http_response:after_it(), iodata()}.
 response(Class, Reason, Stack, Request, Wanted, {Name, Counters, Reports}) ->
     ok = weir_http_counters:add(Counters, crashes),

@@ -38,7 +38,9 @@ route(Prefix, Directory, Options) when is_map(Options) ->
         fields = maps:get(fields, Options, []),
         links = maps:get(symbolic_links, Options, refuse)
     },
-    {string:trim(unicode:characters_to_list(Prefix), trailing, "/") ++ "/*path", ?MODULE, State, #{methods => [<<"GET">>]}}.
+    {string:trim(unicode:characters_to_list(Prefix), trailing, "/") ++ "/*path", ?MODULE, State, #{
+        methods => [<<"GET">>]
+    }}.
 
 bytes(Path) when is_binary(Path) -> Path;
 bytes(Path) -> unicode:characters_to_binary(Path, unicode, file:native_name_encoding()).

@@ -205,7 +205,11 @@ text(Key, Text) ->
 -spec bad(atom(), term()) -> no_return().
 bad(Key, Value) -> error({bad_option, Key, Value, allowed(Key)}).
 
-allowed(event) -> "a map with at least one of data, event, id, retry and comment; an event name may not contain line ends";
-allowed(id) -> "iodata without CR, LF and NUL";
-allowed(retry) -> "a number of milliseconds from 0 on";
-allowed(_) -> "iodata".
+allowed(event) ->
+    "a map with at least one of data, event, id, retry and comment; an event name may not contain line ends";
+allowed(id) ->
+    "iodata without CR, LF and NUL";
+allowed(retry) ->
+    "a number of milliseconds from 0 on";
+allowed(_) ->
+    "iodata".

@@ -22,7 +22,8 @@
 
 -type pieces() :: [iodata() | {sendfile, weir_file:file(), Offset :: non_neg_integer(), Length :: non_neg_integer()}].
 
--type response() :: weir_http_direct:result() | {pieces, 200 | 206, weir_http_direct:fields(), Length :: non_neg_integer(), pieces()}.
+-type response() ::
+    weir_http_direct:result() | {pieces, 200 | 206, weir_http_direct:fields(), Length :: non_neg_integer(), pieces()}.
 
 %% @doc Returns the place of a file below a directory. If it is a directory, {@link serve/3} redirects to it.
 -spec below(Root :: binary(), [binary()], refuse | follow) -> place().
@@ -130,14 +131,19 @@ ranges(Request, Tag, Modified, Size) ->
         undefined ->
             whole;
         Field ->
-            case weir_http_request:method(Request) =:= <<"GET">> andalso weir_http_conditions:may_be_in_parts(Request, Tag, Modified) of
+            case
+                weir_http_request:method(Request) =:= <<"GET">> andalso
+                    weir_http_conditions:may_be_in_parts(Request, Tag, Modified)
+            of
                 true -> weir_http_ranges:parse(Field, Size);
                 false -> whole
             end
     end.
 
 one_range(Range, Variant = #variant{size = Size}, Fields) ->
-    {pieces, 206, [{<<"content-range">>, content_range(Range, Size)} | Fields], length_of(Range), [part(Range, Variant)]}.
+    {pieces, 206, [{<<"content-range">>, content_range(Range, Size)} | Fields], length_of(Range), [
+        part(Range, Variant)
+    ]}.
 
 many_ranges(Ranges, Variant = #variant{size = Size}, Fields) ->
     Boundary = binary:encode_hex(rand:bytes(16)),

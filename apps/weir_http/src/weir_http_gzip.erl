@@ -41,7 +41,9 @@ new(Options) when is_map(Options) ->
     case [{Name, Value} || {Name, Value} <- maps:to_list(Options), not is_option(Name, Value)] of
         [] ->
             {ok, #gzip{
-                min = maps:get(min_size, Options, 1024), types = maps:get(types, Options, default), level = maps:get(level, Options, 1)
+                min = maps:get(min_size, Options, 1024),
+                types = maps:get(types, Options, default),
+                level = maps:get(level, Options, 1)
             }};
         [Wrong | _] ->
             {error, Wrong, "min_size => bytes from 1 on, types => [binary()], level => 1..9"}

@@ -135,7 +135,8 @@ new(Socket) -> {weir_http_held, Socket, make_ref()}.
 
 %% @private
 %% @doc Calls a fun in which the request may join groups. Returns its result and whether the request tried to join.
--spec in(held(), weir_http_request:request(), weir_http_response:wanted(), fun(() -> Result)) -> {Result, none | joined}.
+-spec in(held(), weir_http_request:request(), weir_http_response:wanted(), fun(() -> Result)) ->
+    {Result, none | joined}.
 in(Held, Request, Wanted, Fun) ->
     _ = put(?MODULE, #current{held = Held, request = Request, wanted = Wanted}),
     try

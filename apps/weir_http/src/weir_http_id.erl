@@ -24,8 +24,16 @@ of_request(Request, take) ->
     end.
 
 is_name(<<Byte, Rest/binary>>) when
-    Byte >= $a, Byte =< $z; Byte >= $A, Byte =< $Z; Byte >= $0, Byte =< $9; Byte =:= $-; Byte =:= $_; Byte =:= $.; Byte =:= $:;
-    Byte =:= $/; Byte =:= $+; Byte =:= $=
+    Byte >= $a, Byte =< $z;
+    Byte >= $A, Byte =< $Z;
+    Byte >= $0, Byte =< $9;
+    Byte =:= $-;
+    Byte =:= $_;
+    Byte =:= $.;
+    Byte =:= $:;
+    Byte =:= $/;
+    Byte =:= $+;
+    Byte =:= $=
 ->
     is_name(Rest);
 is_name(Rest) ->

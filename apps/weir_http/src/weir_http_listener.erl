@@ -27,7 +27,8 @@ start(Name, Options, Routes) ->
     end).
 
 %% @doc See `weir_http:child_spec/3'.
--spec child_spec(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) -> supervisor:child_spec().
+-spec child_spec(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) ->
+    supervisor:child_spec().
 child_spec(Name, Options, Routes) ->
     case prepare(Name, Options, Routes) of
         {ok, _Http, Given} ->
@@ -164,11 +165,17 @@ set_routes(Name, Routes) ->
     case weir_http_routes:new(Routes) of
         {ok, Compiled} ->
             Key = key(Name),
-            _ = [persistent_term:put(Key, Http#http{routes = Compiled}) || Http = #http{} <- [persistent_term:get(Key, none)]],
+            _ = [
+                persistent_term:put(Key, Http#http{routes = Compiled})
+             || Http = #http{} <- [persistent_term:get(Key, none)]
+            ],
             %% stop/1 erases the name first. If the name is gone now, our put may have come after its erase.
             case persistent_term:get(?KEY(Name), none) of
-                Key -> ok;
-                _ -> discard(Key), error({no_listener, Name})
+                Key ->
+                    ok;
+                _ ->
+                    discard(Key),
+                    error({no_listener, Name})
             end;
         {error, _} = Error ->
             Error

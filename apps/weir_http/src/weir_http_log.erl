@@ -65,7 +65,9 @@
 %% adds lines later sees a negative number, and counts them as dropped itself.
 -define(COUNTED, (-1 bsl 62)).
 
--record(writer, {log :: #log{}, device :: file:io_device() | logger | {error, term()}, queue :: atomics:atomics_ref() | none}).
+-record(writer, {
+    log :: #log{}, device :: file:io_device() | logger | {error, term()}, queue :: atomics:atomics_ref() | none
+}).
 
 %% @doc Creates the table of writers, owned by the caller.
 -spec new_table() -> ok.

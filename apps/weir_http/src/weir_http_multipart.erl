@@ -128,10 +128,14 @@ read(Multipart = #multipart{in_part = false}) ->
 read(Multipart = #multipart{left = Left}) ->
     case next(Multipart) of
         {data, Bytes, Next} when Left =:= infinity -> {more, Bytes, Next};
-        {data, Bytes, Next} when byte_size(Bytes) =< Left -> {more, Bytes, Next#multipart{left = Left - byte_size(Bytes)}};
-        {data, _, _} -> {error, {too_large, part}};
-        {end_of_part, Next} -> {done, Next#multipart{in_part = false}};
-        {error, _} = Error -> Error
+        {data, Bytes, Next} when byte_size(Bytes) =< Left ->
+            {more, Bytes, Next#multipart{left = Left - byte_size(Bytes)}};
+        {data, _, _} ->
+            {error, {too_large, part}};
+        {end_of_part, Next} ->
+            {done, Next#multipart{in_part = false}};
+        {error, _} = Error ->
+            Error
     end.
 
 %% @doc Returns all parts with their data, in their order.
@@ -174,9 +178,12 @@ fetch(#multipart{is_open = false}) ->
     {error, {bad_multipart, incomplete}};
 fetch(Multipart = #multipart{parser = Parser}) ->
     case weir_http_process:read_body() of
-        {more, Bytes} -> next(Multipart#multipart{parser = weir_http_multipart_parser:feed(Bytes, Parser)});
-        {done, Bytes, _} -> next(Multipart#multipart{parser = weir_http_multipart_parser:feed(Bytes, Parser), is_open = false});
-        {error, closed} = Error -> Error
+        {more, Bytes} ->
+            next(Multipart#multipart{parser = weir_http_multipart_parser:feed(Bytes, Parser)});
+        {done, Bytes, _} ->
+            next(Multipart#multipart{parser = weir_http_multipart_parser:feed(Bytes, Parser), is_open = false});
+        {error, closed} = Error ->
+            Error
     end.
 
 %% Forms may not use `filename*' (RFC 7578, 4.2).
@@ -185,9 +192,12 @@ part(Fields) ->
     case Dispositions of
         [{<<"form-data">>, Parameters}] ->
             case {lists:keyfind(<<"name">>, 1, Parameters), lists:keyfind(<<"filename">>, 1, Parameters)} of
-                {{_, Name}, {_, Filename}} -> {ok, #{name => Name, filename => Filename, type => type(Fields), fields => Fields}};
-                {{_, Name}, false} -> {ok, #{name => Name, type => type(Fields), fields => Fields}};
-                {false, _} -> error
+                {{_, Name}, {_, Filename}} ->
+                    {ok, #{name => Name, filename => Filename, type => type(Fields), fields => Fields}};
+                {{_, Name}, false} ->
+                    {ok, #{name => Name, type => type(Fields), fields => Fields}};
+                {false, _} ->
+                    error
             end;
         _ ->
             error

@@ -51,7 +51,12 @@ feed(More, Parser = #parser{bytes = Bytes}) -> Parser#parser{bytes = <<Bytes/bin
 %% @doc Returns the next element: a part, with its fields as lines; data of the part; its end; the end of the form.
 %% `more': feed more bytes first.
 -spec next(parser()) ->
-    {part, Fields :: binary(), parser()} | {data, binary(), parser()} | {end_of_part, parser()} | done | more | {error, reason()}.
+    {part, Fields :: binary(), parser()}
+    | {data, binary(), parser()}
+    | {end_of_part, parser()}
+    | done
+    | more
+    | {error, reason()}.
 next(Parser = #parser{phase = preamble, bytes = Bytes, pattern = Pattern}) ->
     case binary:match(Bytes, Pattern) of
         {At, Length} -> next(Parser#parser{phase = boundary, bytes = behind(Bytes, At + Length)});
@@ -85,11 +90,16 @@ next(Parser = #parser{phase = data, bytes = Bytes, pattern = Pattern, kept = Kep
 line(Bytes, At, Parser = #parser{parts = Parts, limits = {MaxParts, _}}) ->
     case Bytes of
         <<_:At/binary, "\r\n", _/binary>> when Parts >= MaxParts -> {error, {too_large, parts}};
-        <<_:At/binary, "\r\n", _/binary>> -> next(Parser#parser{phase = head, bytes = behind(Bytes, At + 2), parts = Parts + 1});
-        <<_:At/binary, Space, _/binary>> when (Space =:= $\s orelse Space =:= $\t) andalso At < ?PADDING -> line(Bytes, At + 1, Parser);
-        <<_:At/binary, "\r">> -> more;
-        <<_:At/binary>> -> more;
-        _ -> {error, {bad_multipart, boundary}}
+        <<_:At/binary, "\r\n", _/binary>> ->
+            next(Parser#parser{phase = head, bytes = behind(Bytes, At + 2), parts = Parts + 1});
+        <<_:At/binary, Space, _/binary>> when (Space =:= $\s orelse Space =:= $\t) andalso At < ?PADDING ->
+            line(Bytes, At + 1, Parser);
+        <<_:At/binary, "\r">> ->
+            more;
+        <<_:At/binary>> ->
+            more;
+        _ ->
+            {error, {bad_multipart, boundary}}
     end.
 
 behind(Bytes, At) -> binary:part(Bytes, At, byte_size(Bytes) - At).

@@ -111,7 +111,9 @@ part_head(_Data, _Offset, _Limits) -> ?NOT_LOADED.
 %% @doc Encodes the head of a response, and the given body behind it. Returns it, and whether the connection is closed
 %% after it. The flags are those of `weir_http.hrl'. `forbidden': a field with that name and value may not be sent,
 %% since it would end a line, or only the server may set it.
--spec response(Status :: 100..999, [{binary(), iodata()}], Flags :: non_neg_integer(), Length :: non_neg_integer(), binary()) ->
+-spec response(
+    Status :: 100..999, [{binary(), iodata()}], Flags :: non_neg_integer(), Length :: non_neg_integer(), binary()
+) ->
     {keep | close, binary()} | {forbidden, Name :: binary(), Value :: binary()}.
 response(_Status, _Fields, _Flags, _Length, _Body) -> ?NOT_LOADED.
 
@@ -134,9 +136,13 @@ media_type(_Extension) -> ?NOT_LOADED.
 
 %% @doc Encodes a line of the access log, in JSON or in the combined format, with its line end and the current time.
 %% `undefined' means unknown. Bytes of the client cannot end the line or a field.
--spec log_line(IsJson :: boolean(), Peer, Request, {Status, Bytes, Microseconds}, Id :: binary() | undefined) -> binary() when
+-spec log_line(IsJson :: boolean(), Peer, Request, {Status, Bytes, Microseconds}, Id :: binary() | undefined) ->
+    binary()
+when
     Peer :: {inet:ip_address(), inet:port_number()} | {local, binary()} | undefined,
-    Request :: {Method :: binary(), Path :: binary(), Query :: binary() | undefined, Is11 :: boolean(), Fields :: binary()} | undefined,
+    Request ::
+        {Method :: binary(), Path :: binary(), Query :: binary() | undefined, Is11 :: boolean(), Fields :: binary()}
+        | undefined,
     Status :: 100..999,
     Bytes :: non_neg_integer(),
     Microseconds :: non_neg_integer().

@@ -32,7 +32,9 @@
 -define(CONNECTED, [weir, connection, start]).
 -define(DISCONNECTED, [weir, connection, stop]).
 
--record(seen, {request :: weir_http_request:request(), status = 0 :: non_neg_integer(), bytes = 0 :: non_neg_integer()}).
+-record(seen, {
+    request :: weir_http_request:request(), status = 0 :: non_neg_integer(), bytes = 0 :: non_neg_integer()
+}).
 
 -type seen() :: #seen{} | unseen.
 %% A request whose response goes out in pieces: its status, and the bytes of the body so far.
@@ -96,9 +98,13 @@ head([Head | _]) when is_binary(Head) -> Head;
 head(Bytes) -> iolist_to_binary(Bytes).
 
 %% @doc Reports a request that was answered at once. Does nothing if its response is still to come.
--spec answered(weir_http_request:request(), {weir_http_response:after_it(), weir_http_response:output()} | tuple(), #http{}) -> ok.
-answered(Request, {After, Response}, Http) when After =:= keep; After =:= close -> over(add(Response, #seen{request = Request}), normal, Http);
-answered(_Request, _GoesOn, _Http) -> ok.
+-spec answered(
+    weir_http_request:request(), {weir_http_response:after_it(), weir_http_response:output()} | tuple(), #http{}
+) -> ok.
+answered(Request, {After, Response}, Http) when After =:= keep; After =:= close ->
+    over(add(Response, #seen{request = Request}), normal, Http);
+answered(_Request, _GoesOn, _Http) ->
+    ok.
 
 %% @doc Reports the end of a request. `normal': the response was complete.
 -spec stop(seen(), normal | client_gone | process_ended, Key :: term()) -> ok.
@@ -154,7 +160,9 @@ refused(Socket, Client, {Status, Reason}, #http{name = Name, log = Log}) ->
 %% @doc Reports a connection that was closed after a timeout.
 -spec timeout(weir_tcp:socket(), weir_http_request:client(), #http{}) -> ok.
 timeout(Socket, Client, #http{name = Name}) ->
-    _ = weir_event:is_attached(?TIMEOUT) andalso weir_event:execute(?TIMEOUT, #{count => 1}, about(Socket, Client, Name)),
+    _ =
+        weir_event:is_attached(?TIMEOUT) andalso
+            weir_event:execute(?TIMEOUT, #{count => 1}, about(Socket, Client, Name)),
     ok.
 
 %% @doc Reports a handler that failed.
@@ -205,11 +213,16 @@ connected(Socket, Client, #http{name = Name, log = Log}) ->
     IsAny = weir_event:is_any_attached([?STOP, ?CONNECTED, ?DISCONNECTED]),
     _ = put(?MODULE, IsAny andalso weir_event:is_attached(?STOP)),
     %% For TLS the listener emits these events.
-    case IsAny andalso not weir_http_socket:is_tls(Socket) andalso weir_event:is_any_attached([?CONNECTED, ?DISCONNECTED]) of
+    case
+        IsAny andalso not weir_http_socket:is_tls(Socket) andalso
+            weir_event:is_any_attached([?CONNECTED, ?DISCONNECTED])
+    of
         true ->
             Now = erlang:monotonic_time(),
             Metadata = #{peer := Peer} = about(Socket, Client, Name),
-            ok = weir_event:execute(?CONNECTED, #{monotonic_time => Now, system_time => erlang:system_time()}, Metadata),
+            ok = weir_event:execute(
+                ?CONNECTED, #{monotonic_time => Now, system_time => erlang:system_time()}, Metadata
+            ),
             {Peer, {Now, Socket}};
         false when Log =:= off ->
             {Client, undefined};

@@ -71,8 +71,10 @@ kept(_Name, {error, _} = Error) ->
 
 open(Name, Ending, Coding) ->
     case opened(Name, Ending) of
-        {ok, File, #{size := Size, modified_ns := Ns}} -> {ok, variant(File, Size, Ns div 1000000000, Coding, media_type(Name))};
-        {error, _} = Error -> Error
+        {ok, File, #{size := Size, modified_ns := Ns}} ->
+            {ok, variant(File, Size, Ns div 1000000000, Coding, media_type(Name))};
+        {error, _} = Error ->
+            Error
     end.
 
 opened(#below{root = Root, names = Names, links = refuse}, Ending) ->

@@ -89,7 +89,8 @@ new(Name, Options, Routes) when is_map(Options) ->
         Ours = maps:with(maps:keys(?DEFAULTS), Options),
         ok = maps:foreach(fun check/2, Ours),
         Http = http(Name, maps:merge(?DEFAULTS, Ours), Routes),
-        {ok, Http, listener(maps:without(maps:keys(?DEFAULTS), Options), Http, maps:get(idle_timeout, Options, ?IDLE_TIMEOUT))}
+        {ok, Http,
+            listener(maps:without(maps:keys(?DEFAULTS), Options), Http, maps:get(idle_timeout, Options, ?IDLE_TIMEOUT))}
     catch
         throw:{bad_option, _, _, _} = Bad -> {error, Bad}
     end;
@@ -135,7 +136,10 @@ check(Name, Value) -> bad(Name, Value, "a number of bytes from 1 on").
 
 http(Name, Options, Routes) ->
     #{max_request_line := Line, max_head := Head, max_fields := Fields, min_body_rate := Rate} = Options,
-    Times = [Time || Key <- [header_timeout, body_timeout, idle_timeout], Time <- [maps:get(Key, Options)], is_integer(Time)],
+    Times = [
+        Time
+     || Key <- [header_timeout, body_timeout, idle_timeout], Time <- [maps:get(Key, Options)], is_integer(Time)
+    ],
     Tick = max(?SHORTEST_TICK_MS, min(?TICK_MS, lists:min([4 * ?TICK_MS | Times]) div 4)),
     {ok, Gzip} = weir_http_gzip:new(maps:get(gzip, Options)),
     Ticks = fun(Key) -> ticks(maps:get(Key, Options), Tick) end,
@@ -167,14 +171,18 @@ listener(Options = #{tls := Tls}, _Http, IdleTimeout) when Tls =/= undefined ->
         {ok, Ours = #{socket_opts := SocketOpts}} ->
             Given = maps:get(socket_opts, Options, []),
             is_list(Given) orelse bad(socket_opts, Given, "a list of options of gen_tcp:listen/2"),
-            maps:merge(#{max_connections => ?MAX_CONNECTIONS}, maps:merge(Options, Ours#{socket_opts => SocketOpts ++ Given}));
+            maps:merge(
+                #{max_connections => ?MAX_CONNECTIONS}, maps:merge(Options, Ours#{socket_opts => SocketOpts ++ Given})
+            );
         {error, Bad} ->
             throw(Bad)
     end;
 listener(Options, #http{tick = Tick}, _IdleTimeout) ->
     case maps:get(reactor, Options, #{}) of
-        #{tick := Given} -> bad(reactor, {tick, Given}, "no tick: the timeouts determine it");
+        #{tick := Given} ->
+            bad(reactor, {tick, Given}, "no tick: the timeouts determine it");
         Reactor when is_map(Reactor) ->
             maps:merge(#{max_connections => ?MAX_CONNECTIONS}, Options#{reactor => Reactor#{tick => Tick}});
-        Reactor -> bad(reactor, Reactor, "a map")
+        Reactor ->
+            bad(reactor, Reactor, "a map")
     end.

@@ -63,6 +63,7 @@ more(Parents) ->
 is_of(Parents, Pid, Workers) ->
     case process_info(Pid, parent) of
         %% Other children of the reactor were started by handlers and are left alone.
-        {parent, Parent} when is_map_key(Parent, Parents) -> lists:member(proc_lib:translate_initial_call(Pid), Workers);
+        {parent, Parent} when is_map_key(Parent, Parents) ->
+            lists:member(proc_lib:translate_initial_call(Pid), Workers);
         _ -> false
     end.

@@ -48,8 +48,14 @@ open(Module, State, {Until, Otherwise}, Request, Wanted, Http) ->
         {{ok, NewState}, Joined} ->
             ok = weir_http_counters:add(Http#http.counters, held),
             Parked = #parked{
-                handler = Module, state = NewState, held = Held, request = weir_http_request:copy(Request), wanted = Wanted,
-                joined = Joined, until = Until, otherwise = Otherwise
+                handler = Module,
+                state = NewState,
+                held = Held,
+                request = weir_http_request:copy(Request),
+                wanted = Wanted,
+                joined = Joined,
+                until = Until,
+                otherwise = Otherwise
             },
             {switched, ?MODULE, <<>>, Parked};
         {Response, Joined} ->
@@ -66,7 +72,9 @@ withdraw(_Socket, none) -> ok;
 withdraw(Socket, joined) -> weir_http_socket:withdraw(Socket).
 
 %% The common case, both options: checking a map would take as long as answering.
-settings(#{timeout := Timeout, otherwise := Otherwise} = Options) when map_size(Options) =:= 2, ?IS_TIMEOUT(Timeout), is_tuple(Otherwise) ->
+settings(#{timeout := Timeout, otherwise := Otherwise} = Options) when
+    map_size(Options) =:= 2, ?IS_TIMEOUT(Timeout), is_tuple(Otherwise)
+->
     {Timeout, Otherwise};
 settings(Options) ->
     case weir_checked_options:check(Options, [timeout, otherwise], fun allowed/2) of
@@ -104,13 +112,22 @@ info(Socket, Message, Parked, Key) when element(1, element(1, Message)) =:= weir
 info(_Socket, _Message, Parked, _Key) ->
     {ok, Parked}.
 
-told(Socket, Message, Parked = #parked{handler = Handler, state = State, held = Held, request = Request, wanted = Wanted}, Key) ->
+told(
+    Socket,
+    Message,
+    Parked = #parked{handler = Handler, state = State, held = Held, request = Request, wanted = Wanted},
+    Key
+) ->
     Call = fun() -> weir_http_held:in(Held, Request, Wanted, fun() -> Handler:info(Message, State) end) end,
     case erlang:function_exported(Handler, info, 2) andalso weir_http_callback:run(Handler, info, Key, Call) of
-        false -> {ok, Parked};
-        {crashed, _} = Crashed -> answered(Socket, {reply, 500, [], <<>>}, Crashed, Parked#parked{joined = joined}, Key);
-        {Result, none} -> result(Socket, Result, Parked, Key);
-        {Result, joined} -> result(Socket, Result, Parked#parked{joined = joined}, Key)
+        false ->
+            {ok, Parked};
+        {crashed, _} = Crashed ->
+            answered(Socket, {reply, 500, [], <<>>}, Crashed, Parked#parked{joined = joined}, Key);
+        {Result, none} ->
+            result(Socket, Result, Parked, Key);
+        {Result, joined} ->
+            result(Socket, Result, Parked#parked{joined = joined}, Key)
     end.
 
 result(_Socket, {ok, State}, Parked = #parked{state = State}, _Key) -> {ok, Parked};
@@ -120,7 +137,8 @@ result(Socket, Response, Parked, Key) -> answered(Socket, Response, answered, Pa
 -spec writable(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
 writable(_Socket, Parked, _Key) -> {ok, Parked}.
 
--spec tick(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result() | weir_http_switched:sleep().
+-spec tick(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) ->
+    weir_http_switched:result() | weir_http_switched:sleep().
 tick(Socket, Parked = #parked{until = Until, otherwise = Otherwise}, Key) ->
     case weir_http_patience:is_dismissed(persistent_term:get(Key)) of
         true ->
@@ -147,15 +165,21 @@ answered(Socket, Response, Reason, Parked = #parked{handler = Handler, joined = 
             ok = closed(Reason, Parked, Key),
             Run = fun() -> weir_http_response:respond(Response, Parked#parked.request, wanted(Parked, Key)) end,
             case weir_http_callback:run(Handler, response, Key, Run) of
-                {crashed, _} -> over(weir_http_response:reply({reply, 500, [], <<>>}, Parked#parked.request, wanted(Parked, Key)), Parked);
-                Made -> over(Made, Parked)
+                {crashed, _} ->
+                    over(
+                        weir_http_response:reply({reply, 500, [], <<>>}, Parked#parked.request, wanted(Parked, Key)),
+                        Parked
+                    );
+                Made ->
+                    over(Made, Parked)
             end;
         {error, _} ->
             {ok, Parked}
     end.
 
 over({process, Found}, #parked{request = Request, wanted = Wanted, bytes = Rest, is_read = IsRead}) ->
-    {process, #{found => Found, request => Request, body => whole, wanted => Wanted, rest => Rest, is_read => IsRead}, <<>>};
+    {process, #{found => Found, request => Request, body => whole, wanted => Wanted, rest => Rest, is_read => IsRead},
+        <<>>};
 over({keep, Bytes}, #parked{bytes = Rest, is_read = IsRead}) ->
     {finished, keep, Bytes, Rest, IsRead};
 over({close, Bytes}, #parked{wanted = asked, bytes = Rest, is_read = IsRead}) ->

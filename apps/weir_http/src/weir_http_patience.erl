@@ -34,7 +34,8 @@ begin_tick(Key) ->
     end.
 
 %% @doc Advances a connection by a tick. `late': the client gets a 408, and the connection is closed.
--spec tick(weir_http_socket:socket(), State) -> {ok, State} | {sleep, pos_integer(), State} | {close, State} | {late, #http{}}.
+-spec tick(weir_http_socket:socket(), State) ->
+    {ok, State} | {sleep, pos_integer(), State} | {close, State} | {late, #http{}}.
 tick(Socket, Idle = #idle{key = Key, quiet = Quiet, until = Until}) ->
     Http = #http{idle_ticks = Most, tick = Tick} = persistent_term:get(Key),
     IsOver = Quiet > 0 andalso is_draining(Http),
@@ -145,8 +146,10 @@ giving(#busy{is_reading = true, ticks = Ticks, body = Body}, Http) ->
 giving(#busy{ticks = Ticks}, _Http) ->
     Ticks.
 
-may_take(_Ticks, _Body, #http{body_ticks = infinity}) -> true;
-may_take(Ticks, Body, #http{body_ticks = Most, body_bytes = Bytes}) -> Ticks =< Most + weir_http_body:received(Body) div Bytes.
+may_take(_Ticks, _Body, #http{body_ticks = infinity}) ->
+    true;
+may_take(Ticks, Body, #http{body_ticks = Most, body_bytes = Bytes}) ->
+    Ticks =< Most + weir_http_body:received(Body) div Bytes.
 
 %% @doc Whether the listener is draining.
 -spec is_draining(#http{}) -> boolean().

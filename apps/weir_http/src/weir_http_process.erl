@@ -97,7 +97,9 @@ send(Data) ->
 
 send(0, _Data, _Kind, _Exchange) ->
     ok;
-send(Size, Data, Kind, Exchange = #exchange{unconfirmed = Unconfirmed}) when Unconfirmed > 0, Unconfirmed + Size > ?WINDOW ->
+send(Size, Data, Kind, Exchange = #exchange{unconfirmed = Unconfirmed}) when
+    Unconfirmed > 0, Unconfirmed + Size > ?WINDOW
+->
     case give(sync, <<>>, Exchange) of
         ok -> send(Size, Data, Kind, exchange());
         {error, closed} = Error -> Error
@@ -173,7 +175,8 @@ begin_with(Socket, Request, Wanted, Body) ->
 %% @private
 %% @doc Makes a response with a file. If the connection can send files, returns it for {@link finish/1}. Otherwise
 %% (TLS) reads the file and sends it here.
--spec file(weir_http_file:response()) -> result() | {made, {weir_http_response:after_it(), weir_http_response:output()}}.
+-spec file(weir_http_file:response()) ->
+    result() | {made, {weir_http_response:after_it(), weir_http_response:output()}}.
 file({pieces, Status, Fields, Length, Pieces}) ->
     Exchange = #exchange{socket = Socket, request = Request, response = none} = exchange(),
     case weir_http_socket:sends_files(Socket) of
@@ -222,14 +225,19 @@ finish(streamed) ->
 finish({streamed, Trailers} = Result) ->
     Lines = weir_http_response:trailers(Trailers),
     case exchange() of
-        #exchange{response = none} -> error({bad_return_value, Result});
-        #exchange{response = chunked, wanted = After, socket = Socket} -> tell(Socket, {After, [<<"0\r\n">>, Lines, <<"\r\n">>]});
-        #exchange{wanted = After, socket = Socket} -> tell(Socket, {After, <<>>})
+        #exchange{response = none} ->
+            error({bad_return_value, Result});
+        #exchange{response = chunked, wanted = After, socket = Socket} ->
+            tell(Socket, {After, [<<"0\r\n">>, Lines, <<"\r\n">>]});
+        #exchange{wanted = After, socket = Socket} ->
+            tell(Socket, {After, <<>>})
     end;
 finish(Result) when element(1, Result) =:= events; element(1, Result) =:= hold; element(1, Result) =:= websocket ->
     case exchange() of
-        #exchange{response = none, body = whole, socket = Socket, request = Request} -> tell(Socket, {enter, Result, Request});
-        _ -> error({bad_return_value, Result})
+        #exchange{response = none, body = whole, socket = Socket, request = Request} ->
+            tell(Socket, {enter, Result, Request});
+        _ ->
+            error({bad_return_value, Result})
     end;
 finish(Result) ->
     Exchange = #exchange{socket = Socket, request = Request, response = Response} = exchange(),

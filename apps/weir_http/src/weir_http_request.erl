@@ -134,7 +134,9 @@ of_stream(Socket, Is11) ->
 %% @doc Copies the parts of a request that waits for its body or its response, unless they keep little else alive.
 -spec copy(request()) -> request().
 copy(Request = #request{path = Path, query = Query, fields = Fields, bindings = Bindings, body = Body}) ->
-    Request#request{path = own(Path), query = own(Query), fields = own(Fields), bindings = own_all(Bindings), body = own(Body)}.
+    Request#request{
+        path = own(Path), query = own(Query), fields = own(Fields), bindings = own_all(Bindings), body = own(Body)
+    }.
 
 %% Most requests arrive alone: then their parts keep hardly more than one another alive.
 own(Part) when is_binary(Part) ->
@@ -212,7 +214,10 @@ fields(#request{fields = Fields}) -> weir_http_nif:fields(Fields).
 -spec cookies(request()) -> [{Name :: binary(), Value :: binary()}].
 cookies(Request) ->
     Pairs = binary:split(field(<<"cookie">>, Request, <<>>), <<";">>, [global]),
-    [{weir_http_value:trim(Name), weir_http_value:trim(Value)} || Pair <- Pairs, [Name, Value] <- [binary:split(Pair, <<"=">>)]].
+    [
+        {weir_http_value:trim(Name), weir_http_value:trim(Value)}
+     || Pair <- Pairs, [Name, Value] <- [binary:split(Pair, <<"=">>)]
+    ].
 
 %% @doc Returns the values of the bindings of the route, decoded.
 -spec bindings(request()) -> #{Name :: atom() => Value :: term()}.

@@ -47,7 +47,9 @@ respond(Result, Request, Wanted) ->
 
 %% A file that is not open yet is opened by a process.
 file(Place, Fields, Request, Wanted) ->
-    Found = weir_http_socket:sends_files(weir_http_request:connection(Request)) andalso weir_http_file:find(Request, Place, Fields),
+    Found =
+        weir_http_socket:sends_files(weir_http_request:connection(Request)) andalso
+            weir_http_file:find(Request, Place, Fields),
     case Found of
         {ok, {pieces, Status, AllFields, Length, Pieces}} -> pieces(Status, AllFields, Length, Pieces, Request, Wanted);
         {ok, Result} -> reply(Result, Request, Wanted);
@@ -59,7 +61,12 @@ file(Place, Fields, Request, Wanted) ->
     weir_http_routes:found().
 in_process(Fun, Bound) ->
     Target = #{
-        kind => process, handler => fun(Request, _) -> Fun(Request) end, state => none, max_body => default, body => whole, cors => off,
+        kind => process,
+        handler => fun(Request, _) -> Fun(Request) end,
+        state => none,
+        max_body => default,
+        body => whole,
+        cors => off,
         gzip => default
     },
     {ok, Target, weir_http_request:bindings(Bound)}.
@@ -96,7 +103,9 @@ frame(Other) ->
 %% connection closes, or not at all.
 -spec stream(term(), weir_http_direct:fields(), weir_http_request:request(), wanted()) ->
     {chunked | raw | nothing, after_it(), binary()}.
-stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599, Status =/= 204, Status =/= 304 ->
+stream(Status, Fields, Request, Wanted) when
+    is_integer(Status), Status >= 200, Status =< 599, Status =/= 204, Status =/= 304
+->
     Is11 = weir_http_request:is_1_1(Request),
     {Kind, Closes, Flags} =
         case Is11 of
@@ -126,7 +135,9 @@ sized(Status, Fields, Length, Request, Wanted) ->
     {kind(raw, Request), After, Head}.
 
 %% @doc Returns a response whose body consists of pieces with Length bytes in total.
--spec pieces(200 | 206, weir_http_direct:fields(), Length, weir_http_file:pieces(), weir_http_request:request(), wanted()) ->
+-spec pieces(
+    200 | 206, weir_http_direct:fields(), Length, weir_http_file:pieces(), weir_http_request:request(), wanted()
+) ->
     {after_it(), output()}
 when
     Length :: non_neg_integer().
@@ -143,7 +154,8 @@ kind(Kind, Request) ->
     end.
 
 %% @doc Returns a 426 response. The fields name the protocol to upgrade to.
--spec upgrade_required(weir_http_direct:fields(), iodata(), weir_http_request:request(), wanted()) -> {after_it(), iodata()}.
+-spec upgrade_required(weir_http_direct:fields(), iodata(), weir_http_request:request(), wanted()) ->
+    {after_it(), iodata()}.
 upgrade_required(Fields, Body, Request, Wanted) ->
     Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)) bor ?SAY_UPGRADE,
     with_body(426, all(Fields, Request), Flags, Body, weir_http_request:is_head(Request)).

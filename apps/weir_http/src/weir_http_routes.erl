@@ -108,7 +108,11 @@ add(Route = {Path, Handler, State, Options}, Routes) when is_map(Options) ->
     {Kind, Body} =:= {direct, stream} andalso
         bad({body, stream}, "whole: a handler in the reactor is called when the body is complete"),
     Target = #{
-        kind => Kind, handler => Function, state => State, max_body => maps:get(max_body, Options, default), body => Body,
+        kind => Kind,
+        handler => Function,
+        state => State,
+        max_body => maps:get(max_body, Options, default),
+        body => Body,
         cors => cors(maps:get(cors, Options, off)),
         gzip => gzip(maps:get(gzip, Options, default))
     },
@@ -164,7 +168,10 @@ segment(Literal, _Constraints) ->
 check(methods, Methods) when is_list(Methods), Methods =/= [] ->
     lists:all(fun is_binary/1, Methods) orelse bad({methods, Methods}, "a list of binaries such as <<\"GET\">>");
 check(constraints, Constraints) when is_map(Constraints) ->
-    maps:foreach(fun(_, C) -> C =:= integer orelse is_function(C, 1) orelse bad(C, "integer, or a fun of one argument") end, Constraints);
+    maps:foreach(
+        fun(_, C) -> C =:= integer orelse is_function(C, 1) orelse bad(C, "integer, or a fun of one argument") end,
+        Constraints
+    );
 check(max_body, Bytes) when is_integer(Bytes), Bytes >= 0 ->
     ok;
 check(body, Body) when Body =:= whole; Body =:= stream ->
@@ -172,7 +179,10 @@ check(body, Body) when Body =:= whole; Body =:= stream ->
 check(Name, _Checked) when Name =:= cors; Name =:= gzip ->
     ok;
 check(Name, Value) ->
-    bad({Name, Value}, "methods => [binary()], constraints => map(), max_body => bytes, body => whole or stream, cors, gzip").
+    bad(
+        {Name, Value},
+        "methods => [binary()], constraints => map(), max_body => bytes, body => whole or stream, cors, gzip"
+    ).
 
 cors(off) ->
     off;
@@ -199,9 +209,14 @@ methods(Methods) ->
 handler(Module) when is_atom(Module) ->
     _ = code:ensure_loaded(Module),
     case {erlang:function_exported(Module, handle, 2), erlang:function_exported(Module, serve, 2)} of
-        {true, false} -> {direct, fun Module:handle/2};
-        {false, true} -> {process, fun Module:serve/2};
-        _ -> bad(Module, "a module that exports handle/2 (weir_http_direct) or serve/2 (weir_http_process), and not both")
+        {true, false} ->
+            {direct, fun Module:handle/2};
+        {false, true} ->
+            {process, fun Module:serve/2};
+        _ ->
+            bad(
+                Module, "a module that exports handle/2 (weir_http_direct) or serve/2 (weir_http_process), and not both"
+            )
     end;
 handler(Other) ->
     bad(Other, "a module that exports handle/2 or serve/2").
@@ -264,9 +279,12 @@ segments(false, Path) ->
     remove_dots([weir_http_percent:decode(Part) || Part <- tl(parts(Path, Path, 0, 0))], []).
 
 %% Splits a path at slashes. For short binaries such as paths, binary:split/3 takes three times as long.
-parts(<<$/, Rest/binary>>, Path, From, Length) -> [binary:part(Path, From, Length) | parts(Rest, Path, From + Length + 1, 0)];
-parts(<<_, Rest/binary>>, Path, From, Length) -> parts(Rest, Path, From, Length + 1);
-parts(<<>>, Path, From, Length) -> [binary:part(Path, From, Length)].
+parts(<<$/, Rest/binary>>, Path, From, Length) ->
+    [binary:part(Path, From, Length) | parts(Rest, Path, From + Length + 1, 0)];
+parts(<<_, Rest/binary>>, Path, From, Length) ->
+    parts(Rest, Path, From, Length + 1);
+parts(<<>>, Path, From, Length) ->
+    [binary:part(Path, From, Length)].
 
 remove_dots([<<"..">> | _], []) -> outside;
 remove_dots([<<"..">>], [_ | Before]) -> {ok, lists:reverse(Before, [<<>>])};

@@ -185,7 +185,9 @@ said({process, Fun}, Socket, #stream{framing = Framing}, _Key) when is_function(
         streamed
     end,
     Found = weir_http_response:in_process(Serve, Request),
-    {process, #{found => Found, request => Request, body => {begun, Framing}, wanted => close, rest => <<>>, is_read => true}, <<>>};
+    {process,
+        #{found => Found, request => Request, body => {begun, Framing}, wanted => close, rest => <<>>, is_read => true},
+        <<>>};
 said(Other, _Socket, _Stream, _Key) ->
     error({bad_return_value, Other}).
 
@@ -242,7 +244,8 @@ gone(Reason, Stream, Key) ->
 
 %%% Time.
 
--spec tick(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result() | weir_http_switched:sleep().
+-spec tick(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) ->
+    weir_http_switched:result() | weir_http_switched:sleep().
 tick(Socket, Stream = #stream{due = Due}, Key) ->
     Http = persistent_term:get(Key),
     case weir_http_patience:is_dismissed(Http) of

@@ -40,8 +40,14 @@
 options(Tls, Timeout) when length(Tls) >= 0 ->
     case [Option || Option = {Name, _} <- Tls, Name =:= alpn_preferred_protocols] of
         [] ->
-            Ours = [{alpn_preferred_protocols, [<<"http/1.1">>]} | [{hibernate_after, ?IDLE_MS} || not has(hibernate_after, Tls)]],
-            {ok, #{tls => Tls ++ Ours, socket_opts => [{send_timeout, Timeout}, {send_timeout_close, true}, {buffer, ?BUFFER}]}};
+            Ours = [
+                {alpn_preferred_protocols, [<<"http/1.1">>]}
+                | [{hibernate_after, ?IDLE_MS} || not has(hibernate_after, Tls)]
+            ],
+            {ok, #{
+                tls => Tls ++ Ours,
+                socket_opts => [{send_timeout, Timeout}, {send_timeout_close, true}, {buffer, ?BUFFER}]
+            }};
         [Option | _] ->
             {error, {bad_option, tls, Option, "no alpn_preferred_protocols: the listener sets http/1.1"}}
     end;

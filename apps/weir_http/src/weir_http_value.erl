@@ -50,10 +50,14 @@ name(_Text, _Name) -> none.
 plain([Value | Rest], Name) -> [{Name, trim(Value)} | lists:append([parameter(More) || More <- Rest])].
 
 %% Browsers do not escape the backslashes in a file name.
-quoted(<<$\\, Byte, Rest/binary>>, Name, Value) when Byte =:= $"; Byte =:= $\\ -> quoted(Rest, Name, <<Value/binary, Byte>>);
-quoted(<<$", Rest/binary>>, Name, Value) -> [{Name, Value} | next(Rest)];
-quoted(<<Byte, Rest/binary>>, Name, Value) -> quoted(Rest, Name, <<Value/binary, Byte>>);
-quoted(<<>>, _Name, _Value) -> [].
+quoted(<<$\\, Byte, Rest/binary>>, Name, Value) when Byte =:= $"; Byte =:= $\\ ->
+    quoted(Rest, Name, <<Value/binary, Byte>>);
+quoted(<<$", Rest/binary>>, Name, Value) ->
+    [{Name, Value} | next(Rest)];
+quoted(<<Byte, Rest/binary>>, Name, Value) ->
+    quoted(Rest, Name, <<Value/binary, Byte>>);
+quoted(<<>>, _Name, _Value) ->
+    [].
 
 next(Text) ->
     case binary:split(Text, <<";">>) of

@@ -162,10 +162,14 @@ frame(Frame) -> weir_http_websocket_frames:frame(Frame).
 -spec shared(weir_http_request:request(), boolean() | weir_http_websocket_deflate:options()) -> shared().
 shared(Request, Deflate) ->
     case weir_http_websocket_deflate:offer(Deflate) of
-        {ok, false} -> none;
-        {ok, _} when is_map(Deflate), map_get(context, Deflate) -> error({bad_option, context, true, "false, to share frames"});
-        {ok, Offer} -> weir_http_websocket_deflate:shared(weir_http_request:field(<<"sec-websocket-extensions">>, Request), Offer);
-        {error, Bad} -> error(Bad)
+        {ok, false} ->
+            none;
+        {ok, _} when is_map(Deflate), map_get(context, Deflate) ->
+            error({bad_option, context, true, "false, to share frames"});
+        {ok, Offer} ->
+            weir_http_websocket_deflate:shared(weir_http_request:field(<<"sec-websocket-extensions">>, Request), Offer);
+        {error, Bad} ->
+            error(Bad)
     end.
 
 %% @doc Encodes and compresses a frame once for many WebSockets. Fails like {@link send/2}.

@@ -39,7 +39,13 @@ respond(Module, State, Settings, Options, Request, Wanted, Http) ->
             ok = weir_http_socket:notify_writable(weir_http_request:connection(Request)),
             Now = now_ms(),
             WebSocket = #websocket{
-                handler = Module, state = State, settings = Settings, deflate = Deflate, seen = Now, pinged = Now, opened = Now
+                handler = Module,
+                state = State,
+                settings = Settings,
+                deflate = Deflate,
+                seen = Now,
+                pinged = Now,
+                opened = Now
             },
             ok = weir_event:execute([weir, websocket, start], #{monotonic_time => erlang:monotonic_time()}, #{
                 name => Http#http.name, socket => weir_http_request:socket(Request)
@@ -138,16 +144,20 @@ items([{Kind, Bytes} | Items], Stop, Socket, Out, WebSocket, Key) ->
     {Whole, Rest} = whole(Bytes, WebSocket),
     message({Kind, Whole}, Items, Stop, Socket, Out, Rest, Key).
 
-whole(Bytes, WebSocket = #websocket{message = <<>>}) -> {Bytes, WebSocket};
-whole(Bytes, WebSocket = #websocket{message = Before}) -> {<<Before/binary, Bytes/binary>>, WebSocket#websocket{message = <<>>}}.
+whole(Bytes, WebSocket = #websocket{message = <<>>}) ->
+    {Bytes, WebSocket};
+whole(Bytes, WebSocket = #websocket{message = Before}) ->
+    {<<Before/binary, Bytes/binary>>, WebSocket#websocket{message = <<>>}}.
 
 message(Message, Items, Stop, Socket, Out, WebSocket, Key) ->
     #http{counters = Counters} = persistent_term:get(Key),
     ok = weir_http_counters:add(Counters, websocket_messages),
     acted(act(Socket, message, Message, WebSocket, Key), Items, Stop, Socket, Out, Key).
 
-acted({ok, WebSocket}, Items, Stop, Socket, Out, Key) -> items(Items, Stop, Socket, Out, WebSocket, Key);
-acted({send, Bytes, WebSocket}, Items, Stop, Socket, Out, Key) -> items(Items, Stop, Socket, out(Bytes, Out), WebSocket, Key).
+acted({ok, WebSocket}, Items, Stop, Socket, Out, Key) ->
+    items(Items, Stop, Socket, Out, WebSocket, Key);
+acted({send, Bytes, WebSocket}, Items, Stop, Socket, Out, Key) ->
+    items(Items, Stop, Socket, out(Bytes, Out), WebSocket, Key).
 
 %% Copies the remaining bytes: a sub-binary would keep the whole read alive.
 kept(WebSocket = #websocket{bytes = <<>>}) -> WebSocket;
@@ -350,7 +360,8 @@ go_on(Socket, Acted, Key) ->
 
 %%% Time.
 
--spec tick(weir_http_socket:socket(), #websocket{}, weir_http_switched:key()) -> weir_http_switched:result() | weir_http_switched:sleep().
+-spec tick(weir_http_socket:socket(), #websocket{}, weir_http_switched:key()) ->
+    weir_http_switched:result() | weir_http_switched:sleep().
 tick(_Socket, WebSocket = #websocket{phase = {closing, Until}}, _Key) ->
     case now_ms() < Until of
         true -> {sleep, Until, WebSocket};
@@ -378,8 +389,10 @@ tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen, pinged = P
 later(_Time, infinity) -> infinity;
 later(Time, Milliseconds) -> Time + Milliseconds.
 
-forgetting(WebSocket = #websocket{deflate = none}) -> WebSocket;
-forgetting(WebSocket = #websocket{deflate = Deflate}) -> WebSocket#websocket{deflate = weir_http_websocket_deflate:forget(Deflate)}.
+forgetting(WebSocket = #websocket{deflate = none}) ->
+    WebSocket;
+forgetting(WebSocket = #websocket{deflate = Deflate}) ->
+    WebSocket#websocket{deflate = weir_http_websocket_deflate:forget(Deflate)}.
 
 %% Nothing has arrived for long. But the client may be paused by us, and still reading.
 idle(Socket, Now, WebSocket = #websocket{is_read = IsRead, pending = Before}, Http, Key) ->

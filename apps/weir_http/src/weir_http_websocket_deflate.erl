@@ -54,7 +54,9 @@ offer(true) ->
 offer(Options) when is_map(Options) ->
     case weir_checked_options:check(Options, maps:keys(?DEFAULTS), fun allowed/2) of
         ok ->
-            #{level := Level, min_size := Least, context := Context, window_bits := Bits} = maps:merge(?DEFAULTS, Options),
+            #{level := Level, min_size := Least, context := Context, window_bits := Bits} = maps:merge(
+                ?DEFAULTS, Options
+            ),
             {ok, #offer{level = Level, min_size = Least, context = Context, window_bits = Bits}};
         {error, _} = Error ->
             Error
@@ -135,7 +137,11 @@ agree(Parameters, Offer = #offer{context = Context, window_bits = Wanted}) ->
             (is_map_key(<<"client_max_window_bits">>, Parameters) orelse Wanted =:= 15),
     ReceivedBits = min(Wanted, maps:get(<<"client_max_window_bits">>, Parameters, Wanted)),
     Deflate = #deflate{
-        offer = Offer, window_bits = Bits, received_bits = ReceivedBits, received = window(Receives), sent = window(Sends)
+        offer = Offer,
+        window_bits = Bits,
+        received_bits = ReceivedBits,
+        received = window(Receives),
+        sent = window(Sends)
     },
     Response = [
         <<"permessage-deflate">>,

@@ -37,7 +37,10 @@ check(Request, #settings{origins = Origins}) ->
 %% Whether a comma-separated list contains the token, in any case.
 has(Token, Name, Request) ->
     List = weir_http_request:field(Name, Request, <<>>),
-    lists:member(Token, [weir_http_value:lower(weir_http_value:trim(Part)) || Part <- binary:split(List, <<",">>, [global])]).
+    lists:member(Token, [
+        weir_http_value:lower(weir_http_value:trim(Part))
+     || Part <- binary:split(List, <<",">>, [global])
+    ]).
 
 allowed(Accept, Origin, Origins, Request) ->
     case is_allowed(Origin, Origins, Request) of

@@ -9,13 +9,23 @@
 -include("weir_http.hrl").
 
 %% @doc Starts the process from the reactor, which gets its end as a message for the connection.
--spec start(weir_http_routes:target(), weir_http_request:request(), weir_http_response:wanted(), weir_http_process:body(), #http{}) ->
+-spec start(
+    weir_http_routes:target(),
+    weir_http_request:request(),
+    weir_http_response:wanted(),
+    weir_http_process:body(),
+    #http{}
+) ->
     {pid(), reference()}.
-start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name = Name, counters = Counters, reports = Reports}) ->
+start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{
+    name = Name, counters = Counters, reports = Reports
+}) ->
     ok = weir_http_orphans:watch(),
     %% Spawn and monitor in one call: for a process that died before a later monitor/2, the reason would be `noproc'.
     {_Pid, _Monitor} = proc_lib:spawn_opt(
-        ?MODULE, run, [Handler, State, Request, Wanted, Body, {Name, Counters, Reports}],
+        ?MODULE,
+        run,
+        [Handler, State, Request, Wanted, Body, {Name, Counters, Reports}],
         [{monitor, [{tag, {weir_reactor, weir_http_request:connection(Request)}}]}]
     ).
 
@@ -23,8 +33,14 @@ start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name =
 -spec initial_call() -> mfa().
 initial_call() -> {?MODULE, run, 6}.
 
--spec run(weir_http_process:handler(), term(), weir_http_request:request(), weir_http_response:wanted(), weir_http_process:body(),
-    weir_http_crash:listener()) -> ok.
+-spec run(
+    weir_http_process:handler(),
+    term(),
+    weir_http_request:request(),
+    weir_http_response:wanted(),
+    weir_http_process:body(),
+    weir_http_crash:listener()
+) -> ok.
 run(Handler, State, Request, Wanted, Body, Listener) ->
     ok = weir_http_process:begin_with(weir_http_request:connection(Request), Request, Wanted, Body),
     try

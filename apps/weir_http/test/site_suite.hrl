@@ -16,4 +16,5 @@ end_per_testcase(_Case, _Config) ->
 
 serve(Config) -> serve(Config, #{}).
 
-serve(Config, Options) -> weir_http_site:start(?LISTENER, [weir_http_directory:route("/", ?config(www, Config), Options)]).
+serve(Config, Options) ->
+    weir_http_site:start(?LISTENER, [weir_http_directory:route("/", ?config(www, Config), Options)]).

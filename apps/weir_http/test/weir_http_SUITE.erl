@@ -77,7 +77,9 @@ end_per_testcase(_Case, _Config) ->
 
 routes() ->
     [
-        {"/", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"text/plain">>}], <<"hello">>}, #{methods => [<<"GET">>]}},
+        {"/", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"text/plain">>}], <<"hello">>}, #{
+            methods => [<<"GET">>]
+        }},
         {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>, <<"PUT">>]}},
         {"/describe", weir_http_echo, describe},
         {"/users/:id", weir_http_echo, describe, #{constraints => #{id => integer}}},
@@ -118,7 +120,8 @@ described({200, _, Body}) -> binary_to_term(Body).
 %%% Requests.
 
 a_request_is_described(Config) ->
-    Request = "GET /describe?a=b+c&d=%C3%A9&e HTTP/1.1\r\nHost: localhost\r\nX-Test:  some value \r\nCookie: k=v; l=\r\n\r\n",
+    Request =
+        "GET /describe?a=b+c&d=%C3%A9&e HTTP/1.1\r\nHost: localhost\r\nX-Test:  some value \r\nCookie: k=v; l=\r\n\r\n",
     ?assertMatch(
         #{
             method := <<"GET">>,
@@ -143,7 +146,10 @@ bindings_are_decoded(Config) ->
     end,
     ?assertEqual(#{id => 42}, Of("/users/42")),
     ?assertEqual(#{id => 42}, Of("/users/%34%32")),
-    [?assertEqual(404, Of(Path)) || Path <- ["/users/x", "/users/-1", "/users/", "/users/1/", "/users/1234567890123456789"]],
+    [
+        ?assertEqual(404, Of(Path))
+     || Path <- ["/users/x", "/users/-1", "/users/", "/users/1/", "/users/1234567890123456789"]
+    ],
     ?assertEqual(#{path => [<<"a">>, <<"b c">>]}, Of("/files/a/b%20c")),
     ?assertEqual(#{path => [<<"a/b">>]}, Of("/files/a%2Fb")),
     ?assertEqual(#{path => [<<"b">>, <<>>]}, Of("/files/a/../b/")),
@@ -209,7 +215,10 @@ pipelined_requests_are_answered_in_order(Config) ->
         (N) -> ["PUT /files/", N, " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
     end,
     ok = send(Socket, [Request(N) || N <- Numbers]),
-    ?assertEqual(Numbers, [N || Response <- responses(Socket, 1000), #{bindings := #{path := [N]}} <- [described(Response)]]).
+    ?assertEqual(Numbers, [
+        N
+     || Response <- responses(Socket, 1000), #{bindings := #{path := [N]}} <- [described(Response)]
+    ]).
 
 nothing_follows_a_close(Config) ->
     Socket = connect(port(Config)),
@@ -235,7 +244,9 @@ many_fields_of_a_name_are_one_value(Config) ->
     receive Values -> ?assertEqual([<<"a, d">>, <<"b=c; e=f">>, none], Values) end.
 
 values_need_not_be_utf8(Config) ->
-    Request = <<"GET /describe?", 37, "ff=a HTTP/1.1\r\nHost: a\r\nContent-Type: a", 255, "\r\nCookie: ", 255, "=b", 254, " ; c = ", 165, "\r\n\r\n">>,
+    Request =
+        <<"GET /describe?", 37, "ff=a HTTP/1.1\r\nHost: a\r\nContent-Type: a", 255, "\r\nCookie: ", 255, "=b", 254,
+            " ; c = ", 165, "\r\n\r\n">>,
     #{cookies := Cookies, query := Query} = described(request(port(Config), Request)),
     ?assertEqual([{<<255>>, <<"b", 254>>}, {<<"c">>, <<165>>}], Cookies),
     ?assertEqual([{<<255>>, <<"a">>}], Query).
@@ -246,7 +257,9 @@ a_body_of_a_length(Config) ->
     {200, _, <<"hello">>} = request(port(Config), "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"),
     Large = large(),
     Socket = connect(port(Config)),
-    ok = send(Socket, ["POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_list(byte_size(Large)), "\r\n\r\n", Large]),
+    ok = send(Socket, [
+        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_list(byte_size(Large)), "\r\n\r\n", Large
+    ]),
     {200, _, Large} = response(Socket),
     %% The bytes after the body are the next request.
     ok = send(Socket, ["POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", get("/")]),
@@ -256,8 +269,10 @@ a_body_of_a_length(Config) ->
 a_body_in_chunks(Config) ->
     Socket = connect(port(Config)),
     Chunks = [["1f40;n=\"", integer_to_list(N), "\"\r\n", binary:copy(<<N>>, 8000), "\r\n"] || N <- lists:seq($a, $z)],
-    ok = send(Socket, ["POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", Chunks, "0\r\n\r\n", get("/")]),
-    Body = << <<(binary:copy(<<N>>, 8000))/binary>> || N <- lists:seq($a, $z)>>,
+    ok = send(Socket, [
+        "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", Chunks, "0\r\n\r\n", get("/")
+    ]),
+    Body = <<<<(binary:copy(<<N>>, 8000))/binary>> || N <- lists:seq($a, $z)>>,
     ?assertMatch({200, _, Body}, response(Socket)),
     {200, _, <<"hello">>} = response(Socket).
 
@@ -362,7 +377,9 @@ a_constraint_that_fails_is_a_500(Config) ->
         (<<"odd">>) -> nothing;
         (Id) -> {ok, Id}
     end,
-    ok = weir_http:set_routes(?LISTENER, [{"/:id", weir_http_echo, {reply, 200, [], <<"hello">>}, #{constraints => #{id => Constraint}}}]),
+    ok = weir_http:set_routes(?LISTENER, [
+        {"/:id", weir_http_echo, {reply, 200, [], <<"hello">>}, #{constraints => #{id => Constraint}}}
+    ]),
     Socket = connect(port(Config)),
     ok = send(Socket, [get(["/", Id]) || Id <- ["raise", "odd", "right"]]),
     ?assertMatch([{500, _, <<>>}, {500, _, <<>>}, {200, _, <<"hello">>}], responses(Socket, 3)),

@@ -9,23 +9,33 @@
 %% Starts a listener in its own VM, so that descriptors and memory are those of the server.
 start(Options, Arguments) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
-    {ok, Peer, _} = peer:start(#{connection => standard_io, wait_boot => weir_test_wait:patience(), args => Arguments ++ Paths}),
+    {ok, Peer, _} = peer:start(#{
+        connection => standard_io, wait_boot => weir_test_wait:patience(), args => Arguments ++ Paths
+    }),
     {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_http], weir_test_wait:patience()),
-    {ok, _} = peer:call(Peer, weir_http, start_listener, [
-        attacked,
-        Options#{ip => {127, 0, 0, 1}},
+    {ok, _} = peer:call(
+        Peer,
+        weir_http,
+        start_listener,
         [
-            {"/", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"text/plain">>}], <<"hello">>}},
-            {"/large", weir_http_echo, {reply, 200, [], binary:copy(<<"x">>, 300000)}},
-            {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>]}},
-            {"/websocket", weir_http_websocket_handler, #{options => #{deflate => true}}}
-        ]
-    ], weir_test_wait:patience()),
+            attacked,
+            Options#{ip => {127, 0, 0, 1}},
+            [
+                {"/", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"text/plain">>}], <<"hello">>}},
+                {"/large", weir_http_echo, {reply, 200, [], binary:copy(<<"x">>, 300000)}},
+                {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>]}},
+                {"/websocket", weir_http_websocket_handler, #{options => #{deflate => true}}}
+            ]
+        ],
+        weir_test_wait:patience()
+    ),
     {Peer, peer:call(Peer, weir, get_port, [attacked], weir_test_wait:patience())}.
 
 %% Starts another listener in that VM. Returns its port.
 listen(Name, Options, {Peer, _Port}) ->
-    {ok, _} = peer:call(Peer, weir_http, start_listener, [Name, Options#{ip => {127, 0, 0, 1}}, []], weir_test_wait:patience()),
+    {ok, _} = peer:call(
+        Peer, weir_http, start_listener, [Name, Options#{ip => {127, 0, 0, 1}}, []], weir_test_wait:patience()
+    ),
     peer:call(Peer, weir, get_port, [Name], weir_test_wait:patience()).
 
 stop({Peer, _Port}) -> peer:stop(Peer).
@@ -34,7 +44,10 @@ port({_Peer, Port}) -> Port.
 
 %% Returns the number of connections, of open descriptors, and the bytes of memory.
 left({Peer, _Port}) ->
-    _ = [peer:call(Peer, erlang, garbage_collect, [Pid], weir_test_wait:patience()) || Pid <- peer:call(Peer, erlang, processes, [], weir_test_wait:patience())],
+    _ = [
+        peer:call(Peer, erlang, garbage_collect, [Pid], weir_test_wait:patience())
+     || Pid <- peer:call(Peer, erlang, processes, [], weir_test_wait:patience())
+    ],
     #{connections := Connections} = peer:call(Peer, weir_http, info, [attacked], weir_test_wait:patience()),
     Pid = peer:call(Peer, os, getpid, [], weir_test_wait:patience()),
     {ok, Descriptors} = file:list_dir(filename:join(["/proc", Pid, "fd"])),
@@ -56,8 +69,14 @@ resets(Port, Count) ->
     lists:foreach(
         fun(N) ->
             {ok, Socket} = connect(Port),
-            _ = gen_tcp:send(Socket, element(N rem 4 + 1, {<<>>, <<"GET / HT">>, <<"GET /large HTTP/1.1\r\nHost: a\r\n\r\n">>,
-                <<"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx">>})),
+            _ = gen_tcp:send(
+                Socket,
+                element(
+                    N rem 4 + 1,
+                    {<<>>, <<"GET / HT">>, <<"GET /large HTTP/1.1\r\nHost: a\r\n\r\n">>,
+                        <<"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx">>}
+                )
+            ),
             ok = inet:setopts(Socket, [{linger, {true, 0}}]),
             ok = gen_tcp:close(Socket)
         end,
@@ -99,7 +118,13 @@ compressed(Plain) ->
 
 idle(Port, Count) -> [element(2, {ok, _} = connect(Port)) || _ <- lists:seq(1, Count)].
 
-connect(Port) -> gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {send_timeout, weir_test_wait:patience()}], weir_test_wait:patience()).
+connect(Port) ->
+    gen_tcp:connect(
+        {127, 0, 0, 1},
+        Port,
+        [binary, {active, false}, {send_timeout, weir_test_wait:patience()}],
+        weir_test_wait:patience()
+    ).
 
 %% An honest client: sends that many requests one after the other, every tenth on a new connection. Returns
 %% microseconds.

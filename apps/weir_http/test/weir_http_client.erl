@@ -202,7 +202,12 @@ until_read(Socket, Sent, Text) ->
 
 %% Whether the server has read all bytes of this client and acted on them.
 is_read({Listener, Name, Size}) ->
-    case [{Connection, Reactor} || {Connection, Reactor} <- weir:connections(Listener), inet:peername(Connection) =:= {ok, Name}] of
+    case
+        [
+            {Connection, Reactor}
+         || {Connection, Reactor} <- weir:connections(Listener), inet:peername(Connection) =:= {ok, Name}
+        ]
+    of
         [{Connection, Reactor}] ->
             inet:getstat(Connection, [recv_oct]) =:= {ok, [{recv_oct, Size}]} andalso has_gone_on(Reactor);
         [] ->
@@ -212,8 +217,14 @@ is_read({Listener, Name, Size}) ->
 %% Waits until a reactor has written its output for earlier input: it writes with the next poll, and then polls again.
 has_gone_on(Reactor) ->
     case polls(Reactor) of
-        gone -> false;
-        Before -> ok =:= weir_test_wait:wait_until(fun() -> Now = polls(Reactor), Now >= Before + 2 orelse {polls, Before, Now} end)
+        gone ->
+            false;
+        Before ->
+            ok =:=
+                weir_test_wait:wait_until(fun() ->
+                    Now = polls(Reactor),
+                    Now >= Before + 2 orelse {polls, Before, Now}
+                end)
     end.
 
 polls(Reactor) ->

@@ -9,9 +9,14 @@ set(Name, Value, Options) ->
 
 attributes_test() ->
     ?assertEqual({<<"a=b">>, [<<"HttpOnly">>, <<"Path=/">>, <<"SameSite=Lax">>]}, set(<<"a">>, <<"b">>, #{})),
-    ?assertEqual({<<"a=">>, [<<"Path=/x">>, <<"SameSite=Strict">>]}, set(<<"a">>, <<>>, #{http_only => false, path => <<"/x">>, same_site => strict})),
     ?assertEqual(
-        {<<"__Host-a=b=c">>, [<<"HttpOnly">>, <<"Max-Age=60">>, <<"Partitioned">>, <<"Path=/">>, <<"SameSite=None">>, <<"Secure">>]},
+        {<<"a=">>, [<<"Path=/x">>, <<"SameSite=Strict">>]},
+        set(<<"a">>, <<>>, #{http_only => false, path => <<"/x">>, same_site => strict})
+    ),
+    ?assertEqual(
+        {<<"__Host-a=b=c">>, [
+            <<"HttpOnly">>, <<"Max-Age=60">>, <<"Partitioned">>, <<"Path=/">>, <<"SameSite=None">>, <<"Secure">>
+        ]},
         set(<<"__Host-a">>, <<"b=c">>, #{secure => true, same_site => none, partitioned => true, max_age => 60})
     ),
     ?assertMatch({_, [<<"Domain=example.org">> | _]}, set(<<"a">>, <<"b">>, #{domain => <<"example.org">>})).

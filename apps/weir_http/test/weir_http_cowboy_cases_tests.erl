@@ -8,7 +8,10 @@ every_test_that_is_named_is_there_test_() -> {timeout, 180, fun every_test_that_
 
 every_test_that_is_named_is_there() ->
     {ok, Table} = file:read_file(weir_http_peers:file("conformance/results/cowboy-cases.md")),
-    Rows = [binary:split(Line, <<" | ">>, [global]) || <<"| ", Line/binary>> <- binary:split(Table, <<"\n">>, [global])],
+    Rows = [
+        binary:split(Line, <<" | ">>, [global])
+     || <<"| ", Line/binary>> <- binary:split(Table, <<"\n">>, [global])
+    ],
     [_Head, _Rule | Cases] = Rows,
     Names = [{Suite, Name} || [Suite, Some, _] <- Cases, Name <- binary:split(Some, <<" ">>, [global])],
     ?assertEqual(340, length(Names)),
@@ -27,5 +30,6 @@ is_there([File, Test]) ->
         _ ->
             Module = list_to_atom(File),
             {module, Module} = code:ensure_loaded(Module),
-            erlang:function_exported(Module, list_to_atom(Test), 1) orelse erlang:function_exported(Module, list_to_atom(Test), 0)
+            erlang:function_exported(Module, list_to_atom(Test), 1) orelse
+                erlang:function_exported(Module, list_to_atom(Test), 0)
     end.

@@ -16,7 +16,9 @@ start() ->
         {ok, Peers} ->
             {ok, _} = application:ensure_all_started(weir_http),
             {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [
-                {"/*path", weir_http_echo, {call, fun describe/1}, #{methods => [<<"GET">>, <<"POST">>, <<"PUT">>, <<"DELETE">>, <<"PATCH">>]}}
+                {"/*path", weir_http_echo, {call, fun describe/1}, #{
+                    methods => [<<"GET">>, <<"POST">>, <<"PUT">>, <<"DELETE">>, <<"PATCH">>]
+                }}
             ]),
             {ok, Peers};
         {skip, _} = Skip ->
@@ -130,16 +132,24 @@ finding(_Requests, _Name, _Seen) -> [].
 explanations() ->
     [
         {nginx, "a tab is white space around a value (RFC 9110, 5.6.3)", fun(_, Bytes) -> has("\t", Bytes) end},
-        {nginx, "OPTIONS * is a request (RFC 9110, 9.3.7)", fun(Request, Bytes) -> Request =:= any andalso has("OPTIONS \\*", Bytes) end},
+        {nginx, "OPTIONS * is a request (RFC 9110, 9.3.7)", fun(Request, Bytes) ->
+            Request =:= any andalso has("OPTIONS \\*", Bytes)
+        end},
         {nginx, "a field stands twice: as a list it is one (RFC 9110, 5.3)", fun(_, Bytes) ->
             has("\r\n(If-[a-z-]+|Expect):[^\r]*\r\n(?s:.*\r\n)?\\1:", Bytes)
         end},
-        {nginx, "`//../` does not leave the root: an empty segment is one (RFC 3986, 5.2.4)", fun(_, Bytes) -> has("//", Bytes) end},
-        {node, "a method that nobody serves: 405, and the connection stays (RFC 9110, 15.5.6)", fun(Request, _) -> Request =:= any end},
+        {nginx, "`//../` does not leave the root: an empty segment is one (RFC 3986, 5.2.4)", fun(_, Bytes) ->
+            has("//", Bytes)
+        end},
+        {node, "a method that nobody serves: 405, and the connection stays (RFC 9110, 15.5.6)", fun(Request, _) ->
+            Request =:= any
+        end},
         {node, "what a trailer says of the connection does not count (RFC 9110, 6.5.1)", fun(_, Bytes) ->
             has("\r\n0+\r\n([^\r]+\r\n)*Connection: close\r\n", Bytes)
         end},
-        {h11, "an empty line before a request is skipped (RFC 9112, 2.2)", fun(_, Bytes) -> has("(^|\r\n|[^\r]\n)\r\n", Bytes) end}
+        {h11, "an empty line before a request is skipped (RFC 9112, 2.2)", fun(_, Bytes) ->
+            has("(^|\r\n|[^\r]\n)\r\n", Bytes)
+        end}
     ].
 
 has(Pattern, Bytes) -> re:run(Bytes, Pattern, [caseless]) =/= nomatch.
@@ -154,13 +164,22 @@ explained({otherwise, _, _, _}, _Bytes) ->
 
 %% Returns the differences without an explanation.
 unexplained(Seen) ->
-    [{Finding, Bytes} || {Bytes, Ours, Theirs} <- Seen, Finding <- findings(Ours, Theirs), explained(Finding, Bytes) =:= none].
+    [
+        {Finding, Bytes}
+     || {Bytes, Ours, Theirs} <- Seen, Finding <- findings(Ours, Theirs), explained(Finding, Bytes) =:= none
+    ].
 
 %%% The table.
 
 table(Seen) ->
-    Found = [{Name, explained(Finding, Bytes)} || {Bytes, Ours, Theirs} <- Seen, Finding <- findings(Ours, Theirs), Name <- [element(3, Finding)]],
-    Stricter = [Name || {_, {Ours, refused}, Theirs} <- Seen, {Name, {Requests, _}} <- Theirs, length(Requests) > length(Ours)],
+    Found = [
+        {Name, explained(Finding, Bytes)}
+     || {Bytes, Ours, Theirs} <- Seen, Finding <- findings(Ours, Theirs), Name <- [element(3, Finding)]
+    ],
+    Stricter = [
+        Name
+     || {_, {Ours, refused}, Theirs} <- Seen, {Name, {Requests, _}} <- Theirs, length(Requests) > length(Ours)
+    ],
     Names = lists:usort([Name || {_, _, Theirs} <- Seen, {Name, _} <- Theirs]),
     unicode:characters_to_binary([
         "# The same bytes before weir_http and others\n"
@@ -169,7 +188,9 @@ table(Seen) ->
         "[http11-probes.md](http11-probes.md) and some that are right; each further case is one of them with up to two random changes.\n"
         "Every server says of each request its method, target and the length of its body. `make test` has the first 2,000 cases.\n"
         "\n",
-        io_lib:format("~b cases; ~b are refused by weir_http.~n", [length(Seen), length([refused || {_, {_, refused}, _} <- Seen])]),
+        io_lib:format("~b cases; ~b are refused by weir_http.~n", [
+            length(Seen), length([refused || {_, {_, refused}, _} <- Seen])
+        ]),
         "\n"
         "| server | refuses what weir_http takes | ends or names a request otherwise | takes what weir_http refuses |\n"
         "| --- | --- | --- | --- |\n",

@@ -35,7 +35,9 @@ differences_are_found(_Config) ->
     ?assertEqual([{accepts, any, nginx}], Found([any], {[], refused})),
     ?assertEqual([{otherwise, Post, nginx, nothing}], Found([Get, Post], {[Get], waits})),
     ?assertEqual([{otherwise, Post, nginx, Get}], Found([Post], {[Get], closed})),
-    ?assertEqual(none, weir_http_differential:explained({accepts, Get, nginx}, <<"GET / HTTP/1.1\r\nHost: a\r\n\r\n">>)).
+    ?assertEqual(
+        none, weir_http_differential:explained({accepts, Get, nginx}, <<"GET / HTTP/1.1\r\nHost: a\r\n\r\n">>)
+    ).
 
 no_difference_is_unexplained(Config) ->
     Cases = weir_http_mutations:cases(?CASES, ?SEED),

@@ -10,16 +10,20 @@ read(Bytes) ->
     Lines = lists:droplast(binary:split(Normal, <<"\n">>, [global])),
     lines(Lines, none, <<"message">>, <<>>).
 
-lines([<<>> | Lines], none, _Name, Id) -> lines(Lines, none, <<"message">>, Id);
-lines([<<>> | Lines], Data, Name, Id) -> [{Name, binary:part(Data, 0, byte_size(Data) - 1), Id} | lines(Lines, none, <<"message">>, Id)];
-lines([<<":", _/binary>> | Lines], Data, Name, Id) -> lines(Lines, Data, Name, Id);
+lines([<<>> | Lines], none, _Name, Id) ->
+    lines(Lines, none, <<"message">>, Id);
+lines([<<>> | Lines], Data, Name, Id) ->
+    [{Name, binary:part(Data, 0, byte_size(Data) - 1), Id} | lines(Lines, none, <<"message">>, Id)];
+lines([<<":", _/binary>> | Lines], Data, Name, Id) ->
+    lines(Lines, Data, Name, Id);
 lines([Line | Lines], Data, Name, Id) ->
     case binary:split(Line, <<":">>) of
         [Field, <<" ", Value/binary>>] -> field(Field, Value, Lines, Data, Name, Id);
         [Field, Value] -> field(Field, Value, Lines, Data, Name, Id);
         [Field] -> field(Field, <<>>, Lines, Data, Name, Id)
     end;
-lines([], _Data, _Name, _Id) -> [].
+lines([], _Data, _Name, _Id) ->
+    [].
 
 field(<<"data">>, Value, Lines, none, Name, Id) -> lines(Lines, <<Value/binary, "\n">>, Name, Id);
 field(<<"data">>, Value, Lines, Data, Name, Id) -> lines(Lines, <<Data/binary, Value/binary, "\n">>, Name, Id);

@@ -65,7 +65,9 @@ start(Options, Routes) ->
 
 attach(Events) ->
     Self = self(),
-    ok = weir_event:attach_many(?MODULE, Events, fun(Event, Measurements, Metadata, _) -> Self ! {event, Event, Measurements, Metadata} end, []).
+    ok = weir_event:attach_many(
+        ?MODULE, Events, fun(Event, Measurements, Metadata, _) -> Self ! {event, Event, Measurements, Metadata} end, []
+    ).
 
 event() ->
     receive
@@ -97,7 +99,9 @@ a_request_of_a_process_stops(_Config) ->
     attach([[weir, request, stop]]),
     Port = start(#{}),
     {201, _, _} = request(Port, get("/serve")),
-    ?assertMatch({_, #{bytes := 4}, #{status := 201, reason := normal, path := <<"/serve">>, request_id := undefined}}, event()).
+    ?assertMatch(
+        {_, #{bytes := 4}, #{status := 201, reason := normal, path := <<"/serve">>, request_id := undefined}}, event()
+    ).
 
 a_client_that_is_gone(_Config) ->
     attach([[weir, request, stop]]),
@@ -112,7 +116,12 @@ a_handler_that_fails(_Config) ->
     attach([[weir, request, exception], [weir, request, stop]]),
     Port = start(#{}),
     {500, _, _} = request(Port, get("/raise")),
-    ?assertMatch({[weir, request, exception], #{count := 1}, #{kind := error, reason := on_purpose, path := <<"/raise">>, stacktrace := [_ | _]}}, event()),
+    ?assertMatch(
+        {[weir, request, exception], #{count := 1}, #{
+            kind := error, reason := on_purpose, path := <<"/raise">>, stacktrace := [_ | _]
+        }},
+        event()
+    ),
     ?assertMatch({[weir, request, stop], _, #{status := 500}}, event()),
     {500, _, _} = request(Port, get("/serve?raise")),
     ?assertMatch({[weir, request, exception], _, #{kind := throw, reason := on_purpose}}, event()),
@@ -196,7 +205,10 @@ names_are_taken_if_they_can_stand_anywhere(_Config) ->
         {200, #{<<"x-request-id">> := Id}, _} = request(Port, get("/", ["X-Request-Id: ", Given, "\r\n"])),
         Id
     end,
-    [?assertEqual(iolist_to_binary(Given), Answered(Given)) || Given <- ["a", "4bf92f35-77b3/4d:a6+a3=", lists:duplicate(128, $a)]],
+    [
+        ?assertEqual(iolist_to_binary(Given), Answered(Given))
+     || Given <- ["a", "4bf92f35-77b3/4d:a6+a3=", lists:duplicate(128, $a)]
+    ],
     [
         ?assertMatch({match, _}, re:run(Answered(Given), "^[0-9A-F]{24}$"))
      || Given <- ["", "a b", "a\"b", "a,b", [233], lists:duplicate(129, $a), "a\r\nX-Request-Id: b"]
@@ -212,7 +224,14 @@ with_cors(Cors) ->
         {"/api", weir_http_echo, {reply, 200, [], <<"post">>}, #{methods => [<<"POST">>]}}
     ]).
 
-about_access(Fields) -> maps:filter(fun(<<"access-control-", _/binary>>, _) -> true; (Name, _) -> Name =:= <<"vary">> end, Fields).
+about_access(Fields) ->
+    maps:filter(
+        fun
+            (<<"access-control-", _/binary>>, _) -> true;
+            (Name, _) -> Name =:= <<"vary">>
+        end,
+        Fields
+    ).
 
 a_page_of_another_origin(_Config) ->
     Port = with_cors(#{origins => [<<"https://a.example">>], credentials => true, expose => [<<"x-total">>, <<"etag">>]}),
@@ -225,7 +244,9 @@ a_page_of_another_origin(_Config) ->
     {200, Fields, <<"api">>} = request(Port, get("/api", "Origin: https://a.example\r\n")),
     ?assertEqual(Allowed, about_access(Fields)),
     %% The page may see that the request failed.
-    {500, Failed, _} = request(Port, "PUT /api HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\nContent-Length: 0\r\n\r\n"),
+    {500, Failed, _} = request(
+        Port, "PUT /api HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\nContent-Length: 0\r\n\r\n"
+    ),
     ?assertEqual(Allowed, about_access(Failed)),
     %% Caches must not use this response for other origins.
     {200, Without, _} = request(Port, get("/api")),
@@ -234,10 +255,20 @@ a_page_of_another_origin(_Config) ->
     ?assertEqual(#{}, about_access(Elsewhere)).
 
 preflight(Port, Origin, Method, Fields) ->
-    request(Port, ["OPTIONS /api HTTP/1.1\r\nHost: a\r\nOrigin: ", Origin, "\r\nAccess-Control-Request-Method: ", Method, "\r\n", Fields, "\r\n"]).
+    request(Port, [
+        "OPTIONS /api HTTP/1.1\r\nHost: a\r\nOrigin: ",
+        Origin,
+        "\r\nAccess-Control-Request-Method: ",
+        Method,
+        "\r\n",
+        Fields,
+        "\r\n"
+    ]).
 
 a_preflight(_Config) ->
-    Port = with_cors(#{origins => [<<"https://a.example">>], headers => [<<"content-type">>, <<"x-token">>], max_age => 60}),
+    Port = with_cors(#{
+        origins => [<<"https://a.example">>], headers => [<<"content-type">>, <<"x-token">>], max_age => 60
+    }),
     {204, Fields, <<>>} = preflight(Port, "https://a.example", "PUT", "Access-Control-Request-Headers: x-token\r\n"),
     ?assertEqual(
         #{
@@ -257,7 +288,9 @@ a_preflight(_Config) ->
     {204, Post, _} = preflight(Port, "https://a.example", "POST", ""),
     ?assertEqual(#{}, about_access(Post)),
     %% An OPTIONS request that is not a preflight.
-    {204, #{<<"allow">> := <<"GET, HEAD, PUT, POST, OPTIONS">>}, _} = request(Port, "OPTIONS /api HTTP/1.1\r\nHost: a\r\n\r\n").
+    {204, #{<<"allow">> := <<"GET, HEAD, PUT, POST, OPTIONS">>}, _} = request(
+        Port, "OPTIONS /api HTTP/1.1\r\nHost: a\r\n\r\n"
+    ).
 
 origins_are_compared_byte_by_byte(_Config) ->
     Port = with_cors(#{origins => [<<"https://a.example">>, <<"http://localhost:8080">>]}),
@@ -268,7 +301,14 @@ origins_are_compared_byte_by_byte(_Config) ->
             {204, Preflight, _} = preflight(Port, Origin, "GET", ""),
             ?assertNot(is_map_key(<<"access-control-allow-origin">>, Preflight))
         end
-     || Origin <- ["https://b.example", "http://a.example", "https://a.example.evil", "https://a.example:444", "null", "https://A.example"]
+     || Origin <- [
+            "https://b.example",
+            "http://a.example",
+            "https://a.example.evil",
+            "https://a.example:444",
+            "null",
+            "https://A.example"
+        ]
     ],
     {200, #{<<"access-control-allow-origin">> := <<"http://localhost:8080">>}, _} =
         request(Port, get("/api", "Origin: http://localhost:8080\r\n")).

@@ -30,8 +30,16 @@ wrong_test_() ->
     [
         ?_assertError({bad_option, Name, Value, [_ | _]}, weir_http_events:event(#{Name => Value}))
      || {Name, Value} <- [
-            {id, <<"a\nb">>}, {id, <<"a\rb">>}, {id, <<0>>}, {event, <<"a\nb">>}, {event, <<"\r">>}, {retry, -1}, {retry, 1.5},
-            {data, 1}, {comment, x}, {id, [[256]]}
+            {id, <<"a\nb">>},
+            {id, <<"a\rb">>},
+            {id, <<0>>},
+            {event, <<"a\nb">>},
+            {event, <<"\r">>},
+            {retry, -1},
+            {retry, 1.5},
+            {data, 1},
+            {comment, x},
+            {id, [[256]]}
         ]
     ] ++
         [
@@ -41,7 +49,13 @@ wrong_test_() ->
 
 %% A member with HTTP/1.0 gets the chunked frames as they are. The framing gives no events, and spoils none.
 a_reader_of_an_old_client_passes_over_the_frames_test() ->
-    Events = [[#{data => integer_to_list(N), id => integer_to_list(N)} || N <- lists:seq(1, Size)] || Size <- lists:seq(1, 50)],
+    Events = [
+        [#{data => integer_to_list(N), id => integer_to_list(N)} || N <- lists:seq(1, Size)]
+     || Size <- lists:seq(1, 50)
+    ],
     Bytes = iolist_to_binary([weir_http_events:frame(Each) || Each <- Events]),
-    Expected = [{<<"message">>, integer_to_binary(N), integer_to_binary(N)} || Each <- Events, {N, _} <- lists:zip(lists:seq(1, length(Each)), Each)],
+    Expected = [
+        {<<"message">>, integer_to_binary(N), integer_to_binary(N)}
+     || Each <- Events, {N, _} <- lists:zip(lists:seq(1, length(Each)), Each)
+    ],
     ?assertEqual(Expected, weir_http_event_reader:read(Bytes)).

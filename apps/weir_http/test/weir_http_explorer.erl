@@ -50,7 +50,10 @@ explore(Kind, Seed, Milliseconds, Directory) ->
         group = Group,
         stop = counters:new(1, [])
     },
-    Operators = [operate(Operator, Seed, Milliseconds) || Operator <- [operator(Listener, Kind, Directory, Run) || Listener <- Run#run.listeners]],
+    Operators = [
+        operate(Operator, Seed, Milliseconds)
+     || Operator <- [operator(Listener, Kind, Directory, Run) || Listener <- Run#run.listeners]
+    ],
     Clients = [weir_http_explorer_client:start(Number, Seed, Run) || Number <- lists:seq(1, ?CLIENTS)],
     Broadcaster = weir_scenario:start_disturber({Seed, broadcaster}, broadcast(Group)),
     Counters =
@@ -81,7 +84,9 @@ ended({Pid, Monitor}) ->
 broadcast(Group) ->
     Number = counters:new(1, []),
     fun() ->
-        case weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_binary(counters:get(Number, 1))})) of
+        case
+            weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_binary(counters:get(Number, 1))}))
+        of
             {ok, _} -> counters:add(Number, 1, 1);
             %% The pollers are behind. The next call retries that number.
             {error, busy} -> ok
@@ -104,7 +109,9 @@ all_was_logged(Counters, Directory, #run{seen = Seen, numbers = Numbers}) ->
     ?assertEqual([], Ids -- sets:to_list(Unique)),
     Missing = [Id || {{answered, Id}} <- ets:match_object(Seen, {{answered, '_'}}), not sets:is_element(Id, Unique)],
     Lost = lists:sum([maps:get(log_dropped, weir_http_counters:get(Each)) || Each <- Counters]),
-    ct:log("~b answered, ~b lines, ~b answered without, ~b lost", [counters:get(Numbers, ?ANSWERED), length(Ids), length(Missing), Lost]),
+    ct:log("~b answered, ~b lines, ~b answered without, ~b lost", [
+        counters:get(Numbers, ?ANSWERED), length(Ids), length(Missing), Lost
+    ]),
     length(Missing) =< Lost orelse error({not_logged, Missing, {lost, Lost}}),
     ok.
 
@@ -114,14 +121,23 @@ lines(File) ->
 
 %% The id follows the path, in both formats.
 id(Line) ->
-    case re:run(Line, "/(?:direct|body|process|stream|dies|held|events|socket|only-?\\d+)/(\\d+-\\d+)[ ?\"]", [{capture, all_but_first, binary}]) of
+    case
+        re:run(Line, "/(?:direct|body|process|stream|dies|held|events|socket|only-?\\d+)/(\\d+-\\d+)[ ?\"]", [
+            {capture, all_but_first, binary}
+        ])
+    of
         {match, [Id]} -> Id;
         nomatch -> none
     end.
 
 %% Each opened one was closed exactly once. A WebSocket whose connection ends at once is not opened.
 all_was_closed(#run{seen = Seen, group = Group}) ->
-    ?waitEqual([], [Each || Each = {_, Calls} <- ets:match_object(Seen, {{calls, '_', '_'}, '_'}), Calls =/= [open, closed], not is_early_end(Each)]),
+    ?waitEqual([], [
+        Each
+     || Each = {_, Calls} <- ets:match_object(Seen, {{calls, '_', '_'}, '_'}),
+        Calls =/= [open, closed],
+        not is_early_end(Each)
+    ]),
     ?waitEqual(0, weir_group:size(Group)),
     ok.
 
@@ -137,7 +153,12 @@ left() ->
         sockets => weir:sockets(),
         descriptors => lists:sort([Name || {ok, Name} <- Names, Name =/= "anon_inode:[eventpoll]"]),
         logs => ets:tab2list(weir_http_log),
-        terms => [Key || {Key, _} <- persistent_term:get(), is_tuple(Key), lists:member(element(1, Key), [weir_http, weir_http_listener])]
+        terms => [
+            Key
+         || {Key, _} <- persistent_term:get(),
+            is_tuple(Key),
+            lists:member(element(1, Key), [weir_http, weir_http_listener])
+        ]
     }.
 
 %% Operators --------------------------------------------------------------------------
@@ -192,7 +213,13 @@ change(look, Operator = #operator{name = Name}) ->
 change(kill_writer, Operator = #operator{is_logged = false}) ->
     Operator;
 change(kill_writer, Operator = #operator{name = Name}) ->
-    kill([Pid || {_, Pid, _, Log} <- ets:tab2list(weir_http_log), is_pid(Pid), element(3, Log) =:= Name], Operator, fun(Pid) -> exit(Pid, kill) end);
+    kill(
+        [Pid || {_, Pid, _, Log} <- ets:tab2list(weir_http_log), is_pid(Pid), element(3, Log) =:= Name], Operator, fun(
+            Pid
+        ) ->
+            exit(Pid, kill)
+        end
+    );
 change(kill_listener, Operator = #operator{name = Name}) ->
     #{pid := Pid} = weir:info(Name),
     %% Its reactors die too.
@@ -236,7 +263,9 @@ kill_listener(Name, Pid) ->
     ?waitMatch(#{status := running}, case weir:info(Name) of #{pid := Pid} -> dying; Info -> Info end).
 
 %% Starts the listener with a new version of the routes, with or without a log.
-started(Operator = #operator{name = Name, known = Known, run = Run, version = Version, files = Files, counters = Counters}) ->
+started(
+    Operator = #operator{name = Name, known = Known, run = Run, version = Version, files = Files, counters = Counters}
+) ->
     Next = Version + 1,
     IsLogged = one_of([true, true, true, false]),
     Started = Operator#operator{is_logged = IsLogged, version = Next, files = Files + 1},
@@ -259,4 +288,5 @@ started(Operator = #operator{name = Name, known = Known, run = Run, version = Ve
     #http{counters = Ours} = persistent_term:get(persistent_term:get({weir_http, Name})),
     Started#operator{counters = [Ours | Counters]}.
 
-file(#operator{name = {_, Number}, directory = Directory}) -> filename:join(Directory, integer_to_list(Number) ++ ".log").
+file(#operator{name = {_, Number}, directory = Directory}) ->
+    filename:join(Directory, integer_to_list(Number) ++ ".log").

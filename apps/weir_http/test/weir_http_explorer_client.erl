@@ -24,7 +24,9 @@ visit(Number, Run = #run{stop = Stop, listeners = Listeners}) ->
         0 ->
             {Name, Known} = one_of(Listeners),
             [Ends, Refusals] = [atomics:get(Known, Each) || Each <- [?ENDS, ?REFUSALS]],
-            connect(weir:get_port(Name), #connection{number = Number, known = Known, ends = Ends, refusals = Refusals}, Run),
+            connect(
+                weir:get_port(Name), #connection{number = Number, known = Known, ends = Ends, refusals = Refusals}, Run
+            ),
             visit(Number, Run);
         _ ->
             ok
@@ -82,13 +84,19 @@ turns(Left, Connection, Run) ->
     end.
 
 turn(N, Connection, Run) when N =< 8 -> ask_all([question(Connection)], Connection, Run);
-turn(N, Connection, Run) when N =< 12 -> ask_all([question(Connection) || _ <- lists:seq(1, 1 + rand:uniform(5))], Connection, Run);
-turn(13, Connection, Run) -> ask_in_parts(question(Connection), Connection, Run);
-turn(14, Connection, _Run) -> ask_half(question(Connection), Connection);
-turn(15, Connection, _Run) -> ask_and_leave(question(Connection), Connection);
-turn(16, Connection, Run) -> die(Connection, Run);
+turn(N, Connection, Run) when N =< 12 ->
+    ask_all([question(Connection) || _ <- lists:seq(1, 1 + rand:uniform(5))], Connection, Run);
+turn(13, Connection, Run) ->
+    ask_in_parts(question(Connection), Connection, Run);
+turn(14, Connection, _Run) ->
+    ask_half(question(Connection), Connection);
+turn(15, Connection, _Run) ->
+    ask_and_leave(question(Connection), Connection);
+turn(16, Connection, Run) ->
+    die(Connection, Run);
 turn(N, Connection, Run) when N =< 18 -> listen(Connection, Run);
-turn(_, Connection, Run) -> converse(Connection, Run).
+turn(_, Connection, Run) ->
+    converse(Connection, Run).
 
 %% Requests -------------------------------------------------------------------------
 
@@ -104,13 +112,21 @@ question(3, Id, Given) ->
     Version = Given + rand:uniform(3) - 2,
     {{only, Version}, get(["/only", integer_to_list(Version), "/"], Id)};
 question(N, Id, _) when N =< 5 -> {plain, get("/process/", Id)};
-question(6, Id, _) -> {held, get("/held/", Id)};
+question(6, Id, _) ->
+    {held, get("/held/", Id)};
 question(7, Id, _) ->
     Chunks = rand:uniform(9) - 1,
     {{chunks, Chunks}, get("/stream/", [Id, "?chunks=", integer_to_list(Chunks)])};
 question(8, Id, _) ->
     Body = binary:copy(<<"x">>, one_of([0, 1, 1000, 100_000])),
-    {{body, Body}, ["POST /body/", Id, " HTTP/1.1\r\nHost: localhost\r\nContent-Length: ", integer_to_list(byte_size(Body)), "\r\n\r\n", Body]}.
+    {{body, Body}, [
+        "POST /body/",
+        Id,
+        " HTTP/1.1\r\nHost: localhost\r\nContent-Length: ",
+        integer_to_list(byte_size(Body)),
+        "\r\n\r\n",
+        Body
+    ]}.
 
 get(Path, Rest) -> weir_http_client:get([Path, Rest]).
 
@@ -205,7 +221,8 @@ is_right(Kind, Body, Id, Versions, Run) ->
     [Version, IsLogged | _] = binary:split(Text, <<" ">>, [global]),
     Number = binary_to_integer(Version),
     ok = answered(Id, IsLogged, Run),
-    Text =:= iolist_to_binary([Version, " ", IsLogged, " ", Id, behind(Kind)]) andalso in_force(Number, Versions) andalso is_only(Kind, Number).
+    Text =:= iolist_to_binary([Version, " ", IsLogged, " ", Id, behind(Kind)]) andalso in_force(Number, Versions) andalso
+        is_only(Kind, Number).
 
 behind({chunks, Chunks}) -> [integer_to_binary(N) || N <- lists:seq(1, Chunks)];
 behind({body, Body}) -> [" ", Body];
@@ -293,7 +310,11 @@ said(Connection = #connection{socket = Socket}, Id, Versions, Run) ->
     end.
 
 handshake(Id) ->
-    ["GET /socket/", Id, lists:nthtail(length("GET /websocket"), lists:flatten(weir_http_websocket_client:handshake("")))].
+    [
+        "GET /socket/",
+        Id,
+        lists:nthtail(length("GET /websocket"), lists:flatten(weir_http_websocket_client:handshake("")))
+    ].
 
 send(Bytes, #connection{socket = Socket}) ->
     case gen_tcp:send(Socket, Bytes) of

@@ -15,7 +15,10 @@
 %% Returns the routes of a version. One of them exists only in this version.
 routes(Version, IsLogged, Run) ->
     State = {Version, IsLogged, Run},
-    [{"/" ++ Path ++ "/:id", ?MODULE, State} || Path <- ["direct", "body", "process", "stream", "dies", "held", "events", "socket", only(Version)]].
+    [
+        {"/" ++ Path ++ "/:id", ?MODULE, State}
+     || Path <- ["direct", "body", "process", "stream", "dies", "held", "events", "socket", only(Version)]
+    ].
 
 only(Version) -> "only" ++ integer_to_list(Version).
 

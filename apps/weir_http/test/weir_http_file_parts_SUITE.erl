@@ -80,7 +80,10 @@ conditions_of_other_methods(Config) ->
         element(1, request(Port, Head, #{is_head => Method =:= "HEAD"}))
     end,
     [
-        ?assertEqual({Fields, [Read, Read, Other, Other]}, {Fields, [Status(Method, Fields) || Method <- ["GET", "HEAD", "POST", "PUT"]]})
+        ?assertEqual(
+            {Fields, [Read, Read, Other, Other]},
+            {Fields, [Status(Method, Fields) || Method <- ["GET", "HEAD", "POST", "PUT"]]}
+        )
      || {Fields, Read, Other} <- [
             {["If-None-Match: ", Tag], 304, 412},
             {"If-None-Match: *", 304, 412},
@@ -147,10 +150,23 @@ parts_that_make_no_sense(Config) ->
     write(Config, "file", <<"0123456789">>),
     Port = serve(Config),
     [
-        ?assertMatch({Range, {200, _, <<"0123456789">>}}, {Range, request(Port, get("/file", ["Range: ", Range, "\r\n"]))})
+        ?assertMatch(
+            {Range, {200, _, <<"0123456789">>}}, {Range, request(Port, get("/file", ["Range: ", Range, "\r\n"]))}
+        )
      || Range <- [
-            "bytes", "bytes=", "bytes=a-b", "bytes=5-3", "bytes=1", "bytes=+1-3", "bytes=1-3-5", "lines=0-1", "bytes=0-1,x",
-            "bytes=0-5,5-6", "bytes=0-,0-,0-", ["bytes=0-0", lists:duplicate(16, ",9-9")], ["bytes=", lists:duplicate(30, $1), "-"]
+            "bytes",
+            "bytes=",
+            "bytes=a-b",
+            "bytes=5-3",
+            "bytes=1",
+            "bytes=+1-3",
+            "bytes=1-3-5",
+            "lines=0-1",
+            "bytes=0-1,x",
+            "bytes=0-5,5-6",
+            "bytes=0-,0-,0-",
+            ["bytes=0-0", lists:duplicate(16, ",9-9")],
+            ["bytes=", lists:duplicate(30, $1), "-"]
         ]
     ].
 
@@ -176,10 +192,15 @@ encoded_beside_the_file(Config) ->
     Port = serve(Config),
     Coding = fun(Accept) ->
         {200, Fields, Body} = request(Port, get("/page.html", ["Accept-Encoding: ", Accept, "\r\n"])),
-        ?assertMatch(#{<<"content-type">> := <<"text/html; charset=utf-8">>, <<"vary">> := <<"accept-encoding">>}, Fields),
+        ?assertMatch(
+            #{<<"content-type">> := <<"text/html; charset=utf-8">>, <<"vary">> := <<"accept-encoding">>}, Fields
+        ),
         {maps:get(<<"content-encoding">>, Fields, none), Body}
     end,
-    [?assertEqual({Accept, {<<"br">>, <<"by brotli">>}}, {Accept, Coding(Accept)}) || Accept <- ["gzip, br", "BR", "*", "br;q=0.1"]],
+    [
+        ?assertEqual({Accept, {<<"br">>, <<"by brotli">>}}, {Accept, Coding(Accept)})
+     || Accept <- ["gzip, br", "BR", "*", "br;q=0.1"]
+    ],
     [
         ?assertEqual({Accept, {<<"gzip">>, <<"gzipped">>}}, {Accept, Coding(Accept)})
      || Accept <- ["gzip", "deflate,gzip;q=1.0", "br;q=0, gzip", "*, br;q=0"]
@@ -195,7 +216,9 @@ encoded_beside_the_file(Config) ->
     {304, _, _} = request(Port, get("/page.html", ["Accept-Encoding: gzip\r\nIf-None-Match: ", Gzipped, "\r\n"])),
     %% Without the original, the variant is not served for its name.
     {404, _, _} = request(Port, get("/alone", "Accept-Encoding: gzip\r\n")),
-    {200, #{<<"content-type">> := <<"application/gzip">>}, _} = request(Port, get("/alone.gz", "Accept-Encoding: gzip\r\n")),
+    {200, #{<<"content-type">> := <<"application/gzip">>}, _} = request(
+        Port, get("/alone.gz", "Accept-Encoding: gzip\r\n")
+    ),
     {200, _, <<"none">>} = request(Port, get("/none", "Accept-Encoding: gzip\r\n")).
 
 parts_of_an_encoded_file(Config) ->

@@ -70,7 +70,10 @@ types_follow_from_names(Config) ->
     ],
     [write(Config, Name, <<"x">>) || {Name, _} <- Types],
     Port = serve(Config),
-    [?assertMatch({Name, {200, #{<<"content-type">> := Type}, _}}, {Name, request(Port, get(["/", Name]))}) || {Name, Type} <- Types].
+    [
+        ?assertMatch({Name, {200, #{<<"content-type">> := Type}, _}}, {Name, request(Port, get(["/", Name]))})
+     || {Name, Type} <- Types
+    ].
 
 head_is_get_without_the_body(Config) ->
     write(Config, "small", <<"small">>),
@@ -130,7 +133,10 @@ hidden_names_are_not_served(Config) ->
     write(Config, "a/.env", <<"secret">>),
     write(Config, ".well-known/security.txt", <<"public">>),
     Port = serve(Config),
-    [?assertMatch({404, _, <<>>}, request(Port, get(Path)), Path) || Path <- ["/.git/config", "/.git", "/a/.env", "/%2egit/config"]],
+    [
+        ?assertMatch({404, _, <<>>}, request(Port, get(Path)), Path)
+     || Path <- ["/.git/config", "/.git", "/a/.env", "/%2egit/config"]
+    ],
     {200, _, <<"public">>} = request(Port, get("/.well-known/security.txt")).
 
 symbolic_links_by_option(Config) ->
@@ -140,7 +146,9 @@ symbolic_links_by_option(Config) ->
     Www = ?config(www, Config),
     [
         ok = file:make_symlink(To, filename:join(Www, Name))
-     || {Name, To} <- [{"directory", "../outside"}, {"link", "../outside/file"}, {"near", "file"}, {"page.gz", "../outside/file"}]
+     || {Name, To} <- [
+            {"directory", "../outside"}, {"link", "../outside/file"}, {"near", "file"}, {"page.gz", "../outside/file"}
+        ]
     ],
     Paths = ["/directory/file", "/directory", "/link", "/near"],
     Port = serve(Config),
@@ -204,7 +212,9 @@ fields_of_a_handler_count(Config) ->
         {"/", weir_http_echo, {file, Path, Fields}},
         {"/bad", weir_http_echo, {file, Path, [{<<"a">>, <<"b\r\nc: d">>}]}}
     ]),
-    {200, #{<<"content-type">> := <<"application/pdf">>, <<"content-disposition">> := <<"attachment">>}, _} = request(Port, get("/")),
+    {200, #{<<"content-type">> := <<"application/pdf">>, <<"content-disposition">> := <<"attachment">>}, _} = request(
+        Port, get("/")
+    ),
     {500, _, <<>>} = request(Port, get("/bad")).
 
 wrong_options(Config) ->

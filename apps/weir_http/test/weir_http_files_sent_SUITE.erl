@@ -186,7 +186,13 @@ a_client_that_goes_away_leaves_no_file_open(Config) ->
     sparse(Path, 20000000),
     Port = serve(Config),
     Sockets = [connect(Port, [{recbuf, 4096}]) || _ <- lists:seq(1, 5)],
-    [begin ok = send(Socket, get("/large")), {ok, _} = weir_http_client:recv(Socket, weir_test_wait:patience()) end || Socket <- Sockets],
+    [
+        begin
+            ok = send(Socket, get("/large")),
+            {ok, _} = weir_http_client:recv(Socket, weir_test_wait:patience())
+        end
+     || Socket <- Sockets
+    ],
     %% Opened once, or several times by requests before it was cached.
     ?assert(lists:member(open_files(Path), [1, 2, 3, 4, 5])),
     %% Longer than it stays in the cache.

@@ -41,7 +41,8 @@ init_per_suite(Config) ->
     {ok, _} = weir_http:start_listener(?LISTENER, #{ip => {127, 0, 0, 1}}, [
         {"/whole", weir_http_echo, {call, fun whole/1}},
         {"/pairs", weir_http_echo, {call, fun pairs/1}},
-        {"/stream", weir_http_serving, fun(Request) -> stream(Request, #{max_parts => 3, max_part => 1000000}) end, Stream},
+        {"/stream", weir_http_serving, fun(Request) -> stream(Request, #{max_parts => 3, max_part => 1000000}) end,
+            Stream},
         {"/sizes", weir_http_serving, fun(Request) -> sizes(Request) end, Stream},
         {"/names", weir_http_serving, fun(Request) -> names(Request) end, Stream}
     ]),
@@ -92,30 +93,52 @@ size_of({done, _}, Size, Most) ->
 %%% Cases.
 
 post(Path, Type, Body) ->
-    ["POST ", Path, " HTTP/1.1\r\nHost: a\r\nContent-Type: ", Type, "\r\nContent-Length: ", integer_to_list(iolist_size(Body)), "\r\n\r\n", Body].
+    [
+        "POST ",
+        Path,
+        " HTTP/1.1\r\nHost: a\r\nContent-Type: ",
+        Type,
+        "\r\nContent-Length: ",
+        integer_to_list(iolist_size(Body)),
+        "\r\n\r\n",
+        Body
+    ].
 
 form(Path, Parts) -> post(Path, "multipart/form-data; boundary=\"a b\"", body(Parts)).
 
-body(Parts) -> [[["--a b\r\nContent-Disposition: ", Head, "\r\n\r\n", Data, "\r\n"] || {Head, Data} <- Parts], "--a b--\r\n"].
+body(Parts) ->
+    [[["--a b\r\nContent-Disposition: ", Head, "\r\n\r\n", Data, "\r\n"] || {Head, Data} <- Parts], "--a b--\r\n"].
 
 port(Config) -> proplists:get_value(port, Config).
 
 two() ->
     [
         {"form-data; name=\"x\"", "1"},
-        {<<"form-data; name=\"caf", 195, 169, "\"; filename=\"C:\\a \\\"b\\\".txt\"\r\nContent-Type: text/x; y=z\r\nContent-Length: 5">>, "a\r\n\r\nb"}
+        {
+            <<"form-data; name=\"caf", 195, 169,
+                "\"; filename=\"C:\\a \\\"b\\\".txt\"\r\nContent-Type: text/x; y=z\r\nContent-Length: 5">>,
+            "a\r\n\r\nb"
+        }
     ].
 
 seen() ->
     [
-        {#{name => <<"x">>, type => <<"text/plain">>, fields => [{<<"content-disposition">>, <<"form-data; name=\"x\"">>}]}, <<"1">>},
+        {
+            #{
+                name => <<"x">>,
+                type => <<"text/plain">>,
+                fields => [{<<"content-disposition">>, <<"form-data; name=\"x\"">>}]
+            },
+            <<"1">>
+        },
         {
             #{
                 name => <<"caf", 195, 169>>,
                 filename => <<"C:\\a \"b\".txt">>,
                 type => <<"text/x; y=z">>,
                 fields => [
-                    {<<"content-disposition">>, <<"form-data; name=\"caf", 195, 169, "\"; filename=\"C:\\a \\\"b\\\".txt\"">>},
+                    {<<"content-disposition">>,
+                        <<"form-data; name=\"caf", 195, 169, "\"; filename=\"C:\\a \\\"b\\\".txt\"">>},
                     {<<"content-type">>, <<"text/x; y=z">>},
                     {<<"content-length">>, <<"5">>}
                 ]
@@ -141,11 +164,15 @@ parts_as_they_come(Config) ->
     ?assertEqual(seen(), binary_to_term(Body)).
 
 a_part_is_skipped(Config) ->
-    {200, _, Body} = request(port(Config), form("/names", [{"form-data; name=a", binary:copy(<<"x">>, 300000)}, {"form-data; name=b", ""}])),
+    {200, _, Body} = request(
+        port(Config), form("/names", [{"form-data; name=a", binary:copy(<<"x">>, 300000)}, {"form-data; name=b", ""}])
+    ),
     ?assertEqual([<<"a">>, <<"b">>], binary_to_term(Body)).
 
 a_large_file_is_not_kept(Config) ->
-    {200, _, Body} = request(port(Config), form("/sizes", [{"form-data; name=a; filename=b", binary:copy(<<"\r\n--a">>, 4000000)}])),
+    {200, _, Body} = request(
+        port(Config), form("/sizes", [{"form-data; name=a; filename=b", binary:copy(<<"\r\n--a">>, 4000000)}])
+    ),
     {Size, Most} = binary_to_term(Body),
     ?assertEqual(20000000, Size),
     %% A few pieces, not the whole file. Pieces are larger on a busy machine.
@@ -159,12 +186,14 @@ what_is_wrong_has_a_status(Config) ->
             {415, <<"not_multipart">>, post(Path, "text/plain", "")},
             {415, <<"not_multipart">>, post(Path, "multipart/form-data", "--a--")},
             {415, <<"not_multipart">>, post(Path, ["multipart/form-data; boundary=", lists:duplicate(71, $a)], "")},
-            {400, <<"{bad_multipart,incomplete}">>, post(Path, "multipart/form-data; boundary=a", "--a\r\nContent-Disposition: form-data; name=a\r\n\r\nb")},
+            {400, <<"{bad_multipart,incomplete}">>,
+                post(Path, "multipart/form-data; boundary=a", "--a\r\nContent-Disposition: form-data; name=a\r\n\r\nb")},
             {400, <<"{bad_multipart,incomplete}">>, post(Path, "multipart/form-data; boundary=a", "")},
             {400, <<"{bad_multipart,boundary}">>, post(Path, "multipart/form-data; boundary=a", "--ab\r\n")},
             {400, <<"{bad_multipart,disposition}">>, form(Path, [{"form-data", ""}])},
             {400, <<"{bad_multipart,disposition}">>, form(Path, [{"attachment; name=a", ""}])},
-            {400, <<"{bad_multipart,disposition}">>, form(Path, [{"form-data; name=a\r\nContent-Disposition: form-data; name=b", ""}])},
+            {400, <<"{bad_multipart,disposition}">>,
+                form(Path, [{"form-data; name=a\r\nContent-Disposition: form-data; name=b", ""}])},
             {400, <<"{bad_multipart,fields}">>, form(Path, [{"form-data; name=a\r\n b", ""}])}
         ]
     ].
@@ -174,20 +203,28 @@ limits(Config) ->
     {200, _, _} = request(port(Config), form("/stream", [Part, Part, Part])),
     {413, _, <<"{too_large,parts}">>} = request(port(Config), form("/stream", [Part, Part, Part, Part])),
     {200, _, _} = request(port(Config), form("/stream", [{"form-data; name=a", binary:copy(<<"x">>, 1000000)}])),
-    {413, _, <<"{too_large,part}">>} = request(port(Config), form("/stream", [{"form-data; name=a", binary:copy(<<"x">>, 1000001)}])),
-    {413, _, <<"{too_large,part_head}">>} = request(port(Config), form("/stream", [{["form-data; name=", binary:copy(<<"x">>, 4096)], ""}])),
+    {413, _, <<"{too_large,part}">>} = request(
+        port(Config), form("/stream", [{"form-data; name=a", binary:copy(<<"x">>, 1000001)}])
+    ),
+    {413, _, <<"{too_large,part_head}">>} = request(
+        port(Config), form("/stream", [{["form-data; name=", binary:copy(<<"x">>, 4096)], ""}])
+    ),
     ?assertError({bad_option, max_parts, 0, _}, weir_http_multipart:new(none, #{max_parts => 0})),
     ?assertError({bad_option, other, 1, _}, weir_http_multipart:new(none, #{other => 1})).
 
 %% Bytes after the last boundary are not awaited: the connection is closed after the response.
 a_form_ends_before_its_body(Config) ->
     Socket = connect(port(Config)),
-    ok = send(Socket, ["POST /stream HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=a\r\nContent-Length: 1000\r\n\r\n--a--"]),
+    ok = send(Socket, [
+        "POST /stream HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=a\r\nContent-Length: 1000\r\n\r\n--a--"
+    ]),
     {200, #{<<"connection">> := <<"close">>}, Body} = response(Socket),
     ?assertEqual([], binary_to_term(Body)).
 
 pairs_of_a_form(Config) ->
-    Pairs = fun(N) -> post("/pairs", "application/x-www-form-urlencoded", lists:join($&, lists:duplicate(N, "a=b"))) end,
+    Pairs = fun(N) ->
+        post("/pairs", "application/x-www-form-urlencoded", lists:join($&, lists:duplicate(N, "a=b")))
+    end,
     {200, _, <<"1000">>} = request(port(Config), Pairs(1000)),
     {400, _, _} = request(port(Config), Pairs(1001)).
 
@@ -204,7 +241,10 @@ curl_sends_a_form(Config) ->
             "200" = os:cmd("curl -s -o '" ++ Out ++ "' -w '%{http_code}' -F a=b -F 'file=@" ++ File ++ "'" ++ Url),
             {ok, Body} = file:read_file(Out),
             ?assertMatch(
-                [{#{name := <<"a">>}, <<"b">>}, {#{name := <<"file">>, filename := <<"up load.bin">>, type := <<"application/octet-stream">>}, Data}],
+                [
+                    {#{name := <<"a">>}, <<"b">>},
+                    {#{name := <<"file">>, filename := <<"up load.bin">>, type := <<"application/octet-stream">>}, Data}
+                ],
                 binary_to_term(Body)
             )
     end.

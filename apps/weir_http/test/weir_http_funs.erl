@@ -13,10 +13,12 @@ start(Listener, Kind, Funs) -> start(Listener, Kind, Funs, #{}).
 
 start(Listener, Kind, Funs, Options) ->
     State = Funs#{tell => self(), kind => Kind},
-    {ok, _} = weir_http:start_listener(Listener, weir_http_client:options(maps:merge(#{ip => {127, 0, 0, 1}}, Options)), [
-        {"/go", ?MODULE, State},
-        {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
-    ]),
+    {ok, _} = weir_http:start_listener(
+        Listener, weir_http_client:options(maps:merge(#{ip => {127, 0, 0, 1}}, Options)), [
+            {"/go", ?MODULE, State},
+            {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
+        ]
+    ),
     weir:get_port(Listener).
 
 %% Wait for the reports: the stream or held request, and the reason of its end.

@@ -51,9 +51,12 @@ init_per_suite(Config) ->
         Route("/tagged", [Html, {<<"ETag">>, <<"\"a\"">>}, {<<"Vary">>, <<"Cookie, Accept-Encoding">>}], text()),
         Route("/weak", [Html, {<<"etag">>, <<"W/\"a\"">>}], text()),
         {"/off", weir_http_echo, {reply, 200, [Html], text()}, #{gzip => off}},
-        {"/own", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"image/x">>}], <<"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa">>},
-            #{gzip => #{types => [<<"image/x">>], min_size => 1, level => 9}}},
-        {"/who", weir_http_echo, {call, fun(_) -> {reply, 200, [Html], [binary:copy(text(), 20), pid_to_list(self())]} end}},
+        {"/own", weir_http_echo,
+            {reply, 200, [{<<"content-type">>, <<"image/x">>}], <<"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa">>}, #{
+                gzip => #{types => [<<"image/x">>], min_size => 1, level => 9}
+            }},
+        {"/who", weir_http_echo,
+            {call, fun(_) -> {reply, 200, [Html], [binary:copy(text(), 20), pid_to_list(self())]} end}},
         {"/process", weir_http_serving, fun(_) -> {reply, 201, [Html], text()} end},
         {"/partial", weir_http_echo, {reply, 206, [Html, {<<"content-range">>, <<"bytes 0-1999/4000">>}], text()}}
     ]),
@@ -65,7 +68,8 @@ text() -> binary:copy(<<"hello, world ">>, 200).
 
 gzip(Path, Config) -> gzip(Path, "gzip", Config).
 
-gzip(Path, Accept, Config) -> request(proplists:get_value(port, Config), get(Path, ["Accept-Encoding: ", Accept, "\r\n"])).
+gzip(Path, Accept, Config) ->
+    request(proplists:get_value(port, Config), get(Path, ["Accept-Encoding: ", Accept, "\r\n"])).
 
 for_a_client_that_takes_it(Config) ->
     [
@@ -102,7 +106,13 @@ what_is_left_alone(Config) ->
             ?assert(lists:member(Body, [text(), <<"short">>]) orelse Path =:= "/random")
         end
      || {Path, IsVaried} <- [
-            {"/short", false}, {"/image", false}, {"/untyped", false}, {"/encoded", false}, {"/as-it-is", false}, {"/random", true}, {"/partial", false}
+            {"/short", false},
+            {"/image", false},
+            {"/untyped", false},
+            {"/encoded", false},
+            {"/as-it-is", false},
+            {"/random", true},
+            {"/partial", false}
         ]
     ].
 

@@ -115,13 +115,19 @@ a_file_is_an_answer(Config) ->
     ?assertMatch({200, _, <<"direct">>}, response(Client)).
 
 a_process_answers(_Config) ->
-    Client = connect(start(#{info => fun(Prefix, _) ->
-        {process, fun(Request) ->
-            ok = weir_http_process:stream(Request, 200, []),
-            ok = weir_http_process:send([Prefix, weir_http_request:query(Request), weir_http_request:field(<<"x-a">>, Request)]),
-            streamed
-        end}
-    end})),
+    Client = connect(
+        start(#{
+            info => fun(Prefix, _) ->
+                {process, fun(Request) ->
+                    ok = weir_http_process:stream(Request, 200, []),
+                    ok = weir_http_process:send([
+                        Prefix, weir_http_request:query(Request), weir_http_request:field(<<"x-a">>, Request)
+                    ]),
+                    streamed
+                end}
+            end
+        })
+    ),
     Held = hold(Client, get("/go?query", "X-A: b\r\n")),
     ok = weir_http_held:tell(Held, "it was: "),
     ok = until_text(Client, <<>>, <<"it was: queryb\r\n0\r\n\r\n">>),
@@ -145,7 +151,11 @@ its_time_ends(_Config) ->
     ok = direct(Client).
 
 another_answer_at_the_end_of_its_time(_Config) ->
-    Client = connect(start(#{options => #{timeout => 50, otherwise => {reply, 304, [{<<"etag">>, <<"\"1\"">>}], <<>>}}}, #{idle_timeout => 1000})),
+    Client = connect(
+        start(#{options => #{timeout => 50, otherwise => {reply, 304, [{<<"etag">>, <<"\"1\"">>}], <<>>}}}, #{
+            idle_timeout => 1000
+        })
+    ),
     _ = hold(Client),
     ?assertMatch({304, #{<<"etag">> := <<"\"1\"">>}, <<>>}, response(Client)).
 
@@ -225,13 +235,24 @@ what_cannot_be_sent_is_a_500(_Config) ->
             ?assertMatch({Response, {500, _, _}}, {Response, response(Client)}),
             ?assertEqual(answered, closed())
         end
-     || Response <- [nonsense, {reply, 99, [], <<>>}, {reply, 200, [{<<"x">>, <<"a\nb">>}], <<>>}, {hold, weir_http_funs, x}, {reply, 200, [], x}]
+     || Response <- [
+            nonsense,
+            {reply, 99, [], <<>>},
+            {reply, 200, [{<<"x">>, <<"a\nb">>}], <<>>},
+            {hold, weir_http_funs, x},
+            {reply, 200, [], x}
+        ]
     ],
     ?waitEqual(5, counter(crashes)),
     [
         ?assertError(_, weir_http_held:frame(Response))
-     || Response <- [nonsense, {reply, 99, [], <<>>}, {reply, 200, [{<<"x">>, <<"a\nb">>}], <<>>}, {file, "x"},
-            {reply, 200, [{<<"connection">>, <<"close">>}], <<>>}]
+     || Response <- [
+            nonsense,
+            {reply, 99, [], <<>>},
+            {reply, 200, [{<<"x">>, <<"a\nb">>}], <<>>},
+            {file, "x"},
+            {reply, 200, [{<<"connection">>, <<"close">>}], <<>>}
+        ]
     ].
 
 a_callback_that_fails_is_a_500(_Config) ->

@@ -74,7 +74,15 @@ many_requests_behind_it(_Config) ->
 a_client_that_sends_far_ahead_is_not_read(_Config) ->
     Client = connect(start(#{})),
     Held = hold(Client),
-    Sender = spawn_link(fun() -> receive go -> ok = send(Client, lists:duplicate(40_000, get("/direct"))), receive stop -> ok end end end),
+    Sender = spawn_link(fun() ->
+        receive
+            go ->
+                ok = send(Client, lists:duplicate(40_000, get("/direct"))),
+                receive
+                    stop -> ok
+                end
+        end
+    end),
     Sender ! go,
     {weir_http_held, Socket, _} = Held,
     ?waitEqual({ok, [{active, false}]}, inet:getopts(Socket, [active])),
@@ -98,8 +106,15 @@ one_answer_for_all(_Config) ->
             [ok = send(Client, get("/go")) || Client <- Clients],
             [_ = opened() || _ <- Clients],
             Text = integer_to_binary(N),
-            ?assertEqual({ok, 50}, weir_group:broadcast(Group, weir_http_held:frame({reply, 200, [{<<"x-n">>, Text}], Text}))),
-            [?assertMatch({200, #{<<"x-n">> := Text, <<"content-length">> := _, <<"date">> := _}, Text}, response(Client)) || Client <- Clients],
+            ?assertEqual(
+                {ok, 50}, weir_group:broadcast(Group, weir_http_held:frame({reply, 200, [{<<"x-n">>, Text}], Text}))
+            ),
+            [
+                ?assertMatch(
+                    {200, #{<<"x-n">> := Text, <<"content-length">> := _, <<"date">> := _}, Text}, response(Client)
+                )
+             || Client <- Clients
+            ],
             [?assertEqual(answered, closed()) || _ <- Clients],
             ?assertEqual(0, weir_group:size(Group))
         end
@@ -182,7 +197,14 @@ joined_by_nobody_else(_Config) ->
 %% A withdrawal is a call of the engine, and most requests join no group.
 only_members_are_withdrawn(_Config) ->
     {ok, Group} = weir_group:new(#{}),
-    Client = connect(start(#{info => fun({join, Held}, State) -> ok = weir_http_held:join(Group, Held), {ok, State} end})),
+    Client = connect(
+        start(#{
+            info => fun({join, Held}, State) ->
+                ok = weir_http_held:join(Group, Held),
+                {ok, State}
+            end
+        })
+    ),
     Withdraw = {weir_group, withdraw, 1},
     1 = erlang:trace_pattern(Withdraw, true, [call_count]),
     try
@@ -236,7 +258,9 @@ nothing_is_missed(_Config) ->
     {ok, Group} = weir_group:new(#{backlog => 10000}),
     Port = start(#{
         handle => fun(Request, State) ->
-            {hold, weir_http_funs, State#{last => binary_to_integer(weir_http_request:query(Request))}, #{timeout => infinity}}
+            {hold, weir_http_funs, State#{last => binary_to_integer(weir_http_request:query(Request))}, #{
+                timeout => infinity
+            }}
         end,
         open => fun(Held, State = #{last := Last}) ->
             ok = weir_http_held:join(Group, Held),
@@ -256,7 +280,12 @@ nothing_is_missed(_Config) ->
         end
      || N <- lists:seq(1, Most)
     ],
-    [receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) end || {_, Monitor} <- Readers].
+    [
+        receive
+            {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason)
+        end
+     || {_, Monitor} <- Readers
+    ].
 
 poll(_Client, Most, Most) ->
     ok;

@@ -8,7 +8,9 @@
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
--import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, request/2, responses/2, is_closed/1, is_closed/2, get/1, get/2]).
+-import(weir_http_client, [
+    connect/1, connect/2, send/2, close/1, response/1, request/2, responses/2, is_closed/1, is_closed/2, get/1, get/2
+]).
 -import(weir_http_serving, [in_time/1]).
 -import(weir_test_wait, [wait_until/1]).
 
@@ -152,7 +154,10 @@ requests_of_a_connection(_Config) ->
     Socket = connect(Port),
     ok = send(Socket, [get("/"), get("/"), get("/"), get("/")]),
     [{200, First, _}, {200, Second, _}, {200, Third, _}] = responses(Socket, 3),
-    ?assertEqual([none, none, <<"close">>], [maps:get(<<"connection">>, Fields, none) || Fields <- [First, Second, Third]]),
+    ?assertEqual([none, none, <<"close">>], [
+        maps:get(<<"connection">>, Fields, none)
+     || Fields <- [First, Second, Third]
+    ]),
     ?assert(is_closed(Socket)).
 
 connections(_Config) ->
@@ -176,8 +181,10 @@ served(Socket) ->
 %% The reset may arrive before connect/3 has returned.
 is_reset(Port) ->
     case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]) of
-        {ok, Socket} -> lists:member(gen_tcp:recv(Socket, 0, weir_test_wait:patience()), [{error, econnreset}, {error, closed}]);
-        {error, Reason} -> Reason =:= econnreset
+        {ok, Socket} ->
+            lists:member(gen_tcp:recv(Socket, 0, weir_test_wait:patience()), [{error, econnreset}, {error, closed}]);
+        {error, Reason} ->
+            Reason =:= econnreset
     end.
 
 connections_beyond_the_limit_are_reset(_Config) ->
@@ -240,7 +247,9 @@ refused_late(Begin) ->
             Socket
         end),
         Text = weir_http_client:recv_all(Socket),
-        _ = Took =< Limit div 2 andalso ?assertMatch({match, _}, re:run(Text, "\r\nconnection: close\r\n(?s:.*)timeout\n$")),
+        _ =
+            Took =< Limit div 2 andalso
+                ?assertMatch({match, _}, re:run(Text, "\r\nconnection: close\r\n(?s:.*)timeout\n$")),
         {Took, weir_http_client:statuses(Text)}
     end).
 
@@ -297,10 +306,27 @@ a_client_that_stays_after_a_refusal(_Config) ->
 honest_clients_are_served_beside(_Config) ->
     {_, Port} = start(#{}),
     Bad = [connect(Port) || _ <- lists:seq(1, 300)],
-    [_ = send(Socket, Begun) || {Socket, Begun} <- lists:zip(Bad, lists:flatten(lists:duplicate(100, [
-        <<"GET / HTTP/1.1\r\nX">>, <<"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\nx">>, <<"\r\n">>])))],
+    [
+        _ = send(Socket, Begun)
+     || {Socket, Begun} <- lists:zip(
+            Bad,
+            lists:flatten(
+                lists:duplicate(100, [
+                    <<"GET / HTTP/1.1\r\nX">>,
+                    <<"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\nx">>,
+                    <<"\r\n">>
+                ])
+            )
+        )
+    ],
     Honest = connect(Port),
-    [begin ok = send(Honest, get("/")), {200, _, <<"hello">>} = response(Honest) end || _ <- lists:seq(1, 200)].
+    [
+        begin
+            ok = send(Honest, get("/")),
+            {200, _, <<"hello">>} = response(Honest)
+        end
+     || _ <- lists:seq(1, 200)
+    ].
 
 %%% Readers.
 

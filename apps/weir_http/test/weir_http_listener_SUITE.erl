@@ -132,10 +132,21 @@ a_listener_is_stopped_by_several_at_once(_Config) ->
     [
         begin
             {ok, _} = weir_http:start_listener(several, #{ip => ?LOOPBACK}, routes()),
-            Stops = [spawn_monitor(fun() -> exit({said, weir_http:stop_listener(several)}) end) || _ <- lists:seq(1, 8)],
-            Said = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason end || {Pid, Monitor} <- Stops],
+            Stops = [
+                spawn_monitor(fun() -> exit({said, weir_http:stop_listener(several)}) end)
+             || _ <- lists:seq(1, 8)
+            ],
+            Said = [
+                receive
+                    {'DOWN', Monitor, process, Pid, Reason} -> Reason
+                end
+             || {Pid, Monitor} <- Stops
+            ],
             ?assert(lists:member({said, ok}, Said), Said),
-            ?assertEqual([], [Other || Other <- Said, Other =/= {said, ok}, Other =/= {said, {error, {no_listener, several}}}])
+            ?assertEqual([], [
+                Other
+             || Other <- Said, Other =/= {said, ok}, Other =/= {said, {error, {no_listener, several}}}
+            ])
         end
      || _ <- lists:seq(1, 30)
     ],
@@ -144,7 +155,10 @@ a_listener_is_stopped_by_several_at_once(_Config) ->
 %% Each request is served by the old or the new routes, and no connection is closed.
 routes_change_under_load(Config) ->
     Clients = [spawn_monitor(fun() -> ask(connect(port(Config)), 300) end) || _ <- lists:seq(1, 4)],
-    Ways = [{"/", weir_http_echo, {reply, 200, [], <<"direct">>}}, {"/", weir_http_serving, fun(_) -> {reply, 200, [], <<"process">>} end}],
+    Ways = [
+        {"/", weir_http_echo, {reply, 200, [], <<"direct">>}},
+        {"/", weir_http_serving, fun(_) -> {reply, 200, [], <<"process">>} end}
+    ],
     change(Clients, Ways).
 
 ask(_Socket, 0) ->
@@ -203,7 +217,10 @@ a_name_is_taken_once(Config) ->
 %% The error names the valid options, of HTTP and of any listener.
 an_option_that_there_is_not(_Config) ->
     {error, {bad_option, max_bodies, 5, Allowed}} = weir_http:start_listener(other, #{max_bodies => 5}, routes()),
-    [?assertMatch({match, _}, re:run(Allowed, "[ ,]" ++ Name ++ ","), {Name, Allowed}) || Name <- ["max_body", "gzip", "max_connections"]].
+    [
+        ?assertMatch({match, _}, re:run(Allowed, "[ ,]" ++ Name ++ ","), {Name, Allowed})
+     || Name <- ["max_body", "gzip", "max_connections"]
+    ].
 
 a_supervisor_starts_it(_Config) ->
     Spec = weir_http:child_spec(supervised, #{ip => ?LOOPBACK, port => weir_test_port:claim()}, routes()),
@@ -243,7 +260,9 @@ requests_are_counted(Config) ->
     ),
     %% For exporters, like those of every listener.
     Values = weir_http_counters:values(http_listener, weir_http:info(?LISTENER)),
-    ?assertMatch([{requests, 2}, {refused, 1}, {timeouts, 0}, {crashes, 0}, {cut_off, 0}, {log_dropped, 0} | _], Values),
+    ?assertMatch(
+        [{requests, 2}, {refused, 1}, {timeouts, 0}, {crashes, 0}, {cut_off, 0}, {log_dropped, 0} | _], Values
+    ),
     Rows = weir_http_counters:table(),
     ?assertEqual([Name || {Name, _} <- Values], [Name || #{name := Name} <- Rows]),
     [?assertEqual(maps:keys(Row), maps:keys(hd(weir_counters:table()))) || Row <- Rows].

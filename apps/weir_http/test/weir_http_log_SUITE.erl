@@ -55,16 +55,28 @@ end_per_testcase(_Case, _Config) ->
 start(Config, Format) -> start(Config, Format, #{}).
 
 start(Config, Format, Options) ->
-    {ok, _} = weir_http:start_listener(?LISTENER, maps:merge(#{
-        ip => {127, 0, 0, 1}, access_log => #{format => Format, to => {file, ?config(file, Config)}}
-    }, Options), [
-        {"/", weir_http_echo, {reply, 200, [], <<"hello">>}},
-        {"/none", weir_http_echo, {reply, 204, [], <<>>}},
-        {"/large", weir_http_echo, {reply, 200, [], binary:copy(<<"x">>, 100000)}},
-        {"/held", weir_http_funs, #{kind => hold, tell => self(), open => fun(Held, State) -> {ok, State#{held => Held}} end, info => fun joining/2}},
-        {"/websocket", weir_http_websocket_handler, #{}},
-        {"/serve", weir_http_serving, fun serving/1}
-    ]),
+    {ok, _} = weir_http:start_listener(
+        ?LISTENER,
+        maps:merge(
+            #{
+                ip => {127, 0, 0, 1}, access_log => #{format => Format, to => {file, ?config(file, Config)}}
+            },
+            Options
+        ),
+        [
+            {"/", weir_http_echo, {reply, 200, [], <<"hello">>}},
+            {"/none", weir_http_echo, {reply, 204, [], <<>>}},
+            {"/large", weir_http_echo, {reply, 200, [], binary:copy(<<"x">>, 100000)}},
+            {"/held", weir_http_funs, #{
+                kind => hold,
+                tell => self(),
+                open => fun(Held, State) -> {ok, State#{held => Held}} end,
+                info => fun joining/2
+            }},
+            {"/websocket", weir_http_websocket_handler, #{}},
+            {"/serve", weir_http_serving, fun serving/1}
+        ]
+    ),
     weir:get_port(?LISTENER).
 
 joining({join, Group}, State = #{held := Held}) ->
@@ -114,10 +126,15 @@ a_line_of_json(Config) ->
     Port = start(Config, json, #{request_ids => take}),
     {200, _, _} = request(Port, get("/?a=b", "User-Agent: \"x\\y\"\r\nX-Request-Id: this-one\r\n")),
     [Line] = lines(Config, 1),
-    ?assertMatch({match, _}, re:run(Line,
-        "^{\"time\":\"20\\d\\d-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d\\d\\dZ\",\"peer\":\"127\\.0\\.0\\.1\",\"method\":\"GET\",\"path\":\"/\","
-        "\"query\":\"a=b\",\"protocol\":\"HTTP/1\\.1\",\"status\":200,\"bytes\":5,\"duration_us\":\\d+,\"request_id\":\"this-one\","
-        "\"user_agent\":\"\\\\\"x\\\\\\\\y\\\\\"\"}$")).
+    ?assertMatch(
+        {match, _},
+        re:run(
+            Line,
+            "^{\"time\":\"20\\d\\d-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d\\d\\dZ\",\"peer\":\"127\\.0\\.0\\.1\",\"method\":\"GET\",\"path\":\"/\","
+            "\"query\":\"a=b\",\"protocol\":\"HTTP/1\\.1\",\"status\":200,\"bytes\":5,\"duration_us\":\\d+,\"request_id\":\"this-one\","
+            "\"user_agent\":\"\\\\\"x\\\\\\\\y\\\\\"\"}$"
+        )
+    ).
 
 every_request_has_its_line(Config) ->
     Port = start(Config, combined),
@@ -125,7 +142,10 @@ every_request_has_its_line(Config) ->
     ok = send(Socket, [get(["/?", integer_to_list(N)]) || N <- lists:seq(1, 500)]),
     [{200, _, _} = response(Socket) || _ <- lists:seq(1, 500)],
     Lines = lines(Config, 500),
-    [?assertMatch({match, _}, re:run(Line, ["\"GET /\\?", integer_to_list(N), " HTTP"])) || {N, Line} <- lists:zip(lists:seq(1, 500), Lines)].
+    [
+        ?assertMatch({match, _}, re:run(Line, ["\"GET /\\?", integer_to_list(N), " HTTP"]))
+     || {N, Line} <- lists:zip(lists:seq(1, 500), Lines)
+    ].
 
 nobody_forges_a_line(Config) ->
     Port = start(Config, combined),
@@ -206,7 +226,10 @@ a_process_and_a_stream(Config) ->
     Lines = lines(Config, 5),
     ?assertEqual(
         [<<"201 4">>, <<"200 100000">>, <<"204 0">>, <<"500 0">>, <<"200 100">>],
-        [Numbers || Line <- Lines, {match, [Numbers]} <- [re:run(Line, "HTTP/1\\.\\d\" (\\d+ \\d+) ", [{capture, [1], binary}])]]
+        [
+            Numbers
+         || Line <- Lines, {match, [Numbers]} <- [re:run(Line, "HTTP/1\\.\\d\" (\\d+ \\d+) ", [{capture, [1], binary}])]
+        ]
     ).
 
 requests_of_tls(Config) ->
@@ -230,10 +253,19 @@ lines_of_a_unix_socket(Config) ->
 
 to_the_logger(Config) ->
     Self = self(),
-    ok = logger:add_primary_filter(?MODULE, {fun
-        (#{meta := #{domain := [weir, http, access]}, level := Level, msg := {"~ts", [Line]}}, _) -> Self ! {told, {Level, Line}}, stop;
-        (Event, _) -> Event
-    end, []}),
+    ok = logger:add_primary_filter(
+        ?MODULE,
+        {
+            fun
+                (#{meta := #{domain := [weir, http, access]}, level := Level, msg := {"~ts", [Line]}}, _) ->
+                    Self ! {told, {Level, Line}},
+                    stop;
+                (Event, _) ->
+                    Event
+            end,
+            []
+        }
+    ),
     try
         Port = start(Config, combined, #{access_log => #{}}),
         {200, _, _} = request(Port, get("/")),
@@ -294,11 +326,17 @@ a_writer_that_is_killed_when_its_listener_stops(Config) ->
 %% counted.
 writers_that_are_killed_too_often(Config) ->
     Port = start(Config, combined),
-    {ok, _} = weir_http:start_listener(other, #{ip => {127, 0, 0, 1}, access_log => #{to => {file, ?config(file, Config) ++ ".other"}}}, []),
+    {ok, _} = weir_http:start_listener(
+        other, #{ip => {127, 0, 0, 1}, access_log => #{to => {file, ?config(file, Config) ++ ".other"}}}, []
+    ),
     ok = logger:add_handler(?MODULE, ?MODULE, #{level => error, config => #{pid => self()}}),
     Monitor = monitor(process, weir_http_log_sup),
     ok = kill_writers(Monitor),
-    Told = receive {log, #{msg := {report, #{listeners := Listeners}}}} -> Listeners after weir_test_wait:patience() -> error(not_told) end,
+    Told =
+        receive
+            {log, #{msg := {report, #{listeners := Listeners}}}} -> Listeners
+        after weir_test_wait:patience() -> error(not_told)
+        end,
     ok = logger:remove_handler(?MODULE),
     ?assertEqual([], [other, ?LISTENER] -- Told),
     {200, _, _} = request(Port, get("/?after")),
@@ -377,13 +415,20 @@ wrong_options(Config) ->
     ?assertEqual([], supervisor:which_children(weir_http_log_sup)),
     %% The error is returned without crash reports. The supervisor would have logged them before it returned. Ignore
     %% other events.
-    ?assertEqual([], [Event || Event <- events(), re:run(io_lib:format("~p", [Event]), "weir_http_log(_sup)?[,}]") =/= nomatch]),
+    ?assertEqual([], [
+        Event
+     || Event <- events(), re:run(io_lib:format("~p", [Event]), "weir_http_log(_sup)?[,}]") =/= nomatch
+    ]),
     ok = logger:remove_handler(?MODULE),
     %% A listener that could not listen leaves no writer.
     Port = start(Config, combined),
-    {error, eaddrinuse} = weir_http:start_listener(other, #{
-        port => Port, ip => {127, 0, 0, 1}, access_log => #{to => {file, ?config(file, Config) ++ ".other"}}
-    }, []),
+    {error, eaddrinuse} = weir_http:start_listener(
+        other,
+        #{
+            port => Port, ip => {127, 0, 0, 1}, access_log => #{to => {file, ?config(file, Config) ++ ".other"}}
+        },
+        []
+    ),
     ?assertMatch([_], supervisor:which_children(weir_http_log_sup)).
 
 log(Event, #{config := #{pid := Pid}}) -> Pid ! {log, Event}.

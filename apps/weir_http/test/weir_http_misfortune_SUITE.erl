@@ -153,7 +153,13 @@ clients(Funs) ->
     [spawn_link(fun() -> Self ! {self(), Fun()} end) || Fun <- Funs].
 
 outcomes(Pids) ->
-    [receive {Pid, Outcome} -> Outcome after weir_test_wait:patience() -> error({no_outcome, process_info(Pid, current_stacktrace)}) end || Pid <- Pids].
+    [
+        receive
+            {Pid, Outcome} -> Outcome
+        after weir_test_wait:patience() -> error({no_outcome, process_info(Pid, current_stacktrace)})
+        end
+     || Pid <- Pids
+    ].
 
 a_drain_under_load_loses_no_request(_Config) ->
     Port = start(#{idle_timeout => 4000, body_timeout => infinity}),
@@ -185,12 +191,23 @@ a_drain_answers_what_is_pipelined(_Config) ->
     _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, weir_test_wait:patience())} end),
     ?waitEqual(suspended, map_get(status, weir_http:info(?LISTENER))),
     ok = send(Socket, ["lo", get("/"), get("/serve"), get("/")]),
-    Responses = [{Status, maps:get(<<"connection">>, Fields, none), Body} || {Status, Fields, Body} <- weir_http_client:responses(Socket, 4)],
+    Responses = [
+        {Status, maps:get(<<"connection">>, Fields, none), Body}
+     || {Status, Fields, Body} <- weir_http_client:responses(Socket, 4)
+    ],
     ?assertEqual(
-        [{200, none, <<"hello">>}, {200, none, <<"hello">>}, {200, none, <<"served">>}, {200, <<"close">>, <<"hello">>}], Responses
+        [
+            {200, none, <<"hello">>},
+            {200, none, <<"hello">>},
+            {200, none, <<"served">>},
+            {200, <<"close">>, <<"hello">>}
+        ],
+        Responses
     ),
     ?assert(is_closed(Socket)),
-    receive {drained, Result} -> ?assertEqual(ok, Result) end.
+    receive
+        {drained, Result} -> ?assertEqual(ok, Result)
+    end.
 
 %%% Reactors.
 
@@ -257,7 +274,10 @@ a_killed_reactor_ends_its_requests_at_once_on(Port) ->
 killed_reactors_under_load(_Config) ->
     Port = start(),
     Going = going(),
-    Clients = clients([fun() -> persistent(Port, Request, 100, Going) end || Request <- [get("/"), get("/serve")], _ <- lists:seq(1, 10)]),
+    Clients = clients([
+        fun() -> persistent(Port, Request, 100, Going) end
+     || Request <- [get("/"), get("/serve")], _ <- lists:seq(1, 10)
+    ]),
     [ok = kill_one() || _ <- lists:seq(1, 5)],
     ok = stop(Going),
     ?assertEqual([ok], lists:usort(outcomes(Clients))),
@@ -340,21 +360,36 @@ a_killed_listener_serves_again(_Config) ->
 
 %% With a log, whose writer ends with its listener.
 a_killed_listener_of_a_supervisor_serves_again(_Config) ->
-    Spec = weir_http:child_spec(supervised, #{ip => ?LOOPBACK, port => weir_test_port:claim(), access_log => #{to => {file, "/dev/null"}}}, routes()),
+    Spec = weir_http:child_spec(
+        supervised,
+        #{ip => ?LOOPBACK, port => weir_test_port:claim(), access_log => #{to => {file, "/dev/null"}}},
+        routes()
+    ),
     {ok, Supervisor} = weir_http_supervisor:start_link([Spec]),
     Port = weir:get_port(supervised),
     Self = self(),
-    ok = weir_event:attach(?MODULE, [weir, request, exception], fun(_, _, Metadata, _) -> Self ! {exception, Metadata} end, []),
+    ok = weir_event:attach(
+        ?MODULE, [weir, request, exception], fun(_, _, Metadata, _) -> Self ! {exception, Metadata} end, []
+    ),
     Going = going(),
     Clients = clients([fun() -> persistent(Port, get("/"), 100, Going) end || _ <- lists:seq(1, 5)]),
     ok = wait_until(fun() -> map_get(requests, weir_http:info(supervised)) > 50 end),
     Killed = map_get(pid, weir_http:info(supervised)),
     true = exit(Killed, kill),
-    ok = wait_until(fun() -> try map_get(pid, weir_http:info(supervised)) =/= Killed catch error:_ -> false end end),
+    ok = wait_until(fun() ->
+        try
+            map_get(pid, weir_http:info(supervised)) =/= Killed
+        catch
+            error:_ -> false
+        end
+    end),
     ok = stop(Going),
     ?assertEqual([ok], lists:usort(outcomes(Clients))),
     ok = weir_event:detach(?MODULE),
-    receive {exception, Metadata} -> error({exception, Metadata}) after 0 -> ok end,
+    receive
+        {exception, Metadata} -> error({exception, Metadata})
+    after 0 -> ok
+    end,
     ?waitEqual(1, length(supervisor:which_children(weir_http_log_sup))),
     ok = gen_server:stop(Supervisor),
     ?waitEqual([], supervisor:which_children(weir_http_log_sup)).
@@ -369,7 +404,13 @@ killed_writers_under_load(Config) ->
     ?waitEqual(1, length(supervisor:which_children(weir_http_log_sup))),
     Going = going(),
     Clients = clients([fun() -> persistent(Port, get("/"), 100, Going) end || _ <- lists:seq(1, 10)]),
-    [begin ok = wait_for_requests(100), kill_writer() end || _ <- lists:seq(1, 5)],
+    [
+        begin
+            ok = wait_for_requests(100),
+            kill_writer()
+        end
+     || _ <- lists:seq(1, 5)
+    ],
     ok = stop(Going),
     ?assertEqual([ok], lists:usort(outcomes(Clients))),
     %% Lines handed over to a killed writer without a successor are lost.
@@ -381,7 +422,10 @@ killed_writers_under_load(Config) ->
     %% The lines that were written are complete.
     ok = weir_http:stop_listener(?LISTENER),
     {ok, Bytes} = file:read_file(File),
-    [?assertMatch({match, _}, re:run(Line, "^127\\.0\\.0\\.1 - - .*\"$")) || Line <- binary:split(Bytes, <<"\n">>, [global, trim])].
+    [
+        ?assertMatch({match, _}, re:run(Line, "^127\\.0\\.0\\.1 - - .*\"$"))
+     || Line <- binary:split(Bytes, <<"\n">>, [global, trim])
+    ].
 
 kill_writer() ->
     _ = [exit(Pid, kill) || {_, Pid, _, _} <- supervisor:which_children(weir_http_log_sup), is_pid(Pid)],

@@ -11,13 +11,20 @@ parsed(Pieces) -> parsed(Pieces, weir_http_multipart_parser:new(<<"B">>, ?LIMITS
 
 parsed(Pieces, Parser, Parts) ->
     case {weir_http_multipart_parser:next(Parser), Pieces, Parts} of
-        {{part, Lines, Next}, _, _} -> parsed(Pieces, Next, [{Lines, <<>>} | Parts]);
-        {{data, Bytes, Next}, _, [{Lines, Data} | Before]} -> parsed(Pieces, Next, [{Lines, <<Data/binary, Bytes/binary>>} | Before]);
-        {{end_of_part, Next}, _, _} -> parsed(Pieces, Next, Parts);
-        {more, [Piece | Rest], _} -> parsed(Rest, weir_http_multipart_parser:feed(Piece, Parser), Parts);
-        {more, [], _} -> {more, lists:reverse(Parts)};
-        {done, _, _} -> lists:reverse(Parts);
-        {{error, Reason}, _, _} -> Reason
+        {{part, Lines, Next}, _, _} ->
+            parsed(Pieces, Next, [{Lines, <<>>} | Parts]);
+        {{data, Bytes, Next}, _, [{Lines, Data} | Before]} ->
+            parsed(Pieces, Next, [{Lines, <<Data/binary, Bytes/binary>>} | Before]);
+        {{end_of_part, Next}, _, _} ->
+            parsed(Pieces, Next, Parts);
+        {more, [Piece | Rest], _} ->
+            parsed(Rest, weir_http_multipart_parser:feed(Piece, Parser), Parts);
+        {more, [], _} ->
+            {more, lists:reverse(Parts)};
+        {done, _, _} ->
+            lists:reverse(Parts);
+        {{error, Reason}, _, _} ->
+            Reason
     end.
 
 forms_test() ->
@@ -45,7 +52,10 @@ wrong_test() ->
             {<<"--B\r\nA b\r\n\r\n">>, {bad_multipart, fields}},
             {<<"--B\r\nA: b\n\r\n">>, {bad_multipart, fields}},
             {<<"--B\r\nA: ", (binary:copy(<<"b">>, 100))/binary>>, {too_large, part_head}},
-            {iolist_to_binary(["--B\r\n", [["A:", integer_to_list(N rem 10), "\r\n"] || N <- lists:seq(1, 17)]]), {too_large, part_head}},
+            {
+                iolist_to_binary(["--B\r\n", [["A:", integer_to_list(N rem 10), "\r\n"] || N <- lists:seq(1, 17)]]),
+                {too_large, part_head}
+            },
             {binary:copy(<<"--B\r\n\r\n\r\n">>, 6), {too_large, parts}}
         ]
     ].
@@ -72,7 +82,11 @@ any_pieces() ->
 data() ->
     ?SUCHTHAT(
         Data,
-        ?LET(Parts, list(oneof([<<"\r">>, <<"\n">>, <<"-">>, <<"B">>, <<"\r\n-">>, <<"\r\n--">>, binary()])), iolist_to_binary(Parts)),
+        ?LET(
+            Parts,
+            list(oneof([<<"\r">>, <<"\n">>, <<"-">>, <<"B">>, <<"\r\n-">>, <<"\r\n--">>, binary()])),
+            iolist_to_binary(Parts)
+        ),
         binary:match(<<"\r\n", Data/binary, "\r\n-">>, <<"\r\n--B">>) =:= nomatch
     ).
 
@@ -89,7 +103,14 @@ any_bytes_test_() ->
 any_bytes() ->
     ?FORALL(
         {Parts, Sizes},
-        {list(oneof([<<"--B">>, <<"\r\n">>, <<"--">>, <<"A: b">>, <<" ">>, <<"\r\n--B\r\n">>, <<"\r\n\r\n">>, binary()])), non_empty(list(range(1, 9)))},
+        {
+            list(
+                oneof([
+                    <<"--B">>, <<"\r\n">>, <<"--">>, <<"A: b">>, <<" ">>, <<"\r\n--B\r\n">>, <<"\r\n\r\n">>, binary()
+                ])
+            ),
+            non_empty(list(range(1, 9)))
+        },
         begin
             Text = iolist_to_binary(Parts),
             without_data(parsed([Text])) =:= without_data(parsed(pieces(Text, Sizes, Sizes)))

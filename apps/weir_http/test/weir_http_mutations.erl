@@ -13,7 +13,9 @@ cases(Count, Seed) ->
     Right = [iolist_to_binary(Text) || Text <- right()],
     Odd = odd(),
     Seeds = {list_to_tuple(Right), list_to_tuple(Odd)},
-    {Mutated, _} = lists:mapfoldl(fun(_, State) -> mutated(Seeds, State) end, rand:seed_s(exsss, Seed), lists:seq(1, Count)),
+    {Mutated, _} = lists:mapfoldl(
+        fun(_, State) -> mutated(Seeds, State) end, rand:seed_s(exsss, Seed), lists:seq(1, Count)
+    ),
     lists:sublist(Right ++ Odd ++ Mutated, Count).
 
 %% Without HEAD, whose responses do not say how the request was read, and without Upgrade, after which some servers
@@ -41,8 +43,18 @@ right() ->
         chunked("0\r\n\r\n"),
         chunked("1\r\na\r\n02\r\nbc\r\n1f\r\n0123456789012345678901234567890\r\n000\r\n\r\n"),
         [chunked("5\r\nhello\r\n0\r\n\r\n"), "GET /b HTTP/1.1\r\n", Host, "\r\n"],
-        ["POST /a HTTP/1.1\r\n", Host, "Content-Length: 3\r\n\r\nabcPOST /b HTTP/1.1\r\n", Host, "Content-Length: 2\r\n\r\nxy"],
-        ["POST /a HTTP/1.1\r\n", Host, "TE: trailers\r\nTransfer-Encoding:chunked\r\nConnection: keep-alive, te\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
+        [
+            "POST /a HTTP/1.1\r\n",
+            Host,
+            "Content-Length: 3\r\n\r\nabcPOST /b HTTP/1.1\r\n",
+            Host,
+            "Content-Length: 2\r\n\r\nxy"
+        ],
+        [
+            "POST /a HTTP/1.1\r\n",
+            Host,
+            "TE: trailers\r\nTransfer-Encoding:chunked\r\nConnection: keep-alive, te\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        ]
     ].
 
 chunked(Body) -> ["POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", Body].
@@ -50,13 +62,62 @@ chunked(Body) -> ["POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n
 %% Values that have confused servers.
 words() ->
     {
-        <<"\r">>, <<"\n">>, <<"\r\n">>, <<"\r\n\r\n">>, <<"\n\n">>, <<" ">>, <<"\t">>, <<0>>, <<"\v">>, <<"\f">>, <<16#7f>>, <<16#80>>, <<16#ff>>,
-        <<16#a0>>, <<":">>, <<";">>, <<",">>, <<"+">>, <<"-">>, <<"_">>, <<"\"">>, <<"\\">>, <<"#">>, <<"?">>, <<"%">>, <<"%00">>, <<"/../">>, <<"//">>,
-        <<"0">>, <<"1">>, <<"5">>, <<"a">>, <<"0x">>, <<"chunked">>, <<"identity">>, <<"gzip, ">>, <<"Content-Length: 3\r\n">>,
-        <<"Content-Length: 5, 5\r\n">>, <<"Transfer-Encoding: chunked\r\n">>, <<"Transfer-Encoding: identity\r\n">>,
-        <<"transfer_encoding: chunked\r\n">>, <<"Host: b\r\n">>, <<"Connection: close\r\n">>, <<"Connection: keep-alive\r\n">>,
-        <<"Expect: 100-continue\r\n">>, <<" HTTP/1.1">>, <<"HTTP/1.0">>, <<"HTTP/1.2">>,
-        <<"HTTP/2.0">>, <<"0\r\n\r\n">>, <<"ffffffffffffffff">>, <<"18446744073709551617">>, <<";a=b">>, <<"http://b">>, <<"GET ">>, <<"X: y\r\n">>
+        <<"\r">>,
+        <<"\n">>,
+        <<"\r\n">>,
+        <<"\r\n\r\n">>,
+        <<"\n\n">>,
+        <<" ">>,
+        <<"\t">>,
+        <<0>>,
+        <<"\v">>,
+        <<"\f">>,
+        <<16#7f>>,
+        <<16#80>>,
+        <<16#ff>>,
+        <<16#a0>>,
+        <<":">>,
+        <<";">>,
+        <<",">>,
+        <<"+">>,
+        <<"-">>,
+        <<"_">>,
+        <<"\"">>,
+        <<"\\">>,
+        <<"#">>,
+        <<"?">>,
+        <<"%">>,
+        <<"%00">>,
+        <<"/../">>,
+        <<"//">>,
+        <<"0">>,
+        <<"1">>,
+        <<"5">>,
+        <<"a">>,
+        <<"0x">>,
+        <<"chunked">>,
+        <<"identity">>,
+        <<"gzip, ">>,
+        <<"Content-Length: 3\r\n">>,
+        <<"Content-Length: 5, 5\r\n">>,
+        <<"Transfer-Encoding: chunked\r\n">>,
+        <<"Transfer-Encoding: identity\r\n">>,
+        <<"transfer_encoding: chunked\r\n">>,
+        <<"Host: b\r\n">>,
+        <<"Connection: close\r\n">>,
+        <<"Connection: keep-alive\r\n">>,
+        <<"Expect: 100-continue\r\n">>,
+        <<" HTTP/1.1">>,
+        <<"HTTP/1.0">>,
+        <<"HTTP/1.2">>,
+        <<"HTTP/2.0">>,
+        <<"0\r\n\r\n">>,
+        <<"ffffffffffffffff">>,
+        <<"18446744073709551617">>,
+        <<";a=b">>,
+        <<"http://b">>,
+        <<"GET ">>,
+        <<"X: y\r\n">>
     }.
 
 mutated(Seeds, State) ->

@@ -19,7 +19,10 @@ all() -> [reactors_follow].
 reactors_follow(_Config) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Server, _} = peer:start(#{
-        connection => standard_io, wait_boot => weir_test_wait:patience(), env => [{"ERL_FLAGS", ""}], args => ["+S", "8:2" | Paths]
+        connection => standard_io,
+        wait_boot => weir_test_wait:patience(),
+        env => [{"ERL_FLAGS", ""}],
+        args => ["+S", "8:2" | Paths]
     }),
     try
         ok = peer:call(Server, ?MODULE, follow, [], infinity)
@@ -29,7 +32,9 @@ reactors_follow(_Config) ->
 
 follow() ->
     {ok, _} = application:ensure_all_started(weir_http),
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => ?LOOPBACK}, [{"/", weir_http_echo, {reply, 200, [], <<"hello">>}}]),
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => ?LOOPBACK}, [
+        {"/", weir_http_echo, {reply, 200, [], <<"hello">>}}
+    ]),
     Port = weir:get_port(?MODULE),
     ?assertEqual([1, 2], schedulers()),
     Old = [is_served(connect(Port)) || _ <- lists:seq(1, 20)],

@@ -19,7 +19,10 @@ defaults_are_safe_test() ->
 times_are_ticks_test() ->
     {ok, Http, #{reactor := #{tick := Tick}}} =
         new(#{header_timeout => 400, idle_timeout => infinity, body_timeout => 1050}),
-    ?assertMatch({100, #http{tick = 100, header_ticks = 4, idle_ticks = infinity, body_ticks = 11, body_bytes = 50}}, {Tick, Http}),
+    ?assertMatch(
+        {100, #http{tick = 100, header_ticks = 4, idle_ticks = infinity, body_ticks = 11, body_bytes = 50}},
+        {Tick, Http}
+    ),
     ?assertMatch({ok, #http{tick = 25, header_ticks = 1}, _}, new(#{header_timeout => 1})),
     Never = #{header_timeout => infinity, idle_timeout => infinity, body_timeout => infinity},
     ?assertMatch({ok, #http{tick = 1000}, _}, new(Never)).

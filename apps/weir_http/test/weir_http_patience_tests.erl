@@ -13,7 +13,8 @@ connections_that_come_together_are_due_apart_test() ->
 a_connection_has_one_time_test() ->
     [
         ?assertEqual(weir_http_patience:staggered(Socket, Time), weir_http_patience:staggered(Socket, Time))
-     || Socket <- [{'$inet', weir_tcp, 7}, {weir_http_tls, self(), socket, make_ref()}], Time <- [1, 2, 50, (1 bsl 31) - 1]
+     || Socket <- [{'$inet', weir_tcp, 7}, {weir_http_tls, self(), socket, make_ref()}],
+        Time <- [1, 2, 50, (1 bsl 31) - 1]
     ],
     ?assertEqual(1, weir_http_patience:staggered({'$inet', weir_tcp, 7}, 1)),
     ?assertEqual(infinity, weir_http_patience:staggered({'$inet', weir_tcp, 7}, infinity)).

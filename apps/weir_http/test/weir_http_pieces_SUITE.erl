@@ -55,9 +55,14 @@ in_every_two_pieces(Config) ->
     lists:foreach(
         fun(Request) ->
             Whole = exchange([Request], Config),
-            Cuts = [{binary_part(Request, 0, At), binary_part(Request, At, byte_size(Request) - At)}
-                    || At <- lists:seq(1, byte_size(Request) - 1)],
-            each(fun({First, Second}) -> ?assertEqual(Whole, exchange([First, Second], Config), {First, Second}) end, Cuts)
+            Cuts = [
+                {binary_part(Request, 0, At), binary_part(Request, At, byte_size(Request) - At)}
+             || At <- lists:seq(1, byte_size(Request) - 1)
+            ],
+            each(
+                fun({First, Second}) -> ?assertEqual(Whole, exchange([First, Second], Config), {First, Second}) end,
+                Cuts
+            )
         end,
         corpus()
     ).
@@ -76,7 +81,10 @@ probes_in_every_two_pieces(Config) ->
     each(
         fun(Request) ->
             Whole = exchange([Request], Config),
-            [?assertEqual(Whole, exchange([First, Second], Config), {First, Second}) || {First, Second} <- cuts(Request)]
+            [
+                ?assertEqual(Whole, exchange([First, Second], Config), {First, Second})
+             || {First, Second} <- cuts(Request)
+            ]
         end,
         probes()
     ).
@@ -102,8 +110,12 @@ cuts(Request) when byte_size(Request) < 400 ->
 cuts(Request) ->
     Ends = lists:sublist([At || {At, _} <- binary:matches(Request, <<"\r\n">>)], 20),
     Middle = [byte_size(Request) * N div 10 || N <- lists:seq(1, 9)],
-    [cut(Request, At) || At <- lists:usort([1, 8191, 8193] ++ Middle ++ lists:append([[At, At + 1, At + 2] || At <- Ends])),
-        At > 0, At < byte_size(Request)].
+    [
+        cut(Request, At)
+     || At <- lists:usort([1, 8191, 8193] ++ Middle ++ lists:append([[At, At + 1, At + 2] || At <- Ends])),
+        At > 0,
+        At < byte_size(Request)
+    ].
 
 cut(Request, At) -> {binary_part(Request, 0, At), binary_part(Request, At, byte_size(Request) - At)}.
 
@@ -120,7 +132,9 @@ exchange(Pieces, Config) ->
 %% Reads responses between the pieces. After a refusal the server accepts further bytes for a second or two only. Later
 %% it answers with a reset, which would discard a response that was not read yet.
 answer(Pieces, Port) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}], weir_test_wait:patience()),
+    {ok, Socket} = gen_tcp:connect(
+        {127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}], weir_test_wait:patience()
+    ),
     Answer = send(Socket, Pieces, <<>>),
     ok = gen_tcp:close(Socket),
     Answer.

@@ -16,7 +16,9 @@ all() -> [names_are_those_of_the_list, no_probe_fails, answers_are_those_of_the_
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir_http),
     {ok, _} = weir_http:start_listener(?LISTENER, #{ip => {127, 0, 0, 1}}, [
-        {"/", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"text/plain">>}], <<"OK">>}, #{methods => [<<"GET">>]}},
+        {"/", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"text/plain">>}], <<"OK">>}, #{
+            methods => [<<"GET">>]
+        }},
         {"/", weir_http_echo, echo, #{methods => [<<"POST">>]}},
         {"/fields", weir_http_echo, fields, #{methods => [<<"GET">>, <<"POST">>]}},
         {"/cookies", weir_http_echo, cookies}
@@ -24,13 +26,21 @@ init_per_suite(Config) ->
     Port = weir:get_port(?LISTENER),
     Self = self(),
     Asked = [
-        {Probe, spawn_link(fun() ->
-            {_, _, Bytes, _} = Probe,
-            Self ! {self(), weir_http_client:observe(?LISTENER, Port, Bytes)}
-        end)}
+        {Probe,
+            spawn_link(fun() ->
+                {_, _, Bytes, _} = Probe,
+                Self ! {self(), weir_http_client:observe(?LISTENER, Port, Bytes)}
+            end)}
      || Probe <- weir_http_probes:all()
     ],
-    Observed = [{Probe, receive {Pid, Seen} -> Seen after weir_test_wait:patience() -> error({not_answered, Probe}) end} || {Probe, Pid} <- Asked],
+    Observed = [
+        {Probe,
+            receive
+                {Pid, Seen} -> Seen
+            after weir_test_wait:patience() -> error({not_answered, Probe})
+            end}
+     || {Probe, Pid} <- Asked
+    ],
     [{observed, Observed} | Config].
 
 end_per_suite(_Config) ->
@@ -77,11 +87,16 @@ table(Observed) ->
         "`weir_http_probes_compliance`, `_malformed` and `_smuggling`; names, levels and expected answers are those of\n"
         "[Http11Probe](https://github.com/MDA2AV/Http11Probe).\n"
         "\n",
-        io_lib:format("~b probes: ~b pass, ~b with a warning, ~b failed.~n", [length(Rows), Count(pass), Count(warn), Count(fail)]),
+        io_lib:format("~b probes: ~b pass, ~b with a warning, ~b failed.~n", [
+            length(Rows), Count(pass), Count(warn), Count(fail)
+        ]),
         "\n"
         "| probe | level | answer | verdict |\n"
         "| --- | --- | --- | --- |\n",
-        [io_lib:format("| ~s | ~s | ~s | ~s |~n", [Name, level(Level), Answer, Verdict]) || {Name, Level, Answer, Verdict} <- Rows]
+        [
+            io_lib:format("| ~s | ~s | ~s | ~s |~n", [Name, level(Level), Answer, Verdict])
+         || {Name, Level, Answer, Verdict} <- Rows
+        ]
     ].
 
 level(none) -> "-";

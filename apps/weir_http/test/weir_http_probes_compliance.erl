@@ -19,13 +19,19 @@ chunked(Body) -> post("Transfer-Encoding: chunked\r\n", Body).
 refused() -> [400, close].
 
 has(Pattern) ->
-    fun(#{statuses := [Status | _], text := Text}) -> Status < 300 andalso re:run(Text, Pattern, [caseless]) =/= nomatch;
-        (_) -> false
+    fun
+        (#{statuses := [Status | _], text := Text}) ->
+            Status < 300 andalso re:run(Text, Pattern, [caseless]) =/= nomatch;
+        (_) ->
+            false
     end.
 
 has_not(Pattern) ->
-    fun(#{statuses := [Status | _], text := Text}) -> Status < 300 andalso re:run(Text, Pattern, [caseless]) =:= nomatch;
-        (_) -> false
+    fun
+        (#{statuses := [Status | _], text := Text}) ->
+            Status < 300 andalso re:run(Text, Pattern, [caseless]) =:= nomatch;
+        (_) ->
+            false
     end.
 
 %% The test handlers have no validators, so no condition applies.
@@ -44,8 +50,12 @@ capabilities() ->
 
 compliance() ->
     [
-        {"COMP-405-ALLOW", must, ["PATCH / HTTP/1.1\r\n" ?HOST "\r\n"],
-            [fun(#{statuses := [405], text := Text}) -> re:run(Text, "\r\nallow: ") =/= nomatch; (_) -> false end]},
+        {"COMP-405-ALLOW", must, ["PATCH / HTTP/1.1\r\n" ?HOST "\r\n"], [
+            fun
+                (#{statuses := [405], text := Text}) -> re:run(Text, "\r\nallow: ") =/= nomatch;
+                (_) -> false
+            end
+        ]},
         {"COMP-ABSOLUTE-FORM", must, "GET http://localhost/ HTTP/1.1\r\n" ?HOST "\r\n", [ok, warn, 400]},
         {"COMP-ACCEPT-NONSENSE", none, ask("Accept: application/x-nonsense\r\n"), [406, ok]},
         {"COMP-ASTERISK-WITH-GET", must, "GET * HTTP/1.1\r\n" ?HOST "\r\n", refused()},
@@ -59,10 +69,12 @@ compliance() ->
         {"COMP-CHUNKED-TRAILER-VALID", must, chunked("5\r\nhello\r\n0\r\nX-Sum: abc\r\n\r\n"), [ok]},
         {"COMP-CONNECTION-CLOSE", must, ask("Connection: close\r\n"), [{ok, closed}]},
         {"COMP-CONTENT-TYPE", should, ask(""), [has("\r\ncontent-type: ")]},
-        {"COMP-DATE-FORMAT", none, ask(""), [has("\r\ndate: \\w{3}, \\d\\d \\w{3} \\d{4} \\d\\d:\\d\\d:\\d\\d GMT\r\n")]},
+        {"COMP-DATE-FORMAT", none, ask(""), [
+            has("\r\ndate: \\w{3}, \\d\\d \\w{3} \\d{4} \\d\\d:\\d\\d:\\d\\d GMT\r\n")
+        ]},
         {"COMP-DATE-HEADER", must, ask(""), [has("\r\ndate: ")]},
-        {"COMP-DUPLICATE-CT", should, post("Content-Type: text/plain\r\nContent-Type: text/html\r\nContent-Length: 5\r\n", "hello"),
-            [400, ok]},
+        {"COMP-DUPLICATE-CT", should,
+            post("Content-Type: text/plain\r\nContent-Type: text/html\r\nContent-Length: 5\r\n", "hello"), [400, ok]},
         {"COMP-DUPLICATE-HOST-SAME", must, ask(?HOST), [400]},
         {"COMP-EXPECT-UNKNOWN", may, ask("Expect: 200-ok\r\n"), [417, warn, ok]},
         {"COMP-GET-WITH-CL-BODY", may, get_with("Content-Length: 5\r\n", "hello"), [400, warn, ok]},
@@ -74,13 +86,21 @@ compliance() ->
         {"COMP-HTTP10-NO-HOST", none, "GET / HTTP/1.0\r\n\r\n", [400, warn, ok]},
         {"COMP-HTTP12-VERSION", none, "GET / HTTP/1.2\r\n" ?HOST "\r\n", [ok, 505]},
         {"COMP-LEADING-CRLF", should, ["\r\n\r\n", ask("")], [400, ok]},
-        {"COMP-LONG-URL-OK", should, ["GET /", lists:duplicate(7900, $a), " HTTP/1.1\r\n" ?HOST "\r\n"],
-            [fun(#{statuses := [Status | _]}) -> Status =/= 414; (_) -> false end]},
+        {"COMP-LONG-URL-OK", should, ["GET /", lists:duplicate(7900, $a), " HTTP/1.1\r\n" ?HOST "\r\n"], [
+            fun
+                (#{statuses := [Status | _]}) -> Status =/= 414;
+                (_) -> false
+            end
+        ]},
         {"COMP-METHOD-CASE", none, "get / HTTP/1.1\r\n" ?HOST "\r\n", [400, 405, 501, ok]},
-        {"COMP-METHOD-CONNECT", should, "CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443\r\n\r\n", [400, 405, 501, close]},
+        {"COMP-METHOD-CONNECT", should, "CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443\r\n\r\n", [
+            400, 405, 501, close
+        ]},
         {"COMP-METHOD-TRACE", should, "TRACE / HTTP/1.1\r\n" ?HOST "\r\n", [405, 501, warn, 200]},
-        {"COMP-NO-1XX-HTTP10", must, "POST / HTTP/1.0\r\n" ?HOST "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
-            [fun(#{statuses := Statuses}) -> lists:all(fun(Status) -> Status >= 200 end, Statuses) end]},
+        {"COMP-NO-1XX-HTTP10", must,
+            "POST / HTTP/1.0\r\n" ?HOST "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", [
+                fun(#{statuses := Statuses}) -> lists:all(fun(Status) -> Status >= 200 end, Statuses) end
+            ]},
         {"COMP-NO-CL-IN-204", must, "OPTIONS / HTTP/1.1\r\n" ?HOST "\r\n", [has_not("\r\ncontent-length: ")]},
         {"COMP-OPTIONS-ALLOW", should, "OPTIONS / HTTP/1.1\r\n" ?HOST "\r\n", [has("\r\nallow: ")]},
         {"COMP-OPTIONS-STAR", must, "OPTIONS * HTTP/1.1\r\n" ?HOST "\r\n", [ok]},
@@ -88,12 +108,16 @@ compliance() ->
         {"COMP-POST-CL-UNDERSEND", must, post("Content-Length: 10\r\n", "hello"), [400, close, silence]},
         {"COMP-POST-CL-ZERO", must, post("Content-Length: 0\r\n", ""), [ok, close]},
         {"COMP-POST-NO-CL-NO-TE", must, post("", ""), [ok, close]},
-        {"COMP-POST-UNSUPPORTED-CT", none, post("Content-Type: application/x-nonsense\r\nContent-Length: 5\r\n", "hello"), [415, ok]},
+        {"COMP-POST-UNSUPPORTED-CT", none,
+            post("Content-Type: application/x-nonsense\r\nContent-Length: 5\r\n", "hello"), [415, ok]},
         {"COMP-RANGE-INVALID", none, ask("Range: bytes=abc-xyz\r\n"), [ok, 416]},
         {"COMP-RANGE-POST", must, post("Range: bytes=0-1\r\nContent-Length: 5\r\n", "hello"), [has("hello")]},
-        {"COMP-TRACE-SENSITIVE", none, "TRACE / HTTP/1.1\r\n" ?HOST "Authorization: Bearer secret\r\n\r\n",
-            [fun(#{text := Text}) -> binary:match(Text, <<"secret">>) =:= nomatch end]},
-        {"COMP-TRACE-WITH-BODY", none, "TRACE / HTTP/1.1\r\n" ?HOST "Content-Length: 5\r\n\r\nhello", [400, 405, 501, warn, 200]},
+        {"COMP-TRACE-SENSITIVE", none, "TRACE / HTTP/1.1\r\n" ?HOST "Authorization: Bearer secret\r\n\r\n", [
+            fun(#{text := Text}) -> binary:match(Text, <<"secret">>) =:= nomatch end
+        ]},
+        {"COMP-TRACE-WITH-BODY", none, "TRACE / HTTP/1.1\r\n" ?HOST "Content-Length: 5\r\n\r\nhello", [
+            400, 405, 501, warn, 200
+        ]},
         {"COMP-UNKNOWN-METHOD", should, "FOOBAR / HTTP/1.1\r\n" ?HOST "\r\n", [501, 405, 400]},
         {"COMP-UNKNOWN-TE-501", should, post("Transfer-Encoding: gzip\r\n", ""), [400, 501, close]}
     ].
@@ -129,16 +153,30 @@ lines() ->
     ].
 
 upgrades() ->
-    NoSwitch = [fun(#{statuses := [Status | _]}) -> Status =/= 101; (_) -> false end],
+    NoSwitch = [
+        fun
+            (#{statuses := [Status | _]}) -> Status =/= 101;
+            (_) -> false
+        end
+    ],
     Key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
     [
-        {"COMP-UPGRADE-HTTP10", must, ["GET / HTTP/1.0\r\n" ?HOST "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-            "Sec-WebSocket-Version: 13\r\n", Key, "\r\n"], NoSwitch},
-        {"COMP-UPGRADE-INVALID-VER", must, ask(["Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 99\r\n", Key]),
+        {"COMP-UPGRADE-HTTP10", must,
+            [
+                "GET / HTTP/1.0\r\n"
+                ?HOST
+                "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+                "Sec-WebSocket-Version: 13\r\n",
+                Key,
+                "\r\n"
+            ],
             NoSwitch},
-        {"COMP-UPGRADE-MISSING-CONN", must, ask(["Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", Key]), NoSwitch},
-        {"COMP-UPGRADE-POST", must, post(["Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", Key], ""),
+        {"COMP-UPGRADE-INVALID-VER", must,
+            ask(["Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 99\r\n", Key]), NoSwitch},
+        {"COMP-UPGRADE-MISSING-CONN", must, ask(["Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", Key]),
             NoSwitch},
+        {"COMP-UPGRADE-POST", must,
+            post(["Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", Key], ""), NoSwitch},
         {"COMP-UPGRADE-UNKNOWN", must, ask("Connection: Upgrade\r\nUpgrade: totally-made-up/1.0\r\n"), NoSwitch}
     ].
 

@@ -20,7 +20,9 @@ long(Length) -> lists:duplicate(Length, $a).
 malformed() ->
     [
         {"MAL-BINARY-GARBAGE", none, <<0, 255, 1, 254, 2, 253, 3, 252, 127, 128, 10, 13, 10>>, [400, close, silence]},
-        {"MAL-CHUNK-EXT-64K", none, chunked(["5;ext=", long(65536), "\r\nhello\r\n0\r\n\r\n"]), [400, 431, close, warn, ok]},
+        {"MAL-CHUNK-EXT-64K", none, chunked(["5;ext=", long(65536), "\r\nhello\r\n0\r\n\r\n"]), [
+            400, 431, close, warn, ok
+        ]},
         {"MAL-CHUNK-SIZE-OVERFLOW", none, chunked("FFFFFFFFFFFFFFFFF\r\nhello\r\n0\r\n\r\n"), [400, 413, close]},
         {"MAL-CL-EMPTY", must, post("Content-Length: \r\n", ""), refused()},
         {"MAL-CL-OVERFLOW", none, post("Content-Length: 99999999999999999999\r\n", ""), refused()},
@@ -33,7 +35,9 @@ malformed() ->
         {"MAL-LONG-HEADER-VALUE", none, ask("/", ["X-Test: ", long(65536), "\r\n"]), [400, 431, close]},
         {"MAL-LONG-METHOD", none, [long(100000), " / HTTP/1.1\r\n" ?HOST "\r\n"], [400, 414, close]},
         {"MAL-LONG-URL", none, ask(["/", long(65536)], ""), [400, 414, 431, close]},
-        {"MAL-MANY-HEADERS", none, ask("/", [["X-", integer_to_list(N), ": a\r\n"] || N <- lists:seq(1, 10000)]), [400, 431, close]},
+        {"MAL-MANY-HEADERS", none, ask("/", [["X-", integer_to_list(N), ": a\r\n"] || N <- lists:seq(1, 10000)]), [
+            400, 431, close
+        ]},
         {"MAL-NON-ASCII-HEADER-NAME", none, ask("/", <<"X-T", 195, 169, "st: a\r\n">>), refused()},
         {"MAL-NON-ASCII-URL", none, ask(<<"/caf", 195, 169>>, ""), refused()},
         {"MAL-NUL-IN-HEADER-VALUE", none, ask("/", "X-Test: a\0b\r\n"), refused()},

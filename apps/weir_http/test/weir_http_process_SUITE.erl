@@ -7,7 +7,9 @@
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
--import(weir_http_client, [connect/1, connect/2, send/2, response/1, response/2, request/2, is_closed/1, get/1, head/1, chunk/1]).
+-import(weir_http_client, [
+    connect/1, connect/2, send/2, response/1, response/2, request/2, is_closed/1, get/1, head/1, chunk/1
+]).
 -import(weir_http_serving, [told/0, told/1, watch/1, watched/0]).
 -import(weir_test_wait, [wait_until/1]).
 
@@ -76,12 +78,18 @@ requests_stay_in_order(_Config) ->
 a_stream_in_chunks(_Config) ->
     Port = serve(fun(Request) ->
         ok = weir_http_process:stream(Request, 200, [{<<"content-type">>, <<"text/plain">>}]),
-        [ok = weir_http_process:send(Piece) || Piece <- [<<"one">>, [], ["t", $w, <<"o">>], <<>>, binary:copy(<<"x">>, 300)]],
+        [
+            ok = weir_http_process:send(Piece)
+         || Piece <- [<<"one">>, [], ["t", $w, <<"o">>], <<>>, binary:copy(<<"x">>, 300)]
+        ],
         streamed
     end),
     Socket = connect(Port),
     ok = send(Socket, [get("/serve"), get("/direct")]),
-    ?assertMatch({200, #{<<"content-type">> := <<"text/plain">>, <<"transfer-encoding">> := <<"chunked">>, <<"date">> := _}}, head(Socket)),
+    ?assertMatch(
+        {200, #{<<"content-type">> := <<"text/plain">>, <<"transfer-encoding">> := <<"chunked">>, <<"date">> := _}},
+        head(Socket)
+    ),
     ?assertEqual([<<"one">>, <<"two">>, binary:copy(<<"x">>, 300), done], [chunk(Socket) || _ <- lists:seq(1, 4)]),
     {200, _, <<"direct">>} = response(Socket).
 
@@ -220,7 +228,9 @@ wrong_calls_fail(_Config) ->
 
 a_direct_handler_goes_on_with_its_bindings(_Config) ->
     Port = serve(fun(_) -> {reply, 200, [], <<>>} end),
-    On = fun(_) -> {process, fun(Request) -> {reply, 200, [], maps:get(name, weir_http_request:bindings(Request))} end} end,
+    On = fun(_) ->
+        {process, fun(Request) -> {reply, 200, [], maps:get(name, weir_http_request:bindings(Request))} end}
+    end,
     ok = weir_http:set_routes(?LISTENER, [{"/hello/:name", weir_http_echo, {call, On}}]),
     Socket = connect(Port),
     ok = send(Socket, get("/hello/joe")),

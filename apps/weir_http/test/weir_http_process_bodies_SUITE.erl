@@ -32,7 +32,8 @@ serve(Fun) -> serve(Fun, #{}, #{}).
 
 serve(Fun, RouteOptions, Options) -> weir_http_serving:start(?LISTENER, Fun, RouteOptions, Options).
 
-post(Body) -> ["POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_list(iolist_size(Body)), "\r\n\r\n", Body].
+post(Body) ->
+    ["POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_list(iolist_size(Body)), "\r\n\r\n", Body].
 
 a_body_is_whole(_Config) ->
     Port = serve(fun(Request) -> {reply, 200, [], weir_http_request:body(Request)} end),
@@ -137,7 +138,15 @@ an_upload_is_asked_for(_Config) ->
 
 trailers_come_with_the_end(_Config) ->
     Self = self(),
-    Port = serve(fun(_) -> Self ! {told, self()}, Self ! {told, read([])}, {reply, 200, [], <<>>} end, #{body => stream}, #{}),
+    Port = serve(
+        fun(_) ->
+            Self ! {told, self()},
+            Self ! {told, read([])},
+            {reply, 200, [], <<>>}
+        end,
+        #{body => stream},
+        #{}
+    ),
     Socket = connect(Port),
     ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"),
     _ = told(),
@@ -147,7 +156,9 @@ trailers_come_with_the_end(_Config) ->
     ?assertEqual({<<"hello">>, [{<<"x-sum">>, <<"1">>}]}, {iolist_to_binary(Pieces), Trailers}).
 
 trailers_are_sent_behind_a_stream(_Config) ->
-    Port = serve(fun(Request) -> streamed(Request, [{<<"x-sum">>, [<<"1">>, "2"]}, {<<"x-time">>, <<"3 ms">>}]) end, #{}, #{}),
+    Port = serve(
+        fun(Request) -> streamed(Request, [{<<"x-sum">>, [<<"1">>, "2"]}, {<<"x-time">>, <<"3 ms">>}]) end, #{}, #{}
+    ),
     Socket = connect(Port),
     ok = send(Socket, get("/serve", "Connection: close\r\n")),
     [_, Body] = binary:split(recv_all(Socket), <<"\r\n\r\n">>),
@@ -158,21 +169,25 @@ trailers_are_sent_behind_a_stream(_Config) ->
     [_, <<"hello">>] = binary:split(recv_all(Old), <<"\r\n\r\n">>).
 
 trailers_that_may_not_be_sent_cut_the_response(_Config) ->
-    [begin
-        Port = serve(fun(Request) -> streamed(Request, Trailers) end, #{}, #{}),
-        Socket = connect(Port),
-        ok = send(Socket, get("/serve")),
-        Text = recv_all(Socket),
-        ?assertEqual({<<"5\r\nhello\r\n">>, nomatch}, {binary:part(Text, byte_size(Text), -10), binary:match(Text, <<"evil">>)}),
-        ok = weir_http:stop_listener(?LISTENER)
-     end
+    [
+        begin
+            Port = serve(fun(Request) -> streamed(Request, Trailers) end, #{}, #{}),
+            Socket = connect(Port),
+            ok = send(Socket, get("/serve")),
+            Text = recv_all(Socket),
+            ?assertEqual({<<"5\r\nhello\r\n">>, nomatch}, {
+                binary:part(Text, byte_size(Text), -10), binary:match(Text, <<"evil">>)
+            }),
+            ok = weir_http:stop_listener(?LISTENER)
+        end
      || Trailers <- [
             [{<<"x-sum">>, <<"1\r\nevil: 2">>}],
             [{<<"evil:">>, <<"2">>}],
             [{<<"Content-Length">>, <<"2">>}],
             [{<<"set-cookie">>, <<"evil=2">>}],
             [{<<"x-sum">>, <<"1">>} | evil]
-        ]].
+        ]
+    ].
 
 streamed(Request, Trailers) ->
     ok = weir_http_process:stream(Request, 200, []),

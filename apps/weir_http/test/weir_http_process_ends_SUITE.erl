@@ -87,18 +87,24 @@ until_error(Piece) ->
 
 a_client_that_takes_nothing_is_gone(_Config) ->
     Self = self(),
-    Port = serve(fun(Request) ->
-        Self ! {told, self()},
-        watched(),
-        ok = weir_http_process:stream(Request, 200, []),
-        until_error(binary:copy(<<"x">>, 100000)),
-        streamed
-    end, #{}, #{idle_timeout => 400}),
+    Port = serve(
+        fun(Request) ->
+            Self ! {told, self()},
+            watched(),
+            ok = weir_http_process:stream(Request, 200, []),
+            until_error(binary:copy(<<"x">>, 100000)),
+            streamed
+        end,
+        #{},
+        #{idle_timeout => 400}
+    ),
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, get("/serve")),
     Monitor = watch(told()),
     %% Either the exit signal comes first, or the error of the send, after which the handler returns.
-    receive {'DOWN', Monitor, process, _, Reason} -> ?assert(lists:member(Reason, [{shutdown, client_gone}, normal])) end,
+    receive
+        {'DOWN', Monitor, process, _, Reason} -> ?assert(lists:member(Reason, [{shutdown, client_gone}, normal]))
+    end,
     ok = close(Socket).
 
 %%% Failures.

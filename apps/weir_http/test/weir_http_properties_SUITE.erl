@@ -18,7 +18,8 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
-holds(Property, Tests) -> ?assertEqual(true, proper:quickcheck(Property, [{numtests, Tests}, long_result, quiet, noshrink])).
+holds(Property, Tests) ->
+    ?assertEqual(true, proper:quickcheck(Property, [{numtests, Tests}, long_result, quiet, noshrink])).
 
 %%% WebSockets.
 
@@ -59,16 +60,23 @@ text() ->
     ?LET(Characters, list(Character), unicode:characters_to_binary(Characters)).
 
 %% Returns the frames of an item, and the expected response.
-meant({text, Text}) -> {weir_http_websocket_client:frame(16#81, Text), [{text, Text}]};
-meant({binary, Bytes}) -> {weir_http_websocket_client:frame(16#82, Bytes), [{binary, Bytes}]};
-meant({ping, Bytes}) -> {weir_http_websocket_client:frame(16#89, Bytes), [{pong, Bytes}]};
-meant({pong, Bytes}) -> {weir_http_websocket_client:frame(16#8a, Bytes), []};
+meant({text, Text}) ->
+    {weir_http_websocket_client:frame(16#81, Text), [{text, Text}]};
+meant({binary, Bytes}) ->
+    {weir_http_websocket_client:frame(16#82, Bytes), [{binary, Bytes}]};
+meant({ping, Bytes}) ->
+    {weir_http_websocket_client:frame(16#89, Bytes), [{pong, Bytes}]};
+meant({pong, Bytes}) ->
+    {weir_http_websocket_client:frame(16#8a, Bytes), []};
 meant({fragments, Parts}) ->
     Pings = [{pong, <<"between">>} || {_, true} <- Parts],
     Whole = iolist_to_binary([Bytes || {Bytes, _} <- Parts]),
     Firsts = [16#02 | lists:duplicate(length(Parts), 16#00)],
     Frames = [
-        [weir_http_websocket_client:frame(First, Bytes), [weir_http_websocket_client:frame(16#89, "between") || HasPing]]
+        [
+            weir_http_websocket_client:frame(First, Bytes),
+            [weir_http_websocket_client:frame(16#89, "between") || HasPing]
+        ]
      || {First, {Bytes, HasPing}} <- lists:zip(lists:sublist(Firsts, length(Parts)), Parts)
     ],
     {[Frames, weir_http_websocket_client:frame(16#80 bor lists:last(Firsts), "")], Pings ++ [{binary, Whole}]}.
@@ -105,17 +113,24 @@ event() ->
     ?LET(
         {Data, Name, Id, Comment},
         {lines(), oneof([none, non_empty_line()]), oneof([none, line()]), oneof([none, lines()])},
-        maps:from_list([Field || Field = {_, Value} <- [{data, Data}, {event, Name}, {id, Id}, {comment, Comment}], Value =/= none])
+        maps:from_list([
+            Field
+         || Field = {_, Value} <- [{data, Data}, {event, Name}, {id, Id}, {comment, Comment}], Value =/= none
+        ])
     ).
 
 lines() -> ?LET(Parts, list(oneof([text(), <<"\n">>, <<"\r">>, <<"\r\n">>, <<" ">>])), iolist_to_binary(Parts)).
 
-line() -> ?LET(Text, text(), << <<Character/utf8>> || <<Character/utf8>> <= Text, not lists:member(Character, [0, $\r, $\n])>>).
+line() ->
+    ?LET(Text, text(), <<<<Character/utf8>> || <<Character/utf8>> <= Text, not lists:member(Character, [0, $\r, $\n])>>).
 
 non_empty_line() -> ?LET(Line, line(), <<"x", Line/binary>>).
 
 read([Event = #{data := Data} | Events], LastId) ->
     Id = maps:get(id, Event, LastId),
-    [{maps:get(event, Event, <<"message">>), re:replace(Data, "\r\n?", "\n", [global, {return, binary}]), Id} | read(Events, Id)];
+    [
+        {maps:get(event, Event, <<"message">>), re:replace(Data, "\r\n?", "\n", [global, {return, binary}]), Id}
+        | read(Events, Id)
+    ];
 read([], _LastId) ->
     [].

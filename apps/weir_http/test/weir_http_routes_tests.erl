@@ -76,7 +76,10 @@ constraints_test() ->
     ],
     ?assertEqual({number, #{n => 7}}, get(<<"/007">>, Routes)),
     ?assertEqual({even, #{n => {even, <<"ab">>}}}, get(<<"/ab">>, Routes)),
-    [?assertEqual({any, #{n => Text}}, get(<<"/", Text/binary>>, Routes)) || Text <- [<<"abc">>, <<"+12">>, <<"-12">>, <<"1.5">>]],
+    [
+        ?assertEqual({any, #{n => Text}}, get(<<"/", Text/binary>>, Routes))
+     || Text <- [<<"abc">>, <<"+12">>, <<"-12">>, <<"1.5">>]
+    ],
     ?assertEqual({any, #{n => <<"1234567890123456789">>}}, get(<<"/1234567890123456789">>, Routes)).
 
 dots_test() ->

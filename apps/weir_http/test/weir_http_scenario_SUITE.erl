@@ -25,4 +25,6 @@ nothing_is_left_of_what_is_stopped(Config) -> run(rough, 2000, Config).
 
 run(Kind, Milliseconds, Config) ->
     Seed = list_to_integer(os:getenv("WEIR_SOAK_SEED", integer_to_list(rand:uniform(1000000)))),
-    weir_http_explorer:run(Kind, Seed, Milliseconds, filename:join(?config(priv_dir, Config), lists:concat([Kind, "-", Seed]))).
+    weir_http_explorer:run(
+        Kind, Seed, Milliseconds, filename:join(?config(priv_dir, Config), lists:concat([Kind, "-", Seed]))
+    ).

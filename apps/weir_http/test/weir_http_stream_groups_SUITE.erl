@@ -47,10 +47,20 @@ counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 
 a_broadcast_to_all(_Config) ->
     {ok, Group} = weir_group:new(#{}),
-    Port = start(#{open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {send, #{data => "welcome"}, State} end}),
+    Port = start(#{
+        open => fun(Stream, State) ->
+            ok = weir_group:join(Group, Stream),
+            {send, #{data => "welcome"}, State}
+        end
+    }),
     Clients = [element(2, open(Port)) || _ <- lists:seq(1, 50)],
-    [{ok, 50} = weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_list(N)})) || N <- lists:seq(1, 20)],
-    Expected = [<<"data: welcome\n\n">> | [<<"data: ", (integer_to_binary(N))/binary, "\n\n">> || N <- lists:seq(1, 20)]],
+    [
+        {ok, 50} = weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_list(N)}))
+     || N <- lists:seq(1, 20)
+    ],
+    Expected = [
+        <<"data: welcome\n\n">> | [<<"data: ", (integer_to_binary(N))/binary, "\n\n">> || N <- lists:seq(1, 20)]
+    ],
     [?assertEqual(Expected, [chunk(Client) || _ <- Expected]) || Client <- Clients],
     [ok = close(Client) || Client <- Clients],
     ?waitEqual(0, weir_group:size(Group)).
@@ -58,7 +68,10 @@ a_broadcast_to_all(_Config) ->
 members_of_both_versions(_Config) ->
     {ok, Group} = weir_group:new(#{}),
     Port = start(#{
-        open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {ok, State} end,
+        open => fun(Stream, State) ->
+            ok = weir_group:join(Group, Stream),
+            {ok, State}
+        end,
         info => fun(stop, State) -> {close, #{data => "own"}, State} end
     }),
     {New, NewClient, _} = open(Port),
@@ -67,9 +80,13 @@ members_of_both_versions(_Config) ->
     %% After this notification, earlier broadcasts have been delivered.
     Reference = make_ref(),
     {ok, 2} = weir_group:broadcast(Group, <<>>, #{notify => Reference}),
-    receive {weir_group, Group, Reference, _} -> ok end,
+    receive
+        {weir_group, Group, Reference, _} -> ok
+    end,
     [ok = weir_http_events:tell(Stream, stop) || Stream <- [New, Old]],
-    Expected = [{<<"message">>, <<"a">>, <<"1">>}, {<<"message">>, <<"b\nc">>, <<"1">>}, {<<"message">>, <<"own">>, <<"1">>}],
+    Expected = [
+        {<<"message">>, <<"a">>, <<"1">>}, {<<"message">>, <<"b\nc">>, <<"1">>}, {<<"message">>, <<"own">>, <<"1">>}
+    ],
     ?assertEqual(Expected, events(NewClient)),
     ?assertEqual(Expected, weir_http_event_reader:read(rest(OldClient))).
 
@@ -127,9 +144,15 @@ counting(Self) ->
         open => fun(_, State) -> {send, #{data => "first"}, State} end,
         info => fun(go_on, _) ->
             {process, fun() ->
-                [ok = weir_http_process:send(weir_http_events:event(#{data => integer_to_list(N)})) || N <- lists:seq(1, 3)],
+                [
+                    ok = weir_http_process:send(weir_http_events:event(#{data => integer_to_list(N)}))
+                 || N <- lists:seq(1, 3)
+                ],
                 Self ! {process, self()},
-                receive stop -> ok; fail -> error(failed) end
+                receive
+                    stop -> ok;
+                    fail -> error(failed)
+                end
             end}
         end
     }.
@@ -155,12 +178,25 @@ a_process_goes_on_for_an_old_client(_Config) ->
 
 a_process_whose_client_is_gone(_Config) ->
     Self = self(),
-    Port = start(#{info => fun(go_on, _) -> {process, fun() -> Self ! {process, self()}, watched(), receive stop -> ok end end} end}),
+    Port = start(#{
+        info => fun(go_on, _) ->
+            {process, fun() ->
+                Self ! {process, self()},
+                watched(),
+                receive
+                    stop -> ok
+                end
+            end}
+        end
+    }),
     {Stream, Client, _} = open(Port),
     ok = weir_http_events:tell(Stream, go_on),
     Monitor = watch(process()),
     ok = close(Client),
-    receive {'DOWN', Monitor, process, _, {shutdown, client_gone}} -> ok after weir_test_wait:patience() -> error(lives) end.
+    receive
+        {'DOWN', Monitor, process, _, {shutdown, client_gone}} -> ok
+    after weir_test_wait:patience() -> error(lives)
+    end.
 
 %% The client sees that the stream is incomplete.
 a_process_that_fails(_Config) ->
@@ -178,7 +214,12 @@ a_process_that_fails(_Config) ->
 %% Clients of the other reactors get all events, in order; those of the killed one see the end of their connection.
 reactors_killed_while_broadcasts_fly(_Config) ->
     {ok, Group} = weir_group:new(#{max_messages => 10000, backlog => 10000, max_bytes => 100000000}),
-    Port = start(#{open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {ok, State} end}),
+    Port = start(#{
+        open => fun(Stream, State) ->
+            ok = weir_group:join(Group, Stream),
+            {ok, State}
+        end
+    }),
     Opened = [open(Port) || _ <- lists:seq(1, 30)],
     Owner = reactor_of(element(1, hd(Opened))),
     [
@@ -188,17 +229,32 @@ reactors_killed_while_broadcasts_fly(_Config) ->
         end
      || N <- lists:seq(1, 200)
     ],
-    ok = wait_until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
+    ok = wait_until(fun() ->
+        {ok, #{pending := Pending}} = weir_group:info(Group),
+        Pending =:= 0
+    end),
     [
         %% Its sockets are closed some time after the kill.
         case lists:member(reactor_of(Stream), [none, Owner]) of
-            true -> ?assert(is_prefix(recv_all(Client), 200));
-            false -> [?assertEqual(<<"id: ", (integer_to_binary(N))/binary>>, hd(binary:split(chunk(Client), <<"\n">>))) || N <- lists:seq(1, 200)]
+            true ->
+                ?assert(is_prefix(recv_all(Client), 200));
+            false ->
+                [
+                    ?assertEqual(<<"id: ", (integer_to_binary(N))/binary>>, hd(binary:split(chunk(Client), <<"\n">>)))
+                 || N <- lists:seq(1, 200)
+                ]
         end
      || {Stream, Client, _} <- Opened
     ],
     %% There is a new reactor.
-    ok = wait_until(fun() -> try {_, _, _} = open(Port), true catch error:_ -> false end end).
+    ok = wait_until(fun() ->
+        try
+            {_, _, _} = open(Port),
+            true
+        catch
+            error:_ -> false
+        end
+    end).
 
 reactor_of({_, _, Handle}) ->
     case weir_nif:reactor_of(Handle) of

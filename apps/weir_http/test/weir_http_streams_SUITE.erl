@@ -73,7 +73,9 @@ a_stream_in_chunks(_Config) ->
     ?waitEqual(1, counter(streams)).
 
 a_stream_for_an_old_client(_Config) ->
-    Port = start(#{open => fun(_, State) -> {send, #{data => "one"}, State} end, info => fun(stop, State) -> {close, State} end}),
+    Port = start(#{
+        open => fun(_, State) -> {send, #{data => "one"}, State} end, info => fun(stop, State) -> {close, State} end
+    }),
     {Stream, Client, Fields} = open(connect(Port), "GET /go HTTP/1.0\r\n\r\n"),
     ?assertNot(is_map_key(<<"transfer-encoding">>, Fields)),
     ok = weir_http_events:tell(Stream, stop),
@@ -91,7 +93,10 @@ a_stream_for_head(_Config) ->
 fields_and_retry(_Config) ->
     Port = start(#{options => #{fields => [{<<"Cache-Control">>, <<"private">>}, {<<"x-a">>, <<"b">>}], retry => 777}}),
     {_, Client, Fields} = open(Port),
-    ?assertMatch(#{<<"cache-control">> := <<"private">>, <<"x-a">> := <<"b">>, <<"content-type">> := <<"text/event-stream">>}, Fields),
+    ?assertMatch(
+        #{<<"cache-control">> := <<"private">>, <<"x-a">> := <<"b">>, <<"content-type">> := <<"text/event-stream">>},
+        Fields
+    ),
     ?assertEqual(<<"retry: 777\n\n">>, chunk(Client)).
 
 what_cannot_begin_is_a_500(_Config) ->
@@ -108,7 +113,8 @@ what_cannot_begin_is_a_500(_Config) ->
     ],
     Port = start(#{}),
     ok = weir_http:set_routes(?LISTENER, [
-        {"/" ++ integer_to_list(N), weir_http_echo, {call, fun(_) -> Result end}} || {N, Result} <- lists:zip(lists:seq(1, length(Wrong)), Wrong)
+        {"/" ++ integer_to_list(N), weir_http_echo, {call, fun(_) -> Result end}}
+     || {N, Result} <- lists:zip(lists:seq(1, length(Wrong)), Wrong)
     ]),
     Client = connect(Port),
     [
@@ -174,9 +180,13 @@ a_drain_that_is_spread(_Config) ->
     _ = weir_test_wait:messages(),
     Other = start(#{}, #{body_timeout => 100}),
     Last = [Client || _ <- lists:seq(1, 40), {_, Client, _} <- [open(Other)]],
-    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, weir_test_wait:patience(), #{spread => 200})} end),
+    _ = spawn_link(fun() ->
+        Self ! {drained, weir_http:drain_listener(?LISTENER, weir_test_wait:patience(), #{spread => 200})}
+    end),
     [<<"retry: ", _/binary>> = chunk(Client) || Client <- Last],
-    receive {drained, Result} -> ?assertEqual(ok, Result) end.
+    receive
+        {drained, Result} -> ?assertEqual(ok, Result)
+    end.
 
 beats(_Client, 0) -> true;
 beats(Client, Count) -> chunk(Client) =:= <<":\n\n">> andalso beats(Client, Count - 1).
@@ -204,15 +214,26 @@ any_process_sends(_Config) ->
     {Stream, Client, _} = open(Port),
     Senders = [
         spawn_monitor(fun() ->
-            [ok = weir_http_events:send(Stream, #{data => [integer_to_list(Sender), $:, integer_to_list(N)]}) || N <- lists:seq(1, 50)]
+            [
+                ok = weir_http_events:send(Stream, #{data => [integer_to_list(Sender), $:, integer_to_list(N)]})
+             || N <- lists:seq(1, 50)
+            ]
         end)
      || Sender <- lists:seq(1, 4)
     ],
-    [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Senders],
+    [
+        receive
+            {'DOWN', Monitor, process, Pid, normal} -> ok
+        end
+     || {Pid, Monitor} <- Senders
+    ],
     Got = [chunk(Client) || _ <- lists:seq(1, 200)],
     [
         ?assertEqual(
-            [iolist_to_binary(["data: ", integer_to_list(Sender), $:, integer_to_list(N), "\n\n"]) || N <- lists:seq(1, 50)],
+            [
+                iolist_to_binary(["data: ", integer_to_list(Sender), $:, integer_to_list(N), "\n\n"])
+             || N <- lists:seq(1, 50)
+            ],
             [Chunk || <<"data: ", Of, _/binary>> = Chunk <- Got, Of =:= Sender + $0]
         )
      || Sender <- lists:seq(1, 4)
@@ -258,11 +279,20 @@ a_handler_hears_when_all_is_written(_Config) ->
 %% Not called when the queue of a slow client has only fallen to the low watermark and reading resumes.
 nothing_is_written_while_something_waits(_Config) ->
     Self = self(),
-    Port = start(#{
-        open => fun(Stream, State) -> {ok, State#{stream => Stream}} end,
-        info => fun(Data, State = #{stream := Stream}) -> ok = weir:notify_writable(Stream), {send, #{data => Data}, State} end,
-        written => fun(Stream, State) -> Self ! {pending, weir_http_socket:pending(Stream)}, {ok, State} end
-    }, #{socket_opts => [{sndbuf, 4096}, {high_watermark, 65536}, {low_watermark, 65536}]}),
+    Port = start(
+        #{
+            open => fun(Stream, State) -> {ok, State#{stream => Stream}} end,
+            info => fun(Data, State = #{stream := Stream}) ->
+                ok = weir:notify_writable(Stream),
+                {send, #{data => Data}, State}
+            end,
+            written => fun(Stream, State) ->
+                Self ! {pending, weir_http_socket:pending(Stream)},
+                {ok, State}
+            end
+        },
+        #{socket_opts => [{sndbuf, 4096}, {high_watermark, 65536}, {low_watermark, 65536}]}
+    ),
     {Stream, Client, _} = open(connect(Port, [{recbuf, 4096}]), get("/go")),
     Data = binary:copy(<<"x">>, 300_000),
     ok = weir_http_events:tell(Stream, Data),
@@ -277,7 +307,10 @@ messages_from_before_it_is_open_come_after(_Config) ->
             {events, weir_http_funs, State}
         end,
         open => fun(_, State) -> {send, #{data => "open"}, State} end,
-        info => fun(3, State) -> {close, #{data => "3"}, State}; (N, State) -> {send, #{data => integer_to_list(N)}, State} end
+        info => fun
+            (3, State) -> {close, #{data => "3"}, State};
+            (N, State) -> {send, #{data => integer_to_list(N)}, State}
+        end
     }),
     {_, Client, _} = open(Port),
     ?assertEqual([<<"open">>, <<"1">>, <<"2">>, <<"3">>], [Data || {_, Data, _} <- events(Client)]).

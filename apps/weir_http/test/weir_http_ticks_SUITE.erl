@@ -29,7 +29,8 @@ idle_connections_cost_no_ticks(_Config) ->
             {"/", Directly({reply, 200, [], <<>>})},
             {"/held", Directly({hold, weir_http_funs, #{tell => self()}, #{timeout => Long}})},
             {"/events", Directly({events, weir_http_funs, #{tell => self()}, #{heartbeat => Long}})},
-            {"/websocket", Directly({websocket, weir_http_websocket_handler, #{}, #{ping_interval => Long, idle_timeout => Long}})}
+            {"/websocket",
+                Directly({websocket, weir_http_websocket_handler, #{}, #{ping_interval => Long, idle_timeout => Long}})}
         ]
     ],
     %% The shortest timeout sets the tick. There are no bodies, so it has no other effect.
@@ -46,7 +47,10 @@ idle_connections_cost_no_ticks(_Config) ->
     [1 = erlang:trace(Reactor, true, [call]) || Reactor <- Reactors],
     1 = erlang:trace_pattern(?TICK, true, [call_time]),
     1 = erlang:trace_pattern(?CALL, true, [call_count]),
-    Calls = fun() -> {call_count, Count} = erlang:trace_info(?CALL, call_count), Count end,
+    Calls = fun() ->
+        {call_count, Count} = erlang:trace_info(?CALL, call_count),
+        Count
+    end,
     try
         %% Ticks reach the connections until they are found idle.
         Quiet = until_quiet(Calls, Calls(), Reactors),

@@ -118,7 +118,12 @@ files(Config) ->
     Directory = filename:join(?config(priv_dir, Config), "tls"),
     ok = filelib:ensure_dir(filename:join(Directory, "file")),
     %% These inspect the engine's send queue, or the cache of open files, and do not depend on the kind of connection.
-    Others = [a_file_waits_for_its_client, requests_behind_a_file_wait, a_replaced_file_is_seen_after_a_second, more_files_than_are_kept_open],
+    Others = [
+        a_file_waits_for_its_client,
+        requests_behind_a_file_wait,
+        a_replaced_file_is_seen_after_a_second,
+        more_files_than_are_kept_open
+    ],
     Within = [{priv_dir, Directory} | Config],
     run(weir_http_files_SUITE, all_of(weir_http_files_SUITE), Within),
     run(weir_http_files_sent_SUITE, all_of(weir_http_files_sent_SUITE) -- Others, Within).
@@ -133,7 +138,8 @@ times(Config) ->
     %% So many handshakes can take longer than the timeouts.
     run_parallel(weir_http_limits_SUITE, group_of_limits(times) -- [honest_clients_are_served_beside], Config).
 
-readers(Config) -> run_parallel(weir_http_limits_SUITE, group_of_limits(readers) -- [a_client_that_takes_little_is_not], Config).
+readers(Config) ->
+    run_parallel(weir_http_limits_SUITE, group_of_limits(readers) -- [a_client_that_takes_little_is_not], Config).
 
 %% ssl reads a hundred buffers at once, and then nothing until its user has read them: 25 records, which this client
 %% reads one by one. Until then the server sees no progress.
@@ -147,12 +153,20 @@ a_client_that_takes_little_is_not_closed(_Config) ->
 %% A TLS connection cannot be a member of a group, and its output does not wait in the engine.
 streams(Config) ->
     Others = [
-        messages_from_before_it_is_open_come_after, bytes_in_place_of_events, a_client_that_takes_nothing_is_closed,
-        a_group_that_disconnects, a_slow_client_is_closed, a_handler_hears_when_all_is_written, events_for_a_slow_client_are_dropped,
-        what_exceeds_the_send_queue_closes_it, nothing_is_written_while_something_waits
+        messages_from_before_it_is_open_come_after,
+        bytes_in_place_of_events,
+        a_client_that_takes_nothing_is_closed,
+        a_group_that_disconnects,
+        a_slow_client_is_closed,
+        a_handler_hears_when_all_is_written,
+        events_for_a_slow_client_are_dropped,
+        what_exceeds_the_send_queue_closes_it,
+        nothing_is_written_while_something_waits
     ],
     run(weir_http_streams_SUITE, all_of(weir_http_streams_SUITE) -- Others, Config),
-    Processes = [a_process_goes_on, a_process_goes_on_for_an_old_client, a_process_whose_client_is_gone, a_process_that_fails],
+    Processes = [
+        a_process_goes_on, a_process_goes_on_for_an_old_client, a_process_whose_client_is_gone, a_process_that_fails
+    ],
     run(weir_http_stream_groups_SUITE, [the_listener_stops | Processes], Config).
 
 held(Config) ->
@@ -180,14 +194,19 @@ curl_is_served(_Config) ->
             Port = start(),
             Url = io_lib:format("https://127.0.0.1:~b", [Port]),
             ?assertEqual("hellohello", os:cmd([Curl, " -sk ", Url, "/ ", Url, "/"])),
-            ?assertEqual("1.1 200 1", os:cmd([Curl, " -sk -o /dev/null -w '%{http_version} %{http_code} %{num_connects}' ", Url, "/"])),
+            ?assertEqual(
+                "1.1 200 1",
+                os:cmd([Curl, " -sk -o /dev/null -w '%{http_version} %{http_code} %{num_connects}' ", Url, "/"])
+            ),
             ?assertEqual("abc", os:cmd([Curl, " -sk -d abc ", Url, "/echo"]))
     end.
 
 the_protocol_is_http_1_1(_Config) ->
     Port = start(),
     Connect = fun(Protocols) ->
-        ssl:connect(?LOOPBACK, Port, [{verify, verify_none}, {alpn_advertised_protocols, Protocols}], weir_test_wait:patience())
+        ssl:connect(
+            ?LOOPBACK, Port, [{verify, verify_none}, {alpn_advertised_protocols, Protocols}], weir_test_wait:patience()
+        )
     end,
     {ok, Socket} = Connect([<<"h2">>, <<"http/1.1">>]),
     ?assertEqual({ok, <<"http/1.1">>}, ssl:negotiated_protocol(Socket)),
@@ -200,16 +219,23 @@ what_cannot_work_is_refused(_Config) ->
     {error, {bad_option, tls, no_list, _}} = weir_http:start_listener(?LISTENER, #{tls => no_list}, []),
     {error, {bad_option, tls, {alpn_preferred_protocols, _}, _}} =
         weir_http:start_listener(?LISTENER, #{tls => [{alpn_preferred_protocols, [<<"h2">>]} | Tls]}, []),
-    {error, {bad_option, reactor, _, _}} = weir_http:start_listener(?LISTENER, #{tls => Tls, reactor => #{affinity => bound}}, []),
+    {error, {bad_option, reactor, _, _}} = weir_http:start_listener(
+        ?LISTENER, #{tls => Tls, reactor => #{affinity => bound}}, []
+    ),
     ?assertEqual([], weir:listeners()).
 
 handlers_see_the_socket_of_ssl(_Config) ->
     Self = self(),
     Port = start(#{}, [
-        {"/call", weir_http_echo, {call, fun(Request) ->
-            Self ! {told, {ssl:connection_information(weir_http_request:socket(Request), [protocol]), weir_http_request:peer(Request)}},
-            {reply, 204, [], <<>>}
-        end}}
+        {"/call", weir_http_echo,
+            {call, fun(Request) ->
+                Self !
+                    {told, {
+                        ssl:connection_information(weir_http_request:socket(Request), [protocol]),
+                        weir_http_request:peer(Request)
+                    }},
+                {reply, 204, [], <<>>}
+            end}}
     ]),
     {204, _, _} = request(Port, get("/call")),
     ?assertMatch({{ok, [{protocol, 'tlsv1.3'}]}, {ok, {?LOOPBACK, _}}}, told()).
@@ -286,13 +312,26 @@ a_connection_ends_after_its_listener(_Config) ->
 
 a_killed_connection_ends_its_request(_Config) ->
     Self = self(),
-    Port = weir_http_serving:start(?LISTENER, fun(_) -> Self ! {told, self()}, watched(), receive never -> ok end end, #{}, #{}),
+    Port = weir_http_serving:start(
+        ?LISTENER,
+        fun(_) ->
+            Self ! {told, self()},
+            watched(),
+            receive
+                never -> ok
+            end
+        end,
+        #{},
+        #{}
+    ),
     Socket = connect(Port),
     ok = send(Socket, get("/serve")),
     Monitor = watch(told()),
     [{_, Connection}] = weir:connections(?LISTENER),
     true = exit(Connection, kill),
-    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
+    receive
+        {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason)
+    end,
     {200, _, <<"direct">>} = request(Port, get("/direct")).
 
 a_proxy_header_comes_first(_Config) ->
@@ -327,7 +366,14 @@ a_connection_is_no_member_of_a_group(_Config) ->
     {ok, Group} = weir_group:new(#{}),
     Self = self(),
     Port = weir_http_websocket_handler:start(
-        ?LISTENER, #{open => fun(Socket, State) -> Self ! {told, weir_group:join(Group, Socket)}, {ok, State} end}, weir_http_client:options(#{})
+        ?LISTENER,
+        #{
+            open => fun(Socket, State) ->
+                Self ! {told, weir_group:join(Group, Socket)},
+                {ok, State}
+            end
+        },
+        weir_http_client:options(#{})
     ),
     Client = connect(Port),
     ok = send(Client, weir_http_websocket_client:handshake("")),
@@ -336,7 +382,13 @@ a_connection_is_no_member_of_a_group(_Config) ->
 messages_for_a_client_that_does_not_read_are_bounded(_Config) ->
     Self = self(),
     Port = weir_http_websocket_handler:start(
-        ?LISTENER, #{open => fun(Socket, State) -> Self ! {told, Socket}, {ok, State} end},
+        ?LISTENER,
+        #{
+            open => fun(Socket, State) ->
+                Self ! {told, Socket},
+                {ok, State}
+            end
+        },
         weir_http_client:options(#{idle_timeout => 1000})
     ),
     Client = weir_http_client:connect(Port, [{recbuf, 4096}]),
@@ -348,7 +400,10 @@ messages_for_a_client_that_does_not_read_are_bounded(_Config) ->
     Waiting = fill(Socket, Frame, Pid, 0),
     ?assert(Waiting =< 1001, Waiting),
     {error, closed} = weir_http_websocket:send(Socket, Frame),
-    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) after weir_test_wait:patience() -> error(lives) end,
+    receive
+        {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason)
+    after weir_test_wait:patience() -> error(lives)
+    end,
     ?waitEqual(0, map_get(connections, weir_http:info(?LISTENER))).
 
 %% Sends until the connection is closed. Returns the most messages that waited.

@@ -7,7 +7,9 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_http_client, [connect/1, is_closed/1]).
--import(weir_http_websocket_client, [open/1, open/2, upgraded/1, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
+-import(weir_http_websocket_client, [
+    open/1, open/2, upgraded/1, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1
+]).
 -import(weir_http_websocket_handler, [with/1, telling/1, telling_open/1]).
 -import(weir_http_serving, [told/0]).
 
@@ -83,7 +85,12 @@ a_group_from_the_beginning(_Config) ->
 frames_of_all_kinds(_Config) ->
     Large = binary:copy(<<"x">>, 70000),
     Frames = [
-        {text, ["a", <<"b">>, [$c]]}, {binary, <<255>>}, {ping, "p"}, {pong, ""}, {text, Large}, {binary, binary:copy(<<0>>, 300)},
+        {text, ["a", <<"b">>, [$c]]},
+        {binary, <<255>>},
+        {ping, "p"},
+        {pong, ""},
+        {text, Large},
+        {binary, binary:copy(<<0>>, 300)},
         {framed, weir_http_websocket:frame({text, "made before"})}
     ],
     Port = start(#{message => fun(_, State) -> {send, Frames, State} end}),
@@ -91,7 +98,12 @@ frames_of_all_kinds(_Config) ->
     ok = send(Client, text("go")),
     ?assertEqual(
         [
-            {text, <<"abc">>}, {binary, <<255>>}, {ping, <<"p">>}, {pong, <<>>}, {text, Large}, {binary, binary:copy(<<0>>, 300)},
+            {text, <<"abc">>},
+            {binary, <<255>>},
+            {ping, <<"p">>},
+            {pong, <<>>},
+            {text, Large},
+            {binary, binary:copy(<<0>>, 300)},
             {text, <<"made before">>}
         ],
         recv(Client, 7)
@@ -104,7 +116,13 @@ frames_that_may_not_be_sent(_Config) ->
             ?assertError({bad_frame, Frame}, weir_http_websocket:send(not_looked_at, [Frame]))
         end
      || Frame <- [
-            {text, <<255>>}, {text, [300]}, {ping, binary:copy(<<0>>, 126)}, {close, <<>>}, {framed, "list"}, text, {other, <<>>}
+            {text, <<255>>},
+            {text, [300]},
+            {ping, binary:copy(<<0>>, 126)},
+            {close, <<>>},
+            {framed, "list"},
+            text,
+            {other, <<>>}
         ]
     ],
     Port = start(telling(#{message => fun(_, State) -> {send, {text, <<255>>}, State} end})),
@@ -167,8 +185,14 @@ nothing_is_written_while_something_waits(_Config) ->
     Answer = binary:copy(<<"x">>, 300_000),
     Funs = #{
         open => fun(Socket, State) -> {ok, State#{socket => Socket}} end,
-        message => fun(_, State = #{socket := Socket}) -> ok = weir:notify_writable(Socket), {send, {binary, Answer}, State} end,
-        written => fun(Socket, State) -> Self ! {pending, weir_http_socket:pending(Socket)}, {ok, State} end
+        message => fun(_, State = #{socket := Socket}) ->
+            ok = weir:notify_writable(Socket),
+            {send, {binary, Answer}, State}
+        end,
+        written => fun(Socket, State) ->
+            Self ! {pending, weir_http_socket:pending(Socket)},
+            {ok, State}
+        end
     },
     Small = #{socket_opts => [{sndbuf, 4096}, {high_watermark, 65536}, {low_watermark, 65536}]},
     Client = open(weir_http_websocket_handler:start(?LISTENER, Funs, Small)),
@@ -271,11 +295,22 @@ broken_protocol(_Config) ->
             ?assertMatch({failed, Code, _}, told())
         end
      || {Code, Bytes} <- [
-            {1002, frame(16#91, "a")}, {1002, frame(16#a1, "a")}, {1002, frame(16#c1, "a")}, {1002, frame(16#83, "a")},
-            {1002, frame(16#8b, "a")}, {1002, frame(16#80, "a")}, {1002, [frame(16#01, "a"), frame(16#81, "b")]},
-            {1002, <<16#81, 1, "a">>}, {1002, <<16#81, 16#fe, 5:16, 0:32, "hello">>}, {1002, frame(16#09, "a")},
-            {1002, frame(16#89, binary:copy(<<"a">>, 126))}, {1002, frame(16#88, "a")}, {1002, frame(16#88, <<1005:16>>)},
-            {1007, frame(16#88, <<1000:16, 255>>)}, {1007, text(<<255>>)}, {1007, [frame(16#01, <<"a", 16#ce>>), frame(16#80, "")]}
+            {1002, frame(16#91, "a")},
+            {1002, frame(16#a1, "a")},
+            {1002, frame(16#c1, "a")},
+            {1002, frame(16#83, "a")},
+            {1002, frame(16#8b, "a")},
+            {1002, frame(16#80, "a")},
+            {1002, [frame(16#01, "a"), frame(16#81, "b")]},
+            {1002, <<16#81, 1, "a">>},
+            {1002, <<16#81, 16#fe, 5:16, 0:32, "hello">>},
+            {1002, frame(16#09, "a")},
+            {1002, frame(16#89, binary:copy(<<"a">>, 126))},
+            {1002, frame(16#88, "a")},
+            {1002, frame(16#88, <<1005:16>>)},
+            {1007, frame(16#88, <<1000:16, 255>>)},
+            {1007, text(<<255>>)},
+            {1007, [frame(16#01, <<"a", 16#ce>>), frame(16#80, "")]}
         ]
     ],
     ?waitEqual(16, counter(websocket_failures)).
@@ -284,7 +319,9 @@ limits(_Config) ->
     Port = start(with(#{max_message => 1000})),
     Right = open(Port),
     Most = binary:copy(<<"x">>, 1000),
-    ok = send(Right, [frame(16#01, binary:part(Most, 0, 400)), frame(16#89, "ping"), frame(16#80, binary:part(Most, 0, 600))]),
+    ok = send(Right, [
+        frame(16#01, binary:part(Most, 0, 400)), frame(16#89, "ping"), frame(16#80, binary:part(Most, 0, 600))
+    ]),
     [{pong, <<"ping">>}, {text, Most}] = recv(Right, 2),
     [
         begin
@@ -314,7 +351,13 @@ pings_and_silence(_Config) ->
 
 %% Answers pings until a time. Returns the longest delay of a ping and its answer beyond the interval.
 answer(Client, Until, Longest) ->
-    {Took, Got} = weir_test_wait:timed(fun() -> try recv(Client) of {ping, <<>>} -> send(Client, 16#8a, "") catch error:_ -> lost end end),
+    {Took, Got} = weir_test_wait:timed(fun() ->
+        try recv(Client) of
+            {ping, <<>>} -> send(Client, 16#8a, "")
+        catch
+            error:_ -> lost
+        end
+    end),
     NewLongest = max(Longest, Took - 50),
     case erlang:monotonic_time(millisecond) < Until of
         true when Got =:= ok -> answer(Client, Until, NewLongest);

@@ -20,9 +20,19 @@
 -define(GREEK, <<16#ce, 16#ba, 16#e1, 16#bd, 16#b9, 16#cf, 16#83, 16#ce, 16#bc, 16#ce, 16#b5>>).
 
 %% `quick': without the large messages, and with fewer messages.
-all(Size) -> lists:append([
-    framing(), pings(), reserved_bits(), opcodes(), fragmentation(), utf8(), closing(), limits(Size), misc(), compression(Size)
-]).
+all(Size) ->
+    lists:append([
+        framing(),
+        pings(),
+        reserved_bits(),
+        opcodes(),
+        fragmentation(),
+        utf8(),
+        closing(),
+        limits(Size),
+        misc(),
+        compression(Size)
+    ]).
 
 'case'(Id, Steps, Items) -> #{id => Id, steps => Steps, items => Items, closes => client}.
 
@@ -34,7 +44,9 @@ numbered(Prefix, Cases) -> [Case(id(Prefix ++ [N])) || {N, Case} <- lists:enumer
 
 %% 1. Lengths.
 framing() ->
-    Sizes = [{0, whole}, {125, whole}, {126, whole}, {127, whole}, {128, whole}, {65535, whole}, {65536, whole}, {65536, 997}],
+    Sizes = [
+        {0, whole}, {125, whole}, {126, whole}, {127, whole}, {128, whole}, {65535, whole}, {65536, whole}, {65536, 997}
+    ],
     lists:append([
         numbered([1, Group], [
             fun(Id) ->
@@ -58,13 +70,17 @@ pings() ->
     numbered([2], [
         fun(Id) -> 'case'(Id, [{send, frame(?PING, "")}], [{pong, <<>>}]) end,
         fun(Id) -> 'case'(Id, [{send, frame(?PING, "Hello, world!")}], [{pong, <<"Hello, world!">>}]) end,
-        fun(Id) -> 'case'(Id, [{send, frame(?PING, [0, 255, 254, 253, 0, 255])}], [{pong, <<0, 255, 254, 253, 0, 255>>}]) end,
+        fun(Id) ->
+            'case'(Id, [{send, frame(?PING, [0, 255, 254, 253, 0, 255])}], [{pong, <<0, 255, 254, 253, 0, 255>>}])
+        end,
         fun(Id) -> 'case'(Id, [{send, frame(?PING, Most)}], [{pong, Most}]) end,
         fun(Id) -> failing(Id, [{send, frame(?PING, [Most, 0])}], [], [1002]) end,
         fun(Id) -> 'case'(Id, [{chops, 1, frame(?PING, Most)}], [{pong, Most}]) end,
         fun(Id) -> 'case'(Id, [{send, frame(?PONG, "")}], []) end,
         fun(Id) -> 'case'(Id, [{send, frame(?PONG, "unsolicited")}], []) end,
-        fun(Id) -> 'case'(Id, [{send, [frame(?PONG, "unsolicited"), frame(?PING, "asked")]}], [{pong, <<"asked">>}]) end,
+        fun(Id) ->
+            'case'(Id, [{send, [frame(?PONG, "unsolicited"), frame(?PING, "asked")]}], [{pong, <<"asked">>}])
+        end,
         fun(Id) -> 'case'(Id, [{send, Bytes}], Pongs) end,
         fun(Id) -> 'case'(Id, [{chops, 1, Bytes}], Pongs) end
     ]).
@@ -107,33 +123,42 @@ fragmentation() ->
     Message = {text, <<"onetwo">>},
     [One, Ping, Two] = [frame(16#01, "one"), frame(?PING, "ping"), frame(16#80, "two")],
     Ways = [whole, frames, 1],
-    numbered([5], lists:append([
-        [fun(Id) -> failing(Id, [{send, [frame(16#09, "one"), Two]}], [], [1002]) end],
-        [fun(Id) -> failing(Id, [{send, [frame(16#0a, "one"), Two]}], [], [1002]) end],
-        [fun(Id) -> 'case'(Id, steps(Way, [One, Two]), [Message]) end || Way <- Ways],
-        [fun(Id) -> 'case'(Id, steps(Way, [One, Ping, Two]), [Pong, Message]) end || Way <- Ways],
-        [
-            fun(Id) -> failing(Id, steps(Way, [frame(First, "nothing to continue"), frame(?TEXT, "Hello")]), [], [1002]) end
-         || First <- [16#80, 16#00], Way <- Ways
-        ],
-        [fun(Id) ->
-            (failing(Id, [{send, [One, Two, frame(16#00, "three"), frame(?TEXT, "four")]}], [Message], [1002]))#{lenient => []}
-        end],
-        [
-            fun(Id) -> failing(Id, [{send, lists:duplicate(2, [frame(First, "a"), One, Two])}], [], [1002]) end
-         || First <- [16#00, 16#80]
-        ],
-        [fun(Id) -> failing(Id, [{send, [One, frame(?TEXT, "two")]}], [], [1002]) end],
-        [
-            fun(Id) ->
-                Middle = frame(16#00, "-"),
-                First = steps(Way, [One, Middle, Ping]),
-                Then = steps(Way, [Middle, Middle, frame(?PING, "again"), Two]),
-                'case'(Id, First ++ [{items, 1} | Then], [Pong, {pong, <<"again">>}, {text, <<"one---two">>}])
-            end
-         || Way <- [whole, frames]
-        ]
-    ])).
+    numbered(
+        [5],
+        lists:append([
+            [fun(Id) -> failing(Id, [{send, [frame(16#09, "one"), Two]}], [], [1002]) end],
+            [fun(Id) -> failing(Id, [{send, [frame(16#0a, "one"), Two]}], [], [1002]) end],
+            [fun(Id) -> 'case'(Id, steps(Way, [One, Two]), [Message]) end || Way <- Ways],
+            [fun(Id) -> 'case'(Id, steps(Way, [One, Ping, Two]), [Pong, Message]) end || Way <- Ways],
+            [
+                fun(Id) ->
+                    failing(Id, steps(Way, [frame(First, "nothing to continue"), frame(?TEXT, "Hello")]), [], [1002])
+                end
+             || First <- [16#80, 16#00], Way <- Ways
+            ],
+            [
+                fun(Id) ->
+                    (failing(Id, [{send, [One, Two, frame(16#00, "three"), frame(?TEXT, "four")]}], [Message], [1002]))#{
+                        lenient => []
+                    }
+                end
+            ],
+            [
+                fun(Id) -> failing(Id, [{send, lists:duplicate(2, [frame(First, "a"), One, Two])}], [], [1002]) end
+             || First <- [16#00, 16#80]
+            ],
+            [fun(Id) -> failing(Id, [{send, [One, frame(?TEXT, "two")]}], [], [1002]) end],
+            [
+                fun(Id) ->
+                    Middle = frame(16#00, "-"),
+                    First = steps(Way, [One, Middle, Ping]),
+                    Then = steps(Way, [Middle, Middle, frame(?PING, "again"), Two]),
+                    'case'(Id, First ++ [{items, 1} | Then], [Pong, {pong, <<"again">>}, {text, <<"one---two">>}])
+                end
+             || Way <- [whole, frames]
+            ]
+        ])
+    ).
 
 %% 6. UTF-8.
 utf8() ->
@@ -146,32 +171,46 @@ utf8() ->
     numbered([6, 1], [
         fun(Id) -> 'case'(Id, [{send, frame(?TEXT, "")}], [{text, <<>>}]) end,
         fun(Id) -> 'case'(Id, [{send, [frame(16#01, ""), frame(0, ""), frame(16#80, "")]}], [{text, <<>>}]) end,
-        fun(Id) -> 'case'(Id, [{send, [frame(16#01, ""), frame(0, "middle"), frame(16#80, "")]}], [{text, <<"middle">>}]) end
-    ]) ++ numbered([6, 2], [
-        fun(Id) -> 'case'(Id, [{send, frame(?TEXT, Text)}], [{text, Text}]) end,
-        fun(Id) -> 'case'(Id, [{send, [frame(16#01, Half), frame(16#80, Rest)]}], [{text, Text}]) end,
-        fun(Id) -> 'case'(Id, [{send, fragments(16#81, Text, 1)}], [{text, Text}]) end,
-        fun(Id) -> 'case'(Id, [{send, fragments(16#81, Greek, 1)}], [{text, Greek}]) end
-    ]) ++ numbered([6, 3], [
-        fun(Id) -> failing(Id, [{send, frame(?TEXT, Bad)}], [], [1007]) end,
-        fun(Id) -> failing(Id, [{send, fragments(16#81, Bad, 1)}], [], [1007]) end
-    ]) ++ numbered([6, 4], [
-        fun(Id) -> fast(Id, [frame(16#01, Greek), frame(0, <<16#f4, 16#90, 16#80, 16#80>>)], frame(16#80, "edited")) end,
-        fun(Id) -> fast(Id, [frame(16#01, binary:part(Far, 0, 12)), frame(0, <<16#90>>)], frame(16#80, <<16#80, 16#80, "edited">>)) end,
-        fun(Id) -> fast(Id, cut(frame(?TEXT, Far), 6 + 11, 4), cut_rest(frame(?TEXT, Far), 6 + 11 + 4)) end,
-        fun(Id) -> fast(Id, cut(frame(?TEXT, Far), 6 + 12, 1), cut_rest(frame(?TEXT, Far), 6 + 12 + 1)) end
-    ]) ++ lists:append([
-        numbered([6, Group], [
+        fun(Id) ->
+            'case'(Id, [{send, [frame(16#01, ""), frame(0, "middle"), frame(16#80, "")]}], [{text, <<"middle">>}])
+        end
+    ]) ++
+        numbered([6, 2], [
+            fun(Id) -> 'case'(Id, [{send, frame(?TEXT, Text)}], [{text, Text}]) end,
+            fun(Id) -> 'case'(Id, [{send, [frame(16#01, Half), frame(16#80, Rest)]}], [{text, Text}]) end,
+            fun(Id) -> 'case'(Id, [{send, fragments(16#81, Text, 1)}], [{text, Text}]) end,
+            fun(Id) -> 'case'(Id, [{send, fragments(16#81, Greek, 1)}], [{text, Greek}]) end
+        ]) ++
+        numbered([6, 3], [
+            fun(Id) -> failing(Id, [{send, frame(?TEXT, Bad)}], [], [1007]) end,
+            fun(Id) -> failing(Id, [{send, fragments(16#81, Bad, 1)}], [], [1007]) end
+        ]) ++
+        numbered([6, 4], [
             fun(Id) ->
-                case unicode:characters_to_binary(Sequence) of
-                    Sequence -> 'case'(Id, [{send, frame(?TEXT, Sequence)}], [{text, Sequence}]);
-                    _ -> failing(Id, [{send, frame(?TEXT, Sequence)}], [], [1007])
+                fast(Id, [frame(16#01, Greek), frame(0, <<16#f4, 16#90, 16#80, 16#80>>)], frame(16#80, "edited"))
+            end,
+            fun(Id) ->
+                fast(
+                    Id,
+                    [frame(16#01, binary:part(Far, 0, 12)), frame(0, <<16#90>>)],
+                    frame(16#80, <<16#80, 16#80, "edited">>)
+                )
+            end,
+            fun(Id) -> fast(Id, cut(frame(?TEXT, Far), 6 + 11, 4), cut_rest(frame(?TEXT, Far), 6 + 11 + 4)) end,
+            fun(Id) -> fast(Id, cut(frame(?TEXT, Far), 6 + 12, 1), cut_rest(frame(?TEXT, Far), 6 + 12 + 1)) end
+        ]) ++
+        lists:append([
+            numbered([6, Group], [
+                fun(Id) ->
+                    case unicode:characters_to_binary(Sequence) of
+                        Sequence -> 'case'(Id, [{send, frame(?TEXT, Sequence)}], [{text, Sequence}]);
+                        _ -> failing(Id, [{send, frame(?TEXT, Sequence)}], [], [1007])
+                    end
                 end
-            end
-         || Sequence <- Sequences
-        ])
-     || {Group, Sequences} <- lists:zip(lists:seq(5, 23), sequences())
-    ]).
+             || Sequence <- Sequences
+            ])
+         || {Group, Sequences} <- lists:zip(lists:seq(5, 23), sequences())
+        ]).
 
 %% The server has to refuse the first parts before the rest is sent.
 fast(Id, [First, Second], Rest) ->
@@ -193,40 +232,77 @@ fragments(First, Payload, Size, Final) ->
 sequences() ->
     Greek = ?GREEK,
     Cut = [
-        <<16#c0>>, <<16#e0, 16#80>>, <<16#f0, 16#80, 16#80>>, <<16#f8, 16#80, 16#80, 16#80>>,
-        <<16#fc, 16#80, 16#80, 16#80, 16#80>>, <<16#df>>, <<16#ef, 16#bf>>, <<16#f7, 16#bf, 16#bf>>,
-        <<16#fb, 16#bf, 16#bf, 16#bf>>, <<16#fd, 16#bf, 16#bf, 16#bf, 16#bf>>
+        <<16#c0>>,
+        <<16#e0, 16#80>>,
+        <<16#f0, 16#80, 16#80>>,
+        <<16#f8, 16#80, 16#80, 16#80>>,
+        <<16#fc, 16#80, 16#80, 16#80, 16#80>>,
+        <<16#df>>,
+        <<16#ef, 16#bf>>,
+        <<16#f7, 16#bf, 16#bf>>,
+        <<16#fb, 16#bf, 16#bf, 16#bf>>,
+        <<16#fd, 16#bf, 16#bf, 16#bf, 16#bf>>
     ],
     Continuations = fun(N) -> binary:part(<<16#80, 16#bf, 16#80, 16#bf, 16#80, 16#bf>>, 0, N) end,
-    Surrogates = [<<16#ed, Second, Third>> || {Second, Third} <- [
-        {16#a0, 16#80}, {16#ad, 16#bf}, {16#ae, 16#80}, {16#af, 16#bf}, {16#b0, 16#80}, {16#be, 16#80}, {16#bf, 16#bf}
-    ]],
+    Surrogates = [
+        <<16#ed, Second, Third>>
+     || {Second, Third} <- [
+            {16#a0, 16#80},
+            {16#ad, 16#bf},
+            {16#ae, 16#80},
+            {16#af, 16#bf},
+            {16#b0, 16#80},
+            {16#be, 16#80},
+            {16#bf, 16#bf}
+        ]
+    ],
     [
         [<<"hello$world">>, <<"hello¢world"/utf8>>, <<"hello€world"/utf8>>, <<"hello𤭢world"/utf8>>, Greek],
         [binary:part(Greek, 0, N) || N <- lists:seq(1, byte_size(Greek))],
         [<<0>>, <<16#80/utf8>>, <<16#800/utf8>>, <<16#10000/utf8>>],
         [<<16#f8, 16#88, 16#80, 16#80, 16#80>>, <<16#fc, 16#84, 16#80, 16#80, 16#80, 16#80>>],
         [<<16#7f>>, <<16#7ff/utf8>>, <<16#ffff/utf8>>, <<16#10ffff/utf8>>],
-        [<<16#f7, 16#bf, 16#bf, 16#bf>>, <<16#fb, 16#bf, 16#bf, 16#bf, 16#bf>>, <<16#fd, 16#bf, 16#bf, 16#bf, 16#bf, 16#bf>>],
-        [<<16#d7ff/utf8>>, <<16#e000/utf8>>, <<16#fffd/utf8>>, <<16#10ffff/utf8>>, <<16#f4, 16#90, 16#80, 16#80>>],
-        [<<16#80>>, <<16#bf>>] ++ [Continuations(N) || N <- lists:seq(2, 6)] ++ [list_to_binary(lists:seq(16#80, 16#be))],
         [
-            << <<Byte, " ">> || Byte <- lists:seq(From, To - 1) >>
+            <<16#f7, 16#bf, 16#bf, 16#bf>>,
+            <<16#fb, 16#bf, 16#bf, 16#bf, 16#bf>>,
+            <<16#fd, 16#bf, 16#bf, 16#bf, 16#bf, 16#bf>>
+        ],
+        [<<16#d7ff/utf8>>, <<16#e000/utf8>>, <<16#fffd/utf8>>, <<16#10ffff/utf8>>, <<16#f4, 16#90, 16#80, 16#80>>],
+        [<<16#80>>, <<16#bf>>] ++ [Continuations(N) || N <- lists:seq(2, 6)] ++
+            [list_to_binary(lists:seq(16#80, 16#be))],
+        [
+            <<<<Byte, " ">> || Byte <- lists:seq(From, To - 1)>>
          || {From, To} <- [{16#c0, 16#df}, {16#e0, 16#ef}, {16#f0, 16#f7}, {16#f8, 16#fb}, {16#fc, 16#fd}]
         ],
         Cut,
         [iolist_to_binary(Cut)],
         [<<16#fe>>, <<16#ff>>, <<16#fe, 16#fe, 16#ff, 16#ff>>],
-        [<<16#c0, 16#af>>, <<16#e0, 16#80, 16#af>>, <<16#f0, 16#80, 16#80, 16#af>>, <<16#f8, 16#80, 16#80, 16#80, 16#af>>,
-            <<16#fc, 16#80, 16#80, 16#80, 16#80, 16#af>>],
-        [<<16#c1, 16#bf>>, <<16#e0, 16#9f, 16#bf>>, <<16#f0, 16#8f, 16#bf, 16#bf>>, <<16#f8, 16#87, 16#bf, 16#bf, 16#bf>>,
-            <<16#fc, 16#83, 16#bf, 16#bf, 16#bf, 16#bf>>],
-        [<<16#c0, 16#80>>, <<16#e0, 16#80, 16#80>>, <<16#f0, 16#80, 16#80, 16#80>>, <<16#f8, 16#80, 16#80, 16#80, 16#80>>,
-            <<16#fc, 16#80, 16#80, 16#80, 16#80, 16#80>>],
+        [
+            <<16#c0, 16#af>>,
+            <<16#e0, 16#80, 16#af>>,
+            <<16#f0, 16#80, 16#80, 16#af>>,
+            <<16#f8, 16#80, 16#80, 16#80, 16#af>>,
+            <<16#fc, 16#80, 16#80, 16#80, 16#80, 16#af>>
+        ],
+        [
+            <<16#c1, 16#bf>>,
+            <<16#e0, 16#9f, 16#bf>>,
+            <<16#f0, 16#8f, 16#bf, 16#bf>>,
+            <<16#f8, 16#87, 16#bf, 16#bf, 16#bf>>,
+            <<16#fc, 16#83, 16#bf, 16#bf, 16#bf, 16#bf>>
+        ],
+        [
+            <<16#c0, 16#80>>,
+            <<16#e0, 16#80, 16#80>>,
+            <<16#f0, 16#80, 16#80, 16#80>>,
+            <<16#f8, 16#80, 16#80, 16#80, 16#80>>,
+            <<16#fc, 16#80, 16#80, 16#80, 16#80, 16#80>>
+        ],
         Surrogates,
         [
             <<16#ed, A, B, 16#ed, C, D>>
-         || {A, B} <- [{16#a0, 16#80}, {16#ad, 16#bf}, {16#ae, 16#80}, {16#af, 16#bf}], {C, D} <- [{16#b0, 16#80}, {16#bf, 16#bf}]
+         || {A, B} <- [{16#a0, 16#80}, {16#ad, 16#bf}, {16#ae, 16#80}, {16#af, 16#bf}],
+            {C, D} <- [{16#b0, 16#80}, {16#bf, 16#bf}]
         ],
         [<<16#fffe/utf8>>, <<16#ffff/utf8>>] ++
             [<<(Plane * 16#10000 + 16#fffe + Last)/utf8>> || Plane <- lists:seq(1, 16), Last <- [0, 1]],
@@ -281,19 +357,23 @@ limits(Size) ->
         numbered([9, 1 + Kind], [
             fun(Id) -> large(Id, Name, Payload, frame(First, Payload), whole) end
          || Bytes <- Sizes, Payload <- [binary:copy(Byte, Bytes)]
-        ]) ++ numbered([9, 3 + Kind], [
-            fun(Id) -> large(Id, Name, Payload, fragments(First, Payload, Fragment), whole) end
-         || Fragment <- [64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304], Payload <- [binary:copy(Byte, Whole)]
-        ]) ++ numbered([9, 5 + Kind], [
-            fun(Id) -> large(Id, Name, Payload, frame(First, Payload), Chops) end
-         || Chops <- [64, 128, 256, 512, 1024, 2048], Payload <- [binary:copy(Byte, Chopped)]
-        ]) ++ numbered([9, 7 + Kind], [
-            fun(Id) ->
-                Payload = binary:copy(Byte, Bytes),
-                'case'(Id, [{exchange, Count, frame(First, Payload), {Name, Payload}}], [])
-            end
-         || Bytes <- [0, 16, 64, 256, 1024, 4096]
-        ])
+        ]) ++
+            numbered([9, 3 + Kind], [
+                fun(Id) -> large(Id, Name, Payload, fragments(First, Payload, Fragment), whole) end
+             || Fragment <- [64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304],
+                Payload <- [binary:copy(Byte, Whole)]
+            ]) ++
+            numbered([9, 5 + Kind], [
+                fun(Id) -> large(Id, Name, Payload, frame(First, Payload), Chops) end
+             || Chops <- [64, 128, 256, 512, 1024, 2048], Payload <- [binary:copy(Byte, Chopped)]
+            ]) ++
+            numbered([9, 7 + Kind], [
+                fun(Id) ->
+                    Payload = binary:copy(Byte, Bytes),
+                    'case'(Id, [{exchange, Count, frame(First, Payload), {Name, Payload}}], [])
+                end
+             || Bytes <- [0, 16, 64, 256, 1024, 4096]
+            ])
      || {Kind, First, Name, Byte} <- Kinds
     ]).
 
@@ -316,12 +396,17 @@ compression(Size) ->
         ["; server_no_context_takeover; server_max_window_bits=15"],
         ["; server_no_context_takeover; server_max_window_bits=9, ", Plain, "; server_no_context_takeover, ", Plain]
     ],
-    lists:append([compressed([12, N], Plain, Kind, Size) || {N, Kind} <- lists:enumerate([json, image, prose, html, document])]) ++
+    lists:append([
+        compressed([12, N], Plain, Kind, Size)
+     || {N, Kind} <- lists:enumerate([json, image, prose, html, document])
+    ]) ++
         lists:append([compressed([13, N], [Plain | Offer], json, Size) || {N, Offer} <- lists:enumerate(Offers)]).
 
 compressed(Prefix, Offer, Kind, Size) ->
-    Sizes = [{Bytes, 0} || Bytes <- [16, 64, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072]] ++
-        [{Bytes, 256} || Bytes <- [8192, 16384, 32768, 65536, 131072]] ++ [{131072, Fragment} || Fragment <- [1024, 4096, 32768]],
+    Sizes =
+        [{Bytes, 0} || Bytes <- [16, 64, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072]] ++
+            [{Bytes, 256} || Bytes <- [8192, 16384, 32768, 65536, 131072]] ++
+            [{131072, Fragment} || Fragment <- [1024, 4096, 32768]],
     numbered(Prefix, [
         fun(Id) -> #{id => Id, compressed => {Kind, Bytes, Fragment, count(Size, Bytes)}, offer => Offer} end
      || {Bytes, Fragment} <- Sizes

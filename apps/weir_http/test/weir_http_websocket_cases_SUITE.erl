@@ -37,7 +37,10 @@ all_cases_beside_others(Config) ->
     Cases = weir_http_websocket_cases:all(all),
     Peers = [peer(Name) || Name <- [wsproto, ws]],
     Servers = [{weir, proplists:get_value(port, Config)} | [{Name, Port} || {Name, _, Port} <- Peers]],
-    Rows = [{Id, [{Name, weir_http_websocket_run:run(Case, Port)} || {Name, Port} <- Servers]} || #{id := Id} = Case <- Cases],
+    Rows = [
+        {Id, [{Name, weir_http_websocket_run:run(Case, Port)} || {Name, Port} <- Servers]}
+     || #{id := Id} = Case <- Cases
+    ],
     _ = [port_close(Program) || {_, Program, _} <- Peers],
     Root = root(filename:dirname(code:which(?MODULE))),
     ok = file:write_file(filename:join([Root, "conformance", "results", "websocket.md"]), table(Rows)),
@@ -57,7 +60,10 @@ peer(Name, Program, File) ->
     end.
 
 root(Directory) ->
-    case filelib:is_dir(filename:join(Directory, "conformance")) andalso filelib:is_regular(filename:join(Directory, "rebar.config")) of
+    case
+        filelib:is_dir(filename:join(Directory, "conformance")) andalso
+            filelib:is_regular(filename:join(Directory, "rebar.config"))
+    of
         true -> Directory;
         false -> root(filename:dirname(Directory))
     end.
@@ -72,11 +78,21 @@ table(Rows) ->
         "put before two other servers as well: [wsproto](https://github.com/python-hyper/wsproto) and [ws](https://github.com/websockets/ws).\n"
         "Those of 12 and 13, which have 1,000 messages there, have 200 here, and 30 if they are longer than 4,096 bytes. `lenient`: as the RFC allows,\n"
         "not as the suite would have it (dropped without a close frame, or with less echoed before). `informational`: the RFC does not say.\n\n"
-        "| of ", integer_to_list(length(Rows)), " cases | ok | lenient | informational | failed |\n| --- | --- | --- | --- | --- |\n",
+        "| of ",
+        integer_to_list(length(Rows)),
+        " cases | ok | lenient | informational | failed |\n| --- | --- | --- | --- | --- |\n",
         [
-            ["| ", atom_to_list(Name), [[" | ", integer_to_list(Count(Name, Kind))] || Kind <- [ok, lenient, informational, failed]], " |\n"]
+            [
+                "| ",
+                atom_to_list(Name),
+                [[" | ", integer_to_list(Count(Name, Kind))] || Kind <- [ok, lenient, informational, failed]],
+                " |\n"
+            ]
          || Name <- Names
         ],
         "\n| case | weir | wsproto | ws |\n| --- | --- | --- | --- |\n",
-        [["| ", Id, [[" | ", atom_to_list(proplists:get_value(Name, Verdicts))] || Name <- Names], " |\n"] || {Id, Verdicts} <- Rows]
+        [
+            ["| ", Id, [[" | ", atom_to_list(proplists:get_value(Name, Verdicts))] || Name <- Names], " |\n"]
+         || {Id, Verdicts} <- Rows
+        ]
     ].

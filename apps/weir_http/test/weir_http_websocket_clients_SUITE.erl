@@ -40,6 +40,9 @@ python_websockets(Config) -> ?assertEqual("ok\n", run("websockets_client.py", Co
 
 run(File, Config) ->
     Script = filename:join([filename:dirname(source()), "peers", File]),
-    os:cmd(?PATH ++ proplists:get_value(program, Config) ++ " " ++ Script ++ " " ++ integer_to_list(proplists:get_value(port, Config))).
+    os:cmd(
+        ?PATH ++ proplists:get_value(program, Config) ++ " " ++ Script ++ " " ++
+            integer_to_list(proplists:get_value(port, Config))
+    ).
 
 source() -> proplists:get_value(source, module_info(compile)).

@@ -102,7 +102,11 @@ negotiation(_Config) ->
         begin
             Port = deflate(Options),
             {_Client, Agreed} = open(Port, Offer),
-            Expected = case Answer of none -> none; _ -> iolist_to_binary(["permessage-deflate" | Answer]) end,
+            Expected =
+                case Answer of
+                    none -> none;
+                    _ -> iolist_to_binary(["permessage-deflate" | Answer])
+                end,
             ?assertEqual(Expected, Agreed, {Options, Offer}),
             ok = weir_http:stop_listener(?LISTENER)
         end
@@ -110,9 +114,18 @@ negotiation(_Config) ->
             {false, "permessage-deflate", none},
             {true, "permessage-deflate", None ++ "; server_max_window_bits=12"},
             {#{window_bits => 15}, "permessage-deflate; client_max_window_bits", [None]},
-            {#{window_bits => 15}, "permessage-deflate; server_max_window_bits=10", None ++ "; server_max_window_bits=10"},
-            {#{window_bits => 15}, "permessage-deflate; server_max_window_bits=\"10\"", None ++ "; server_max_window_bits=10"},
-            {true, "other, permessage-deflate; server_max_window_bits=8, permessage-deflate; client_no_context_takeover",
+            {
+                #{window_bits => 15},
+                "permessage-deflate; server_max_window_bits=10",
+                None ++ "; server_max_window_bits=10"
+            },
+            {
+                #{window_bits => 15},
+                "permessage-deflate; server_max_window_bits=\"10\"",
+                None ++ "; server_max_window_bits=10"
+            },
+            {true,
+                "other, permessage-deflate; server_max_window_bits=8, permessage-deflate; client_no_context_takeover",
                 None ++ "; server_max_window_bits=12"},
             {true, "permessage-deflate; server_max_window_bits=8", none},
             {true, "permessage-deflate; server_max_window_bits", none},
@@ -126,13 +139,23 @@ negotiation(_Config) ->
             {true, "permessage-deflate; client_no_context_takeover; client_no_context_takeover", none},
             {true, "permessage-deflate; unknown", none},
             {true, "x-webkit-deflate-frame", none},
-            {#{context => true}, "permessage-deflate; client_max_window_bits",
-                "; server_max_window_bits=12; client_max_window_bits=12"},
-            {#{context => true}, "permessage-deflate; client_max_window_bits=9; server_max_window_bits=11",
-                "; server_max_window_bits=11; client_max_window_bits=9"},
+            {
+                #{context => true},
+                "permessage-deflate; client_max_window_bits",
+                "; server_max_window_bits=12; client_max_window_bits=12"
+            },
+            {
+                #{context => true},
+                "permessage-deflate; client_max_window_bits=9; server_max_window_bits=11",
+                "; server_max_window_bits=11; client_max_window_bits=9"
+            },
             {#{context => true}, "permessage-deflate", "; client_no_context_takeover; server_max_window_bits=12"},
             {#{context => true, window_bits => 15}, "permessage-deflate", ""},
-            {#{context => true, window_bits => 15}, "permessage-deflate; server_no_context_takeover; client_no_context_takeover", [None]}
+            {
+                #{context => true, window_bits => 15},
+                "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+                [None]
+            }
         ]
     ].
 
@@ -155,7 +178,8 @@ fragments(_Config) ->
     {Client, _} = open(deflate(#{}), "permessage-deflate"),
     Text = words(100),
     Bytes = alone(Text),
-    Frames = [frame(16#41, <<>>)] ++ [frame(0, <<Byte>>) || <<Byte>> <= Bytes] ++ [frame(16#89, "ping"), frame(16#80, <<>>)],
+    Frames =
+        [frame(16#41, <<>>)] ++ [frame(0, <<Byte>>) || <<Byte>> <= Bytes] ++ [frame(16#89, "ping"), frame(16#80, <<>>)],
     ok = send(Client, Frames),
     {pong, <<"ping">>} = recv(Client),
     {16#c1, Answer} = recv_frame(Client),
@@ -171,7 +195,9 @@ short_messages_are_plain(_Config) ->
 contexts(_Config) ->
     [
         begin
-            {Client, _} = open(deflate(#{context => true, window_bits => Bits}), "permessage-deflate; client_max_window_bits"),
+            {Client, _} = open(
+                deflate(#{context => true, window_bits => Bits}), "permessage-deflate; client_max_window_bits"
+            ),
             {Deflater, Inflater} = {deflater(Bits), inflater(Bits)},
             Texts = [words(N rem 60 + 10) || N <- lists:seq(1, 60)],
             Sizes = [

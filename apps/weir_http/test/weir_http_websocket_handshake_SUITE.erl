@@ -39,22 +39,32 @@ counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 values_need_not_be_utf8(_Config) ->
     Port = start(with(#{deflate => true, origins => [<<"http://a">>]})),
     Statuses = fun(Origins, Fields) ->
-        ok = weir_http:set_routes(?LISTENER, [{"/websocket", weir_http_websocket_handler, with(#{deflate => true, origins => Origins})}]),
+        ok = weir_http:set_routes(?LISTENER, [
+            {"/websocket", weir_http_websocket_handler, with(#{deflate => true, origins => Origins})}
+        ]),
         [element(1, upgrade(connect(Port), [Name, ": ", Value, "\r\n"])) || {Name, Value} <- Fields]
     end,
     Bad = <<"a", 255, "\", ", 254>>,
     Lists = ["Upgrade", "Connection", "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions"],
     ?assertEqual([101, 101, 101, 101], Statuses(any, [{Name, Bad} || Name <- Lists])),
     Extension = "permessage-deflate; server_max_window_bits=",
-    ?assertEqual([101, 101], Statuses(any, [{"Sec-WebSocket-Extensions", [Extension, Value]} || Value <- [<<255>>, <<"\"", 255, "\"">>]])),
-    [?assertEqual([403, 403], Statuses(Origins, [{"Origin", Bad}, {"Origin", ["http://", Bad]}])) || Origins <- [same, [<<"http://a">>]]],
+    ?assertEqual(
+        [101, 101],
+        Statuses(any, [{"Sec-WebSocket-Extensions", [Extension, Value]} || Value <- [<<255>>, <<"\"", 255, "\"">>]])
+    ),
+    [
+        ?assertEqual([403, 403], Statuses(Origins, [{"Origin", Bad}, {"Origin", ["http://", Bad]}]))
+     || Origins <- [same, [<<"http://a">>]]
+    ],
     ?assertEqual(0, counter(crashes)).
 
 a_handshake(_Config) ->
     Port = start(with(#{fields => [{<<"set-cookie">>, <<"a=b">>}]})),
     Client = connect(Port),
     {101, Fields} = upgrade(Client, ""),
-    ?assertMatch(#{<<"set-cookie">> := <<"a=b">>, <<"upgrade">> := <<"websocket">>, <<"connection">> := <<"upgrade">>}, Fields),
+    ?assertMatch(
+        #{<<"set-cookie">> := <<"a=b">>, <<"upgrade">> := <<"websocket">>, <<"connection">> := <<"upgrade">>}, Fields
+    ),
     ?assertNot(is_map_key(<<"content-length">>, Fields)),
     ok = send(Client, text("Hello")),
     {text, <<"Hello">>} = recv(Client),
@@ -70,22 +80,42 @@ no_handshake(_Config) ->
         end
      || {Status, Request} <- [
             {426, weir_http_client:get("/websocket")},
-            {426, asking("Upgrade: websocket\r\nConnection: close-not\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")},
-            {426, asking("Upgrade: other\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")},
-            {426, asking("Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 8\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")},
-            {426, asking("Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")},
-            {400, asking("Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZQ==\r\n")},
+            {426,
+                asking(
+                    "Upgrade: websocket\r\nConnection: close-not\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                )},
+            {426,
+                asking(
+                    "Upgrade: other\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                )},
+            {426,
+                asking(
+                    "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 8\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                )},
+            {426,
+                asking("Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")},
+            {400,
+                asking(
+                    "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZQ==\r\n"
+                )},
             {400, asking("Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n")}
         ]
     ],
     ok = gen_tcp:send(Client, asking("Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 7\r\n")),
-    {426, #{<<"sec-websocket-version">> := <<"13">>, <<"upgrade">> := <<"websocket">>, <<"connection">> := <<"upgrade">>}, _} =
+    {426,
+        #{<<"sec-websocket-version">> := <<"13">>, <<"upgrade">> := <<"websocket">>, <<"connection">> := <<"upgrade">>},
+        _} =
         response(Client),
     ok = gen_tcp:send(Client, "HEAD /websocket HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     {426, _, <<>>} = weir_http_client:response(Client, #{is_head => true}),
     %% Names and tokens are case-insensitive, and lists have several elements.
-    ok = gen_tcp:send(Client, asking("UPGRADE: other, WebSocket\r\nConnection: keep-alive,  Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")),
+    ok = gen_tcp:send(
+        Client,
+        asking(
+            "UPGRADE: other, WebSocket\r\nConnection: keep-alive,  Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        )
+    ),
     {101, _} = upgraded(Client),
     0 = counter(crashes).
 
@@ -116,7 +146,9 @@ origins(_Config) ->
     Port = start(#{}),
     [
         begin
-            ok = weir_http:set_routes(?LISTENER, [{"/websocket", weir_http_websocket_handler, with(#{origins => Origins})}]),
+            ok = weir_http:set_routes(?LISTENER, [
+                {"/websocket", weir_http_websocket_handler, with(#{origins => Origins})}
+            ]),
             ?assertMatch({Status, _}, upgrade(connect(Port), ["Origin: ", Origin, "\r\n"]), {Origins, Origin})
         end
      || {Origins, Origin, Status} <- Cases
@@ -137,18 +169,33 @@ subprotocols(_Config) ->
 
 options_that_are_wrong(_Config) ->
     [
-        ?assertError({bad_option, Name, Value, _}, weir_http_websocket_options:settings(#{Name => Value}), {Name, Value})
+        ?assertError(
+            {bad_option, Name, Value, _}, weir_http_websocket_options:settings(#{Name => Value}), {Name, Value}
+        )
      || {Name, Value} <- [
-            {max_message, 0}, {max_pending, -1}, {slow, sometimes}, {idle_timeout, 0}, {ping_interval, "1"}, {close_timeout, infinity},
-            {drain_code, 1000}, {origins, all}, {deflate, 7}, {deflate, #{level => 10}}, {deflate, #{window_bits => 8}},
-            {protocol, "v1"}, {fields, none}, {other, 1}
+            {max_message, 0},
+            {max_pending, -1},
+            {slow, sometimes},
+            {idle_timeout, 0},
+            {ping_interval, "1"},
+            {close_timeout, infinity},
+            {drain_code, 1000},
+            {origins, all},
+            {deflate, 7},
+            {deflate, #{level => 10}},
+            {deflate, #{window_bits => 8}},
+            {protocol, "v1"},
+            {fields, none},
+            {other, 1}
         ]
     ],
     Port = start(with(#{max_messages => 7})),
     {500, _} = upgrade(connect(Port), ""),
-    ok = weir_http:set_routes(?LISTENER, [{"/websocket", weir_http_websocket_handler, #{
-        handle => fun(_) -> {websocket, lists, none} end
-    }}]),
+    ok = weir_http:set_routes(?LISTENER, [
+        {"/websocket", weir_http_websocket_handler, #{
+            handle => fun(_) -> {websocket, lists, none} end
+        }}
+    ]),
     {500, _} = upgrade(connect(Port), "").
 
 what_comes_behind_a_handshake(_Config) ->

@@ -7,7 +7,9 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_http_client, [connect/1, connect/2]).
--import(weir_http_websocket_client, [open/1, upgrade/2, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
+-import(weir_http_websocket_client, [
+    open/1, upgrade/2, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1
+]).
 -import(weir_http_websocket_handler, [with/1, telling/1, telling_open/1]).
 -import(weir_http_serving, [told/0, watch/1, watched/0]).
 -import(weir_test_wait, [wait_until/1]).
@@ -73,14 +75,19 @@ until_end(Client, Numbers) ->
 %% Each message asks for much output: messages are handled only as fast as the client reads.
 a_client_that_does_not_read_what_it_asked_for(_Config) ->
     Large = {binary, binary:copy(<<0>>, 50000)},
-    Port = start(telling_open(#{message => fun(_, State) -> {send, Large, State} end}), #{socket_opts => [{sndbuf, 65536}]}),
+    Port = start(telling_open(#{message => fun(_, State) -> {send, Large, State} end}), #{
+        socket_opts => [{sndbuf, 65536}]
+    }),
     Client = connect(Port, [{recbuf, 4096}]),
     {101, _} = upgrade(Client, ""),
     Socket = told(),
     Count = 300,
     ok = send(Client, binary:copy(text("more"), Count)),
     ok = wait_until(fun() -> counter(websocket_messages) > 1 end),
-    Pending = fun() -> {ok, [{send_pend, Bytes}]} = inet:getstat(Socket, [send_pend]), Bytes end,
+    Pending = fun() ->
+        {ok, [{send_pend, Bytes}]} = inet:getstat(Socket, [send_pend]),
+        Bytes
+    end,
     [?assert(Pending() < 200000) || _ <- lists:seq(1, 100)],
     ?assert(counter(websocket_messages) < Count),
     [?assertMatch({binary, <<0:400000>>}, recv(Client)) || _ <- lists:seq(1, Count)],
@@ -191,19 +198,24 @@ a_process_is_told_of_the_end(_Config) ->
 
 a_process_whose_reactor_is_killed_ends(_Config) ->
     Self = self(),
-    Port = start(#{open => fun(_, _) ->
-        Reactor = self(),
-        {process, fun(Socket) ->
-            Self ! {told, {self(), Reactor}},
-            watched(),
-            echo(Socket)
-        end}
-    end}),
+    Port = start(#{
+        open => fun(_, _) ->
+            Reactor = self(),
+            {process, fun(Socket) ->
+                Self ! {told, {self(), Reactor}},
+                watched(),
+                echo(Socket)
+            end}
+        end
+    }),
     _Client = open(Port),
     {Pid, Reactor} = told(),
     Monitor = watch(Pid),
     exit(Reactor, kill),
-    receive {'DOWN', Monitor, process, Pid, Reason} -> {shutdown, client_gone} = Reason after weir_test_wait:patience() -> error(lives) end.
+    receive
+        {'DOWN', Monitor, process, Pid, Reason} -> {shutdown, client_gone} = Reason
+    after weir_test_wait:patience() -> error(lives)
+    end.
 
 the_same_with_tls(_Config) ->
     ok = weir_http_client:with_tls(),

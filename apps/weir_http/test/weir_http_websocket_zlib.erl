@@ -18,13 +18,19 @@ exchange(Socket, Agreed, {Kind, Bytes, Fragment, Count}) ->
     Receives = #side{z = Inflate, is_reset = lists:member("server_no_context_takeover", Parameters)},
     Data = data(Kind),
     First = first(Kind),
-    Wrong = [N || N <- lists:seq(0, Count - 1), not exchanged(Socket, First, slice(Data, N * Bytes, Bytes), Fragment, Sends, Receives)],
+    Wrong = [
+        N
+     || N <- lists:seq(0, Count - 1),
+        not exchanged(Socket, First, slice(Data, N * Bytes, Bytes), Fragment, Sends, Receives)
+    ],
     ok = zlib:close(Deflate),
     ok = zlib:close(Inflate),
     Wrong.
 
 bits(Name, Parameters) ->
-    case [list_to_integer(Value) || Parameter <- Parameters, [N, Value] <- [string:split(Parameter, "=")], N =:= Name] of
+    case
+        [list_to_integer(Value) || Parameter <- Parameters, [N, Value] <- [string:split(Parameter, "=")], N =:= Name]
+    of
         [Bits] -> Bits;
         [] -> 15
     end.
@@ -83,21 +89,26 @@ data(Kind) ->
 
 made(json) ->
     [
-        io_lib:format("{\"id\":~b,\"name\":\"user ~b\",\"balance\":\"$~b.~2..0b\",\"tags\":[\"a~b\",\"b~b\"],\"active\":~p}\n",
-            [N, N * 7919 rem 997, N * 104729 rem 5000, N rem 100, N rem 7, N rem 11, N rem 3 =:= 0])
+        io_lib:format(
+            "{\"id\":~b,\"name\":\"user ~b\",\"balance\":\"$~b.~2..0b\",\"tags\":[\"a~b\",\"b~b\"],\"active\":~p}\n",
+            [N, N * 7919 rem 997, N * 104729 rem 5000, N rem 100, N rem 7, N rem 11, N rem 3 =:= 0]
+        )
      || N <- lists:seq(1, 3000)
     ];
 made(html) ->
     [
-        io_lib:format("<tr class=\"row~b\"><td><a href=\"/item/~b\">Item ~b</a></td><td>~b</td></tr>\n", [N rem 2, N, N, N * N rem 65521])
+        io_lib:format("<tr class=\"row~b\"><td><a href=\"/item/~b\">Item ~b</a></td><td>~b</td></tr>\n", [
+            N rem 2, N, N, N * N rem 65521
+        ])
      || N <- lists:seq(1, 4000)
     ];
 made(prose) ->
-    Words = {"Habe", "nun", "ach", "Philosophie", "Juristerei", "und", "Medizin", "leider", "auch", "Theologie", "durchaus",
-        "studiert", "mit", "heissem", "Bemuehn"},
+    Words =
+        {"Habe", "nun", "ach", "Philosophie", "Juristerei", "und", "Medizin", "leider", "auch", "Theologie", "durchaus",
+            "studiert", "mit", "heissem", "Bemuehn"},
     [[element(1 + (N * N * 31 + N * 17) rem 8191 rem tuple_size(Words), Words), " "] || N <- lists:seq(1, 40000)];
 made(image) ->
-    << <<((X * Y) div 128 + noise(X * 512 + Y) rem 8)>> || X <- lists:seq(1, 512), Y <- lists:seq(1, 512) >>;
+    <<<<((X * Y) div 128 + noise(X * 512 + Y) rem 8)>> || X <- lists:seq(1, 512), Y <- lists:seq(1, 512)>>;
 made(document) ->
     [[<<(noise(N)):32>>, "obj<</Type/Page>>"] || N <- lists:seq(1, 12000)].
 

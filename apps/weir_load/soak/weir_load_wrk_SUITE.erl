@@ -55,7 +55,10 @@ start_nginx(Nginx, Config) ->
     ok = file:write_file(File, configuration(Directory, Port)),
     %% nginx ends when this node does.
     Program = open_port({spawn_executable, os:find_executable("setpriv")}, [
-        {args, ["--pdeathsig", "TERM", "taskset", "-c", "1", Nginx, "-p", Directory, "-c", File, "-e", "error.log"]}, exit_status, stderr_to_stdout, binary
+        {args, ["--pdeathsig", "TERM", "taskset", "-c", "1", Nginx, "-p", Directory, "-c", File, "-e", "error.log"]},
+        exit_status,
+        stderr_to_stdout,
+        binary
     ]),
     {os_pid, Pid} = erlang:port_info(Program, os_pid),
     weir_test_wait:wait_until(fun() -> is_served(Port, Program) end),

@@ -124,7 +124,8 @@ not_opened(Reason, Connection, _Profile, Sample) ->
     {Connection, weir_load_sample:error(Reason, Sample)}.
 
 %% @doc Adds a request that was due at a time.
--spec due(Due :: integer(), Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
+-spec due(Due :: integer(), Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) ->
+    step().
 due(Due, Now, #asked{} = Asked, Profile, Sample) ->
     due(Due, Now, whole(Asked), Profile, Sample);
 due(Due, Now, Connection, Profile, Sample) ->
@@ -182,11 +183,15 @@ pump(_Now, Connection, Profile, Sample, Effects) ->
 
 %% The small record, if the only request was sent when it was due.
 compact(
-    #connection{in_flight = 1, waiting = 0, oldest = #request{due = Due, begun = Due, sent = Due, first_byte = undefined}} =
+    #connection{
+        in_flight = 1, waiting = 0, oldest = #request{due = Due, begun = Due, sent = Due, first_byte = undefined}
+    } =
         Connection,
     #profile{asks = true, depth = 1}
 ) ->
-    #asked{due = Due, sent = Connection#connection.sent, connection = Connection#connection{in_flight = 0, oldest = none}};
+    #asked{
+        due = Due, sent = Connection#connection.sent, connection = Connection#connection{in_flight = 0, oldest = none}
+    };
 compact(Connection, _Profile) ->
     Connection.
 
@@ -213,7 +218,8 @@ on_its_way(Request, _InFlight, #connection{younger = Younger} = Connection) ->
     Connection#connection{younger = queue:in(Request, Younger)}.
 
 %% @doc Handles received bytes.
--spec received(binary(), Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step() | asked().
+-spec received(binary(), Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) ->
+    step() | asked().
 received(
     Data,
     Now,
@@ -236,7 +242,9 @@ received(
     end;
 received(Data, Now, #asked{} = Asked, Profile, Sample) ->
     received(Data, Now, whole(Asked), Profile, Sample);
-received(Data, Now, #connection{scenario = {open, State}} = Connection, #profile{response = Response} = Profile, Sample) ->
+received(
+    Data, Now, #connection{scenario = {open, State}} = Connection, #profile{response = Response} = Profile, Sample
+) ->
     responded(Response(Data, State), Data, Now, Connection, Profile, Sample).
 
 responded(Result, Data, Now, Connection, Profile, Sample) ->

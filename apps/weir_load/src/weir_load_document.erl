@@ -216,7 +216,10 @@ rates(#{offered := Offered, offered_rate := OfferedRate, answered := Answered, a
     #{pushed := Pushed, pushed_rate := PushedRate, connected := Connected, elapsed_s := Elapsed} = Total,
     [
         [io_lib:format("offered   ~b requests, ~s/s~n", [Offered, number(OfferedRate)]) || is_integer(Offered)],
-        [io_lib:format("achieved  ~b answers, ~s/s, in ~.1f s~n", [Answered, number(Achieved), Elapsed]) || Pushed =:= 0],
+        [
+            io_lib:format("achieved  ~b answers, ~s/s, in ~.1f s~n", [Answered, number(Achieved), Elapsed])
+         || Pushed =:= 0
+        ],
         [io_lib:format("pushed    ~b messages, ~s/s~n", [Pushed, number(PushedRate)]) || Pushed > 0],
         io_lib:format("connected ~b times~n", [Connected])
     ].

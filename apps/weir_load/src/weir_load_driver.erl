@@ -164,7 +164,8 @@ events([[Handle | Data] | Events], Now, Writes, Sample, #driver{profile = Profil
 events([], _Now, Writes, Sample, Driver) ->
     Driver#driver{writes = Writes, sample = Sample};
 events([Event | Events], Now, Writes, Sample, Driver) ->
-    #driver{writes = Later, sample = Counted} = Done = event(Event, Now, Driver#driver{writes = Writes, sample = Sample}),
+    #driver{writes = Later, sample = Counted} =
+        Done = event(Event, Now, Driver#driver{writes = Writes, sample = Sample}),
     events(Events, Now, Later, Counted, Done).
 
 event({connected, Handle}, Now, #driver{profile = Profile, sample = Sample} = Driver) ->

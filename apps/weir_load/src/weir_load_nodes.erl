@@ -142,8 +142,10 @@ prepare() ->
             {error, io_lib:format("cannot start weir on ~s: ~0tp", [node(), Reason])};
         {ok, _} ->
             case weir_nif:available() of
-                true -> {ok, #{descriptors => Most}};
-                false -> {error, io_lib:format("the load generator needs Weir's native library, which ~s lacks", [node()])}
+                true ->
+                    {ok, #{descriptors => Most}};
+                false ->
+                    {error, io_lib:format("the load generator needs Weir's native library, which ~s lacks", [node()])}
             end
     end.
 

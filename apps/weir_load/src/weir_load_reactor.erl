@@ -83,7 +83,9 @@ react(Writes, #reactor{pollset = Pollset, token = Token} = Reactor) ->
 rest(_At, Now, #reactor{idle_since = busy} = Reactor) ->
     erlang:yield(),
     {ready, Reactor#reactor{idle_since = Now}};
-rest(At, Now, #reactor{idle_since = Since} = Reactor) when Now - Since > ?SPIN, (At =:= never orelse At - Now > ?SHORT) ->
+rest(At, Now, #reactor{idle_since = Since} = Reactor) when
+    Now - Since > ?SPIN, (At =:= never orelse At - Now > ?SHORT)
+->
     sleep(set_alarm(At, Now, Reactor));
 rest(_At, _Now, Reactor) ->
     erlang:yield(),

@@ -126,7 +126,8 @@ next(#arrivals{left = 0, segments = [_ | [_ | _] = Rest], source = {poisson, _, 
 next(#arrivals{left = 0}) ->
     done;
 next(
-    #arrivals{segments = [_ | [#placed{before = Before} | _] = Rest], integral = Integral, source = {even, _}} = Arrivals
+    #arrivals{segments = [_ | [#placed{before = Before} | _] = Rest], integral = Integral, source = {even, _}} =
+        Arrivals
 ) when
     Integral >= Before
 ->

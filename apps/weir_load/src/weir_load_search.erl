@@ -69,13 +69,19 @@ decide(Rate, Votes, #search{try_rate = Try, tries = Tries, bounds = #{once := On
         true -> decide(Rate, Votes#{Outcome => Count}, Later)
     end.
 
-next(#search{kept = none, broken = Broken, bounds = #{least := Least}} = Search) when Broken / 2 < Least -> {ok, result(Search)};
-next(#search{kept = none, broken = Broken} = Search) -> at(Broken / 2, Search);
-next(#search{kept = Kept, broken = none, bounds = #{most := Most}} = Search) when Kept >= Most -> {ok, result(Search)};
-next(#search{kept = Kept, broken = none, bounds = #{most := Most}} = Search) -> at(min(Most, Kept * 2), Search);
-next(#search{kept = Kept, broken = Broken, bounds = #{precision := Precision}} = Search) when Broken - Kept =< Precision * Broken ->
+next(#search{kept = none, broken = Broken, bounds = #{least := Least}} = Search) when Broken / 2 < Least ->
     {ok, result(Search)};
-next(#search{kept = Kept, broken = Broken} = Search) -> at((Kept + Broken) / 2, Search).
+next(#search{kept = none, broken = Broken} = Search) ->
+    at(Broken / 2, Search);
+next(#search{kept = Kept, broken = none, bounds = #{most := Most}} = Search) when Kept >= Most -> {ok, result(Search)};
+next(#search{kept = Kept, broken = none, bounds = #{most := Most}} = Search) ->
+    at(min(Most, Kept * 2), Search);
+next(#search{kept = Kept, broken = Broken, bounds = #{precision := Precision}} = Search) when
+    Broken - Kept =< Precision * Broken
+->
+    {ok, result(Search)};
+next(#search{kept = Kept, broken = Broken} = Search) ->
+    at((Kept + Broken) / 2, Search).
 
 result(#search{kept = Kept, broken = Broken, limit = Limit, tries = Tries}) ->
     #{kept => Kept, broken => Broken, limit => Limit, tries => lists:reverse(Tries)}.

@@ -134,7 +134,13 @@ failure(Reason, #{host := Host, port := Port}) ->
     Target = [Host, " port ", integer_to_list(Port)],
     case Reason of
         {tls_certificate, Text} ->
-            ["the certificate of ", Target, " is not trusted: ", Text, " (--cacert FILE trusts a certificate, --insecure trusts all)"];
+            [
+                "the certificate of ",
+                Target,
+                " is not trusted: ",
+                Text,
+                " (--cacert FILE trusts a certificate, --insecure trusts all)"
+            ];
         {tls_alert, Text} ->
             [Target, " refuses the TLS handshake: ", Text];
         {tls_error, Text} ->
@@ -187,7 +193,9 @@ response(Cipher, #connection{session = Session, scenario = Scenario, inner = Inn
         {ok, {Plain, Reply}} ->
             case Scenario:response(Plain, Inner) of
                 {ok, Events, Later} ->
-                    {ok, replies(Reply) ++ [event(Event, Session) || Event <- Events], Connection#connection{inner = Later}};
+                    {ok, replies(Reply) ++ [event(Event, Session) || Event <- Events], Connection#connection{
+                        inner = Later
+                    }};
                 {error, _} = Error ->
                     Error
             end;

@@ -142,7 +142,8 @@ a_closed_loop_keeps_its_concurrency(_Config) ->
     Server = weir_load_server:start(delay(10)),
     #{total := Total} = run_until_answered(100, Server, #{load => {closed, 8}, connections => 8}),
     ok = weir_load_server:stop(Server),
-    #{answered := Answered, sent := Sent, offered := null, error_count := 0, connected := 8, elapsed_s := Elapsed} = Total,
+    #{answered := Answered, sent := Sent, offered := null, error_count := 0, connected := 8, elapsed_s := Elapsed} =
+        Total,
     %% At most the requests on their way at the end.
     ?assert(Sent - Answered >= 0 andalso Sent - Answered =< 8, Total),
     %% 8 at a time, each for at least 10 ms: at most 800 per second, and some at the ends of the window.
@@ -179,7 +180,9 @@ every_arrival_may_have_a_connection(_Config) ->
 
 a_closed_loop_of_connections(_Config) ->
     Server = weir_load_server:start(delay(5)),
-    #{total := Total} = run_until_answered(20, Server, #{scenario => weir_load_short, load => {closed, 4}, connections => 0}),
+    #{total := Total} = run_until_answered(20, Server, #{
+        scenario => weir_load_short, load => {closed, 4}, connections => 0
+    }),
     ok = weir_load_server:stop(Server),
     #{answered := Answered, connected := Connected, error_count := 0} = Total,
     %% At most the requests on their way at the end.
@@ -283,7 +286,10 @@ nobody_there_is_an_error(_Config) ->
             {error, Message} = weir_load_run:run(plan(#{port => Port}, Plan), fun(_) -> ok end),
             ?assertNotEqual(nomatch, string:find(Message, "refused"))
         end
-     || Plan <- [#{load => {closed, 2}, connections => 2}, #{load => {closed, 2}, connections => 0, scenario => weir_load_short}]
+     || Plan <- [
+            #{load => {closed, 2}, connections => 2},
+            #{load => {closed, 2}, connections => 0, scenario => weir_load_short}
+        ]
     ].
 
 %% The run

@@ -4,10 +4,17 @@
 
 document(P99s) ->
     #{
-        <<"schema">> => 1, <<"scenario">> => <<"echo">>, <<"duration_s">> => length(P99s), <<"total">> => #{<<"error_count">> => 0},
+        <<"schema">> => 1,
+        <<"scenario">> => <<"echo">>,
+        <<"duration_s">> => length(P99s),
+        <<"total">> => #{<<"error_count">> => 0},
         <<"invalid">> => [],
         <<"seconds">> => [
-            #{<<"second">> => Number, <<"answered">> => 1000, <<"response_us">> => #{<<"p50">> => 100.0, <<"p99">> => P99}}
+            #{
+                <<"second">> => Number,
+                <<"answered">> => 1000,
+                <<"response_us">> => #{<<"p50">> => 100.0, <<"p99">> => P99}
+            }
          || {Number, P99} <- lists:zip(lists:seq(0, length(P99s) - 1), P99s)
         ]
     }.
@@ -35,7 +42,10 @@ runs_are_taken_where_there_are_three_test() ->
     Runs = fun(Factor) ->
         (noisy(1.0))#{<<"runs">> => [#{<<"response_us">> => #{<<"p99">> => Factor * Noise}} || Noise <- [100, 102, 98]]}
     end,
-    {ok, #{values := runs, rows := [#{figure := <<"response p99">>, verdict := worse, ratio := Ratio, low := Low, high := High}]}} =
+    {ok, #{
+        values := runs,
+        rows := [#{figure := <<"response p99">>, verdict := worse, ratio := Ratio, low := Low, high := High}]
+    }} =
         weir_load_compare:compare(Runs(1.0), Runs(1.2)),
     ?assert(abs(Ratio - 1.2) < 1.0e-9),
     ?assert(Low > 1 andalso Low < 1.2 andalso High > 1.2).

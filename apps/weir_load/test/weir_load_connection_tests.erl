@@ -158,7 +158,9 @@ a_closed_loop_asks_with_every_answer_test() ->
     Sum = weir_load_sample:merge(weir_load_sample:pack(Pushed), weir_load_sample:empty()),
     Figures = whole(weir_load_second:figures(Sum)),
     ?assertMatch(#{sent := 3, answered := 2, pushed := 1, bytes_sent := 6, bytes_received := 4}, Figures),
-    ?assertMatch(#{response_us := #{count := 2, min := 30, max := 50}, first_byte_us := #{min := 10, max := 50}}, Figures),
+    ?assertMatch(
+        #{response_us := #{count := 2, min := 30, max := 50}, first_byte_us := #{min := 10, max := 50}}, Figures
+    ),
     %% It ends as any other connection does.
     {Closed, Failed} = weir_load_connection:closed(reset, Answered, Profile, Pushed),
     Errors = weir_load_sample:errors(weir_load_sample:merge(weir_load_sample:pack(Failed), weir_load_sample:empty())),

@@ -103,16 +103,43 @@ accept(Listener, Serve, Chat) ->
 
 load(Scenario, Options, Port) ->
     Plan = #{
-        scenario => Scenario, options => Options, address => {127, 0, 0, 1}, port => Port, sockets => weir,
-        load => {open, [{constant, 200, ?SECOND}], even}, connections => 5, connect_rate => unlimited, depth => 1,
-        duration => ?SECOND, warmup => 0, timeout => weir_test_wait:patience() * 1_000_000, drivers => 2, nodes => [node()], observe => none
+        scenario => Scenario,
+        options => Options,
+        address => {127, 0, 0, 1},
+        port => Port,
+        sockets => weir,
+        load => {open, [{constant, 200, ?SECOND}], even},
+        connections => 5,
+        connect_rate => unlimited,
+        depth => 1,
+        duration => ?SECOND,
+        warmup => 0,
+        timeout => weir_test_wait:patience() * 1_000_000,
+        drivers => 2,
+        nodes => [node()],
+        observe => none
     },
     {ok, Outcome} = weir_load_run:run(Plan, fun(_News) -> ok end),
     About = #{
-        scenario => atom_to_binary(Scenario), target => <<>>, loop => open, rate => <<"200">>, arrivals => even,
-        seed => null, concurrency => null, connections => 5, depth => 1, sockets => weir, tls => false, observe => null,
-        nodes => [node()], duration_ns => ?SECOND, warmup_ns => 0, timeout_ns => weir_test_wait:patience() * 1_000_000, max_lag_ns => ?SECOND,
-        started => <<>>, promises => []
+        scenario => atom_to_binary(Scenario),
+        target => <<>>,
+        loop => open,
+        rate => <<"200">>,
+        arrivals => even,
+        seed => null,
+        concurrency => null,
+        connections => 5,
+        depth => 1,
+        sockets => weir,
+        tls => false,
+        observe => null,
+        nodes => [node()],
+        duration_ns => ?SECOND,
+        warmup_ns => 0,
+        timeout_ns => weir_test_wait:patience() * 1_000_000,
+        max_lag_ns => ?SECOND,
+        started => <<>>,
+        promises => []
     },
     #{total := Total} = weir_load_document:new(About, [Outcome]),
     Total.

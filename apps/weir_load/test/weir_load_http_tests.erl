@@ -15,7 +15,10 @@ request(Options) ->
 requests_test_() ->
     [
         ?_assertEqual(<<"GET / HTTP/1.1\r\nHost: localhost:8080\r\n\r\n">>, request(#{})),
-        ?_assertEqual(<<"GET /a HTTP/1.1\r\nHost: localhost\r\nX: y\r\n\r\n">>, request(#{path => "/a", port => 80, header => [{"X", "y"}]})),
+        ?_assertEqual(
+            <<"GET /a HTTP/1.1\r\nHost: localhost\r\nX: y\r\n\r\n">>,
+            request(#{path => "/a", port => 80, header => [{"X", "y"}]})
+        ),
         ?_assertEqual(
             <<"POST / HTTP/1.1\r\nContent-Length: 3\r\nhost: other\r\n\r\nabc">>,
             request(#{method => "POST", header => [{"host", "other"}], body => "abc"})
@@ -25,8 +28,12 @@ requests_test_() ->
 %% Returns the events of a response, which must be the same wherever it is cut.
 events(Bytes, Options) ->
     Whole = pieces([Bytes], start(Options)),
-    [?assertEqual(Whole, pieces([binary:part(Bytes, 0, At), binary:part(Bytes, At, byte_size(Bytes) - At)], start(Options)))
-     || At <- lists:seq(1, byte_size(Bytes) - 1)],
+    [
+        ?assertEqual(
+            Whole, pieces([binary:part(Bytes, 0, At), binary:part(Bytes, At, byte_size(Bytes) - At)], start(Options))
+        )
+     || At <- lists:seq(1, byte_size(Bytes) - 1)
+    ],
     ?assertEqual(Whole, pieces([<<Byte>> || <<Byte>> <= Bytes], start(Options))),
     Whole.
 

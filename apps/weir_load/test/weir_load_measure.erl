@@ -51,7 +51,8 @@ until_answered(Count, _Pid) when Count =< 0 ->
     ok;
 until_answered(Count, Pid) ->
     receive
-        {Pid, {second, #{answered := Answered, error_count := Failed}}} -> until_answered(Count - Answered - Failed, Pid)
+        {Pid, {second, #{answered := Answered, error_count := Failed}}} ->
+            until_answered(Count - Answered - Failed, Pid)
     after weir_test_wait:patience() -> error({missing, Count})
     end.
 

@@ -59,7 +59,10 @@ a_node_is_observed(_Config) ->
     [?assert(Busy >= 0 andalso Busy =< 1) || Busy <- Schedulers],
     %% The pollsets of schedulers, and of reactors if there are any.
     ?assert(length(Pollsets) >= length(weir:pollsets())),
-    [?assertMatch(#{polls := _, events := _, sockets := _, read_bytes := _, asleep := _}, Pollset) || Pollset <- Pollsets],
+    [
+        ?assertMatch(#{polls := _, events := _, sockets := _, read_bytes := _, asleep := _}, Pollset)
+     || Pollset <- Pollsets
+    ],
     %% The server's sockets are OTP's. Only the generator's are Weir's; their pollsets begin with the load and have
     %% figures from the second observation on.
     Events = lists:sum([maps:get(events, Pollset) || #{pollsets := Each} <- Observed, Pollset <- Each]),

@@ -33,5 +33,7 @@ check(Text) ->
 wrong_promises_test_() ->
     [
         ?_assertMatch({Text, {error, _}}, {Text, weir_load_promise:parse(Text)})
-     || Text <- ["", "p99", "p99<", "p99<10", "p98<10ms", "speed>1", "errors=none", "errors<1s", "p99!10ms", "disk.p99<1s"]
+     || Text <- [
+            "", "p99", "p99<", "p99<10", "p98<10ms", "speed>1", "errors=none", "errors<1s", "p99!10ms", "disk.p99<1s"
+        ]
     ].

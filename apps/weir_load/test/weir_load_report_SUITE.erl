@@ -30,10 +30,14 @@ all() ->
 
 init_per_suite(Config) ->
     case {weir_compatibility_chromium:find(), page(#{})} of
-        {error, _} -> {skip, "no Chromium here"};
-        {_, {error, _}} -> {skip, "built without npm"};
+        {error, _} ->
+            {skip, "no Chromium here"};
+        {_, {error, _}} ->
+            {skip, "built without npm"};
         {{ok, Program}, {ok, _}} ->
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser")),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(?config(priv_dir, Config), "browser")
+            ),
             [{browser, Browser} | Config]
     end.
 
@@ -100,7 +104,9 @@ show(Config, Name, Changes, Look) ->
     File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
     Picture = filename:join(?config(priv_dir, Config), Name ++ ".png"),
     ok = file:write_file(File, Text),
-    Page = weir_compatibility_chromium:open(?config(browser, Config), ["file://", File], Look#{width => 1250, height => 2000}),
+    Page = weir_compatibility_chromium:open(?config(browser, Config), ["file://", File], Look#{
+        width => 1250, height => 2000
+    }),
     Drawn = ?waitMatch([_ | _], drawn(weir_compatibility_chromium:evaluate(Page, looking()))),
     ok = weir_compatibility_chromium:screenshot(Page, Picture),
     ?assertEqual([], weir_compatibility_chromium:errors(Page)),

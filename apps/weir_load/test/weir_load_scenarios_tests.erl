@@ -27,7 +27,9 @@ echo_compares_every_byte_test_() ->
             {ok, Two, _} = weir_load_echo:request(2, Connection),
             ?assertEqual(Size, byte_size(One)),
             ?assertMatch({[answered, answered], _}, bytes(weir_load_echo, <<One/binary, Two/binary>>, Connection)),
-            ?assertMatch({ok, [answered, answered], _}, weir_load_echo:response(<<One/binary, Two/binary>>, Connection)),
+            ?assertMatch(
+                {ok, [answered, answered], _}, weir_load_echo:response(<<One/binary, Two/binary>>, Connection)
+            ),
             [
                 ?assertEqual({error, wrong_reply}, weir_load_echo:response(flip(At, One), Connection))
              || At <- lists:seq(0, Size - 1)
@@ -63,7 +65,9 @@ listeners_read_timestamps_test_() ->
             Message = <<(Now - 1000):64, "rest">>,
             {[{pushed, A}, {pushed, B}], _} = bytes(weir_load_fanout, <<Message/binary, Message/binary>>, Listener),
             ?assert(A >= 1000 andalso B >= 1000),
-            ?assertEqual({error, wrong_message}, weir_load_fanout:response(<<(Now + 3_600_000_000_000):64, "rest">>, Listener)),
+            ?assertEqual(
+                {error, wrong_message}, weir_load_fanout:response(<<(Now + 3_600_000_000_000):64, "rest">>, Listener)
+            ),
             ?assertEqual({error, wrong_message}, weir_load_fanout:response(<<0:64, "rest">>, Listener))
         end
      || {Clock, Now} <- [{monotonic, Monotonic}, {system, os:system_time(nanosecond)}]

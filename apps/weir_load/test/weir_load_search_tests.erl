@@ -41,10 +41,12 @@ one_bad_moment_decides_nothing_test() ->
 within_bounds_test_() ->
     [
         ?_assertMatch(
-            {ok, #{kept := 19_000, broken := none}}, weir_load_search:search(fun(_) -> kept end, 5000, #{most => 19_000})
+            {ok, #{kept := 19_000, broken := none}},
+            weir_load_search:search(fun(_) -> kept end, 5000, #{most => 19_000})
         ),
         ?_assertMatch(
-            {ok, #{kept := none, broken := 1500.0}}, weir_load_search:search(fun(_) -> broken end, 6000, #{least => 1500})
+            {ok, #{kept := none, broken := 1500.0}},
+            weir_load_search:search(fun(_) -> broken end, 6000, #{least => 1500})
         ),
         fun() ->
             {ok, #{kept := Kept, broken := Broken}} = weir_load_search:search(up_to(777), 1000, #{precision => 0.2}),
@@ -55,7 +57,19 @@ within_bounds_test_() ->
 
 what_is_kept_once_is_not_tried_again_test() ->
     {ok, #{kept := 2000, tries := Tries}} = weir_load_search:search(up_to(2100), 1000, #{once => true, precision => 0.3}),
-    ?assertEqual([{1000, kept}, {2000, kept}, {4000, broken}, {4000, broken}, {3000.0, broken}, {3000.0, broken}, {2500.0, broken}, {2500.0, broken}], Tries).
+    ?assertEqual(
+        [
+            {1000, kept},
+            {2000, kept},
+            {4000, broken},
+            {4000, broken},
+            {3000.0, broken},
+            {3000.0, broken},
+            {2500.0, broken},
+            {2500.0, broken}
+        ],
+        Tries
+    ).
 
 a_stop_ends_it_test() ->
     Try = fun(1000) -> kept; (_) -> stopped end,

@@ -31,7 +31,9 @@ start(Behaviour, Stall) ->
     Server = spawn(fun() ->
         Monitor = monitor(process, Owner),
         _ = spawn_link(fun() -> accept(Listener, Shared) end),
-        receive {'DOWN', Monitor, process, Owner, _} -> exit(owner_ended) end
+        receive
+            {'DOWN', Monitor, process, Owner, _} -> exit(owner_ended)
+        end
     end),
     ok = gen_tcp:controlling_process(Listener, Server),
     #{port => Port, server => Server, counters => Counters}.

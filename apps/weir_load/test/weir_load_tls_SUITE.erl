@@ -70,8 +70,15 @@ certificate(Name, Authority, Config) ->
     ok = file:write_file(file("extensions", Config), ["subjectAltName=DNS:", Name, "\n"]),
     openssl(["req -nodes -subj '/CN=", Name, "'", key(Name), " -out request.pem"], Config),
     openssl(
-        ["x509 -req -days 2 -in request.pem -extfile extensions -set_serial 1 -CA ", Authority, ".pem -CAkey ", Authority,
-            ".key -out ", Name, ".pem"],
+        [
+            "x509 -req -days 2 -in request.pem -extfile extensions -set_serial 1 -CA ",
+            Authority,
+            ".pem -CAkey ",
+            Authority,
+            ".key -out ",
+            Name,
+            ".pem"
+        ],
         Config
     ),
     [{certfile, file(Name ++ ".pem", Config)}, {keyfile, file(Name ++ ".key", Config)}].
@@ -120,13 +127,21 @@ the_protocol_is_told(Config) ->
     Told = fun(Socket) -> Self ! {protocol, ssl:negotiated_protocol(Socket)} end,
     Http = #{within_tls => weir_load_http, method => "GET", header => [], body => ""},
     _ = load(Config, [{alpn_preferred_protocols, [<<"http/1.1">>]}], Http, Told),
-    receive {protocol, Protocol} -> ?assertEqual({ok, <<"http/1.1">>}, Protocol) after patience() -> ct:fail(not_opened) end.
+    receive
+        {protocol, Protocol} -> ?assertEqual({ok, <<"http/1.1">>}, Protocol)
+    after patience() -> ct:fail(not_opened)
+    end.
 
 who_signs_is_checked(Config) ->
-    ?assertMatch({match, _}, re:run(refusal(Config, [], #{trust => {file, ?config(others, Config)}}), "is not trusted.*--cacert")).
+    ?assertMatch(
+        {match, _}, re:run(refusal(Config, [], #{trust => {file, ?config(others, Config)}}), "is not trusted.*--cacert")
+    ).
 
 the_name_is_checked(Config) ->
-    ?assertMatch({match, _}, re:run(refusal(Config, [], #{host => "example.org"}), "certificate of example.org port .* is not trusted")).
+    ?assertMatch(
+        {match, _},
+        re:run(refusal(Config, [], #{host => "example.org"}), "certificate of example.org port .* is not trusted")
+    ).
 
 what_speaks_no_tls_is_an_error(Config) ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
@@ -141,7 +156,10 @@ what_speaks_no_tls_is_an_error(Config) ->
     ?assertEqual(nomatch, re:run(Message, "in time")).
 
 a_refusal_is_an_error(Config) ->
-    Old = [{versions, ['tlsv1.2']}, {ciphers, [#{key_exchange => ecdhe_ecdsa, cipher => aes_128_cbc, mac => sha256, prf => sha256}]}],
+    Old = [
+        {versions, ['tlsv1.2']},
+        {ciphers, [#{key_exchange => ecdhe_ecdsa, cipher => aes_128_cbc, mac => sha256, prf => sha256}]}
+    ],
     ?assertMatch({match, _}, re:run(refusal(Config, Old, #{}), "refuses the TLS handshake")).
 
 certificates_have_to_be_there(Config) ->
@@ -188,17 +206,34 @@ run(Config, Port, Plan) -> weir_load_run:run(plan(Config, Port, Plan), fun(_News
 plan(Config, Port, Plan) ->
     OfScenario = maps:merge(
         #{
-            within_tls => weir_load_echo, trust => {file, ?config(roots, Config)}, host => "localhost",
-            address => {127, 0, 0, 1}, port => Port, size => 64, timeout => patience() * 1_000_000, tls => true
+            within_tls => weir_load_echo,
+            trust => {file, ?config(roots, Config)},
+            host => "localhost",
+            address => {127, 0, 0, 1},
+            port => Port,
+            size => 64,
+            timeout => patience() * 1_000_000,
+            tls => true
         },
         maps:with([within_tls, trust, host, size, method, header, body, timeout], Plan)
     ),
     maps:merge(
         #{
-            scenario => weir_load_tls, options => OfScenario, address => {127, 0, 0, 1}, port => Port,
-            sockets => weir, load => {open, [{constant, 800, ?DURATION}], even}, connections => 10,
-            connect_rate => unlimited, depth => 1, duration => ?DURATION, warmup => 0, timeout => patience() * 1_000_000,
-            drivers => 2, nodes => [node()], observe => none
+            scenario => weir_load_tls,
+            options => OfScenario,
+            address => {127, 0, 0, 1},
+            port => Port,
+            sockets => weir,
+            load => {open, [{constant, 800, ?DURATION}], even},
+            connections => 10,
+            connect_rate => unlimited,
+            depth => 1,
+            duration => ?DURATION,
+            warmup => 0,
+            timeout => patience() * 1_000_000,
+            drivers => 2,
+            nodes => [node()],
+            observe => none
         },
         maps:with([sockets, load, connections, timeout], Plan)
     ).

@@ -14,7 +14,10 @@ times_test_() ->
     ].
 
 wrong_times_test_() ->
-    [?_assertMatch({Text, {error, _}}, {Text, weir_load_units:time(Text)}) || Text <- ["", "8", "s", "8 s", "-1s", "1.s", "8d"]].
+    [
+        ?_assertMatch({Text, {error, _}}, {Text, weir_load_units:time(Text)})
+     || Text <- ["", "8", "s", "8 s", "-1s", "1.s", "8d"]
+    ].
 
 rates_test_() ->
     [

@@ -79,7 +79,10 @@ sum(Socket, Size, Sum) ->
 %%% A network namespace behind a link that delays, loses, duplicates and reorders packets.
 
 a_bad_network(_Config) ->
-    case os:cmd("id -u") =:= "0\n" andalso os:find_executable("tc") =/= false andalso os:find_executable("python3") =/= false of
+    case
+        os:cmd("id -u") =:= "0\n" andalso os:find_executable("tc") =/= false andalso
+            os:find_executable("python3") =/= false
+    of
         true -> bad_network("weir" ++ os:getpid());
         false -> {skip, "root, tc and python3 are needed"}
     end.
@@ -98,7 +101,8 @@ bad_network(Name) ->
     end.
 
 over_network(Name) ->
-    Echo = "import socketserver\n"
+    Echo =
+        "import socketserver\n"
         "class Echo(socketserver.BaseRequestHandler):\n"
         "    def handle(self):\n"
         "        while data := self.request.recv(65536):\n"
@@ -111,7 +115,12 @@ over_network(Name) ->
     ok = program("ip", ["netns", "exec", Name, "python3", "-c", Echo], "ready"),
     Port = proxy(#{}, #{servers => ["198.18.7.2:7000"], retries => 10}),
     Clients = [spawn_monitor(fun() -> exit({echoed, echoed(Port, 20)}) end) || _ <- lists:seq(1, 50)],
-    ?assertEqual(lists:duplicate(50, {echoed, ok}), [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason end || {Pid, Monitor} <- Clients]).
+    ?assertEqual(lists:duplicate(50, {echoed, ok}), [
+        receive
+            {'DOWN', Monitor, process, Pid, Reason} -> Reason
+        end
+     || {Pid, Monitor} <- Clients
+    ]).
 
 echoed(Port, Times) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, options(), patience()),
@@ -131,11 +140,18 @@ echoed(Port, Times) ->
 
 toxics(Config) ->
     case os:find_executable("go") of
-        false -> {skip, "no Go"};
+        false ->
+            {skip, "no Go"};
         _ ->
             Directory = ?config(priv_dir, Config),
-            case os:cmd("GOBIN='" ++ Directory ++ "' go install " ++ ?TOXIPROXY ++ " 2>&1 >/dev/null; test -x '" ++ Directory ++ "/server' && printf built") of
-                "built" -> toxics_of(filename:join(Directory, "server"));
+            case
+                os:cmd(
+                    "GOBIN='" ++ Directory ++ "' go install " ++ ?TOXIPROXY ++ " 2>&1 >/dev/null; test -x '" ++
+                        Directory ++ "/server' && printf built"
+                )
+            of
+                "built" ->
+                    toxics_of(filename:join(Directory, "server"));
                 Output ->
                     case lists:suffix("built", Output) of
                         true -> toxics_of(filename:join(Directory, "server"));
@@ -149,10 +165,18 @@ toxics_of(Toxiproxy) ->
     ok = program(Toxiproxy, ["-host", "127.0.0.1", "-port", integer_to_list(Api)], "Starting"),
     {ok, Listen} = gen_tcp:listen(0, options()),
     {ok, ServerPort} = inet:port(Listen),
-    wait_until(fun() -> is_tuple(post(Api, "/proxies", #{name => <<"x">>, listen => local(Between), upstream => local(ServerPort), enabled => true})) end),
+    wait_until(fun() ->
+        is_tuple(
+            post(Api, "/proxies", #{
+                name => <<"x">>, listen => local(Between), upstream => local(ServerPort), enabled => true
+            })
+        )
+    end),
     Port = proxy(#{}, #{servers => [local(Between)]}),
     Toxic = fun(Type, Stream, Attributes) ->
-        {200, _} = post(Api, "/proxies/x/toxics", #{name => Type, type => Type, stream => Stream, attributes => Attributes})
+        {200, _} = post(Api, "/proxies/x/toxics", #{
+            name => Type, type => Type, stream => Stream, attributes => Attributes
+        })
     end,
     Clean = fun(Type) -> {204, _} = delete(Api, "/proxies/x/toxics/" ++ binary_to_list(Type)) end,
     Data = rand:bytes(200_000),
@@ -161,7 +185,11 @@ toxics_of(Toxiproxy) ->
         begin
             _ = Toxic(<<"slicer">>, Stream, #{average_size => 1000, size_variation => 900, delay => 100}),
             {Client, Server} = pair(Port, Listen),
-            {From, To} = case Stream of <<"upstream">> -> {Client, Server}; <<"downstream">> -> {Server, Client} end,
+            {From, To} =
+                case Stream of
+                    <<"upstream">> -> {Client, Server};
+                    <<"downstream">> -> {Server, Client}
+                end,
             _ = spawn_link(fun() -> ok = gen_tcp:send(From, Data) end),
             ?assertEqual({ok, Data}, gen_tcp:recv(To, byte_size(Data), patience())),
             [ok = gen_tcp:close(Socket) || Socket <- [Client, Server]],
@@ -195,7 +223,11 @@ pair(Port, Listen) ->
     {Client, Server}.
 
 post(Api, Path, Object) ->
-    status(httpc:request(post, {url(Api, Path), [], "application/json", weir_json:encode(Object)}, [], [{body_format, binary}])).
+    status(
+        httpc:request(post, {url(Api, Path), [], "application/json", weir_json:encode(Object)}, [], [
+            {body_format, binary}
+        ])
+    ).
 
 delete(Api, Path) -> status(httpc:request(delete, {url(Api, Path), []}, [], [{body_format, binary}])).
 
@@ -223,7 +255,9 @@ idle(Count) ->
         begin
             %% One source address does not have enough ports.
             From = {127, 0, 1 + N rem 4, 1},
-            {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [{ip, From} | lists:keydelete(ip, 1, options())], patience()),
+            {ok, Client} = gen_tcp:connect(
+                {127, 0, 0, 1}, Port, [{ip, From} | lists:keydelete(ip, 1, options())], patience()
+            ),
             {ok, Server} = gen_tcp:accept(Listen, patience()),
             {Client, Server}
         end
@@ -263,7 +297,9 @@ local(Port) -> iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)]).
 %% Runs a program until the case or this node ends. It is ready when it prints Ready.
 program(Name, Arguments, Ready) ->
     All = ["--pdeathsig", "KILL", os:find_executable(Name) | Arguments],
-    Opened = open_port({spawn_executable, os:find_executable("setpriv")}, [{args, All}, exit_status, stderr_to_stdout, binary]),
+    Opened = open_port({spawn_executable, os:find_executable("setpriv")}, [
+        {args, All}, exit_status, stderr_to_stdout, binary
+    ]),
     {os_pid, Pid} = erlang:port_info(Opened, os_pid),
     put({program, integer_to_list(Pid)}, true),
     said(Opened, Ready, <<>>).

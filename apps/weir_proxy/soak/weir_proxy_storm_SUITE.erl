@@ -7,7 +7,13 @@
 
 suite() -> [{timetrap, {minutes, 20}}].
 
-all() -> [a_thousand_connections, four_thousand_connections, everybody_is_served_whatever_changes, everybody_is_served_or_told_whatever_is_killed].
+all() ->
+    [
+        a_thousand_connections,
+        four_thousand_connections,
+        everybody_is_served_whatever_changes,
+        everybody_is_served_or_told_whatever_is_killed
+    ].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir_proxy),
@@ -22,4 +28,5 @@ four_thousand_connections(_Config) -> weir_proxy_storm:run(4000, 10).
 
 everybody_is_served_whatever_changes(_Config) -> weir_proxy_explorer:run(gentle, rand:uniform(1_000_000), 300_000).
 
-everybody_is_served_or_told_whatever_is_killed(_Config) -> weir_proxy_explorer:run(rough, rand:uniform(1_000_000), 300_000).
+everybody_is_served_or_told_whatever_is_killed(_Config) ->
+    weir_proxy_explorer:run(rough, rand:uniform(1_000_000), 300_000).

@@ -54,7 +54,10 @@
 %% the other proxy, and why that proxy did not leave.
 
 -type info() :: #{
-    frontends := #{binary() => map()}, backends := #{binary() => map()}, sessions := non_neg_integer(), log_dropped := non_neg_integer()
+    frontends := #{binary() => map()},
+    backends := #{binary() => map()},
+    sessions := non_neg_integer(),
+    log_dropped := non_neg_integer()
 }.
 %% Frontends with their addresses (`listen'), backends with their `servers', and the counters of each. `log_dropped':
 %% lines of the access log that were dropped since it was opened.
@@ -168,7 +171,12 @@ latency(Name) ->
     maps:from_list([
         {Backend, Servers}
      || {Backend, Members} <- weir_proxy_memory:members(Name),
-        Servers <- [maps:from_list([{weir_proxy_server:name(Member), Latency} || Member <- Members, Latency = #{} <- [weir_proxy_server:latency(Member)]])],
+        Servers <- [
+            maps:from_list([
+                {weir_proxy_server:name(Member), Latency}
+             || Member <- Members, Latency = #{} <- [weir_proxy_server:latency(Member)]
+            ])
+        ],
         map_size(Servers) > 0
     ]).
 
@@ -188,8 +196,15 @@ sessions(Name) ->
             bytes_out => Out,
             idle_ms => Idle div 1000
         }
-     || #session{relay = Relay, frontend = Frontend, backend = Backend, server = Server, client = Client, address = Address,
-            accepted = Accepted} <- weir_proxy_sessions:list(Name),
+     || #session{
+            relay = Relay,
+            frontend = Frontend,
+            backend = Backend,
+            server = Server,
+            client = Client,
+            address = Address,
+            accepted = Accepted
+        } <- weir_proxy_sessions:list(Name),
         {ok, #{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}, idle_us := Idle}} <- [weir:relay_info(Relay)]
     ].
 
@@ -228,7 +243,8 @@ set_weight(_Name, Backend, Server, Weight) ->
 
 %% @doc Closes all sessions of a server. Returns how many there were.
 -spec close_sessions(name(), atom() | iodata(), atom() | iodata()) -> non_neg_integer().
-close_sessions(Name, Backend, Server) -> weir_proxy_sessions:close(Name, {server, text(Backend), text(Server)}, operator).
+close_sessions(Name, Backend, Server) ->
+    weir_proxy_sessions:close(Name, {server, text(Backend), text(Server)}, operator).
 
 set(Name, Backend, Server, What) -> weir_proxy_backend:set(Name, text(Backend), text(Server), What).
 

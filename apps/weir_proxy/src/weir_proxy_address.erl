@@ -22,7 +22,8 @@
 %% `"unix:/run/x.sock"', `"name:80"', `{Address, Port}', or `{local, Path}'.
 -spec endpoint(weir_proxy_schema:path(), term()) -> endpoint().
 endpoint(Path, {local, Local}) when is_binary(Local), Local =/= <<>> -> local(Path, {local, Local}, Local);
-endpoint(_Path, {name, Name, Port}) when is_binary(Name), is_integer(Port), Port >= 0, Port =< 65535 -> {name, Name, Port};
+endpoint(_Path, {name, Name, Port}) when is_binary(Name), is_integer(Port), Port >= 0, Port =< 65535 ->
+    {name, Name, Port};
 endpoint(Path, {Address, Port}) when is_integer(Port), Port >= 0, Port =< 65535 ->
     case inet:is_ip_address(Address) of
         true -> {Address, Port};
@@ -31,16 +32,22 @@ endpoint(Path, {Address, Port}) when is_integer(Port), Port >= 0, Port =< 65535 
 endpoint(Path, Value) ->
     case text(Value) of
         <<"unix:", Local/binary>> when Local =/= <<>> -> local(Path, Value, Local);
-        error -> refuse(Path, Value);
+        error ->
+            refuse(Path, Value);
         Text ->
-            case re:run(Text, "^(?:\\[([^]]+)\\]|([^:]*)):([0-9]{1,5})$", [{capture, all_but_first, binary}, dollar_endonly]) of
+            case
+                re:run(Text, "^(?:\\[([^]]+)\\]|([^:]*)):([0-9]{1,5})$", [
+                    {capture, all_but_first, binary}, dollar_endonly
+                ])
+            of
                 {match, [V6, V4, Port]} -> host(Path, Value, V6, V4, binary_to_integer(Port));
                 nomatch -> refuse(Path, Value)
             end
     end.
 
 local(_Path, _Value, Local) when byte_size(Local) =< ?PATH_MAX -> {local, Local};
-local(Path, Value, _Local) -> weir_proxy_schema:refuse(Path, Value, io_lib:format("a path of at most ~b bytes", [?PATH_MAX])).
+local(Path, Value, _Local) ->
+    weir_proxy_schema:refuse(Path, Value, io_lib:format("a path of at most ~b bytes", [?PATH_MAX])).
 
 host(Path, Value, _V6, _V4, Port) when Port > 65535 -> refuse(Path, Value);
 host(_Path, _Value, <<>>, <<>>, Port) -> {{0, 0, 0, 0}, Port};
@@ -62,7 +69,9 @@ host(Path, Value, V6, _V4, Port) ->
 
 -spec refuse(weir_proxy_schema:path(), term()) -> no_return().
 refuse(Path, Value) ->
-    weir_proxy_schema:refuse(Path, Value, "\"ADDRESS:PORT\", \"[IPV6]:PORT\", \":PORT\", \"NAME:PORT\" or \"unix:PATH\"").
+    weir_proxy_schema:refuse(
+        Path, Value, "\"ADDRESS:PORT\", \"[IPV6]:PORT\", \":PORT\", \"NAME:PORT\" or \"unix:PATH\""
+    ).
 
 %% @doc Checks the path of a unix socket.
 -spec path(weir_proxy_schema:path(), term()) -> binary().

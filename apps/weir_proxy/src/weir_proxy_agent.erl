@@ -9,7 +9,9 @@
 
 -export_type([answer/0]).
 
--type answer() :: #{is_up => boolean(), admin => ready | drain | maint, percent => 0..256, max_connections => pos_integer()}.
+-type answer() :: #{
+    is_up => boolean(), admin => ready | drain | maint, percent => 0..256, max_connections => pos_integer()
+}.
 %% The agent's answer. What a later answer leaves out stays.
 
 %% Most bytes of a line.
@@ -63,7 +65,13 @@ line(Socket, Deadline, Before) ->
 parse(Line) ->
     [Words | _] = binary:split(Line, <<"#">>),
     %% string:lexemes/2 would raise for bytes that are not UTF-8.
-    words([weir_proxy_first_bytes:lower(Word) || Word <- binary:split(Words, [<<",">>, <<" ">>, <<"\t">>], [global, trim_all])], #{}).
+    words(
+        [
+            weir_proxy_first_bytes:lower(Word)
+         || Word <- binary:split(Words, [<<",">>, <<" ">>, <<"\t">>], [global, trim_all])
+        ],
+        #{}
+    ).
 
 words([], Answer) ->
     {ok, Answer};

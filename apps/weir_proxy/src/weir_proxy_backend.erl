@@ -98,16 +98,23 @@ init({Proxy, {Name, Given}}) ->
             {ok, {Config, Numbers, Members}} ->
                 %% The queue is empty: its calls failed when the process before died.
                 _ = weir_proxy_numbers:add(Numbers, queue_current, -weir_proxy_numbers:get(Numbers, queue_current)),
-                #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = none};
+                #state{
+                    proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = none
+                };
             none ->
                 Members = [weir_proxy_server:new(Server, Given) || Server <- maps:get(servers, Given)],
                 Numbers = weir_proxy_numbers:new(),
-                #state{proxy = Proxy, name = Name, config = Given, numbers = Numbers, members = Members, balancer = none}
+                #state{
+                    proxy = Proxy, name = Name, config = Given, numbers = Numbers, members = Members, balancer = none
+                }
         end,
     _ = erlang:send_after(?FORGET_MS, self(), forget),
     %% Start the timers of failing servers again: they ended with the process before.
     Now = now_ms(),
-    _ = [erlang:send_after(Left, self(), publish) || Member <- State#state.members, Left <- [weir_proxy_server:fails_for(Now, Member)], Left > 0],
+    _ = [
+        erlang:send_after(Left, self(), publish)
+     || Member <- State#state.members, Left <- [weir_proxy_server:fails_for(Now, Member)], Left > 0
+    ],
     {ok, publish(check_all(resolve(State)))}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
@@ -142,7 +149,12 @@ handle_cast(_Message, State) ->
 handle_info({failing, Name}, State = #state{members = Members, config = #{passive := #{back_off := BackOff}}}) ->
     Now = now_ms(),
     %% Skip a server that is failing already: connections that were on their way to it are no new evidence.
-    case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name, weir_proxy_server:state(Now, Member) =/= failing] of
+    case
+        [
+            Member
+         || Member <- Members, weir_proxy_server:name(Member) =:= Name, weir_proxy_server:state(Now, Member) =/= failing
+        ]
+    of
         [Member] ->
             _ = erlang:send_after(BackOff, self(), publish),
             {noreply, publish(put_member(weir_proxy_server:failing(Now + BackOff, Member), State))};
@@ -185,7 +197,9 @@ handle_info({'EXIT', Pid, Reason}, State = #state{proxy = Proxy, name = Name, ch
             {noreply, State};
         [Check] ->
             About = #{proxy => Proxy, backend => Name, check => Check, reason => Reason},
-            ok = weir_reports:say(fun() -> weir_reports:log(error, About#{what => "the check of a server has crashed and was restarted"}) end),
+            ok = weir_reports:say(fun() ->
+                weir_reports:log(error, About#{what => "the check of a server has crashed and was restarted"})
+            end),
             {noreply, check_all(State)}
     end;
 handle_info(_Message, State) ->
@@ -211,7 +225,9 @@ put_member(Member, State = #state{members = Members}) ->
 
 %%% Publishing.
 
-publish(State = #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = Before}) ->
+publish(
+    State = #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = Before}
+) ->
     #{balance := Balance, hash_load := Load} = Config,
     Now = now_ms(),
     Balancer = weir_proxy_balancer:renew(Balance, first_priority(eligible(Now, Members)), Load, Before),
@@ -230,7 +246,10 @@ growing(_Now, #state{growing = Timer}) ->
 
 %% Reports changed states as events. A new server is not a change.
 tell(Now, #state{proxy = Proxy, name = Name, members = Members, states = Before}) ->
-    States = maps:from_list([{weir_proxy_server:name(Member), weir_proxy_server:state(Now, Member)} || Member <- Members]),
+    States = maps:from_list([
+        {weir_proxy_server:name(Member), weir_proxy_server:state(Now, Member)}
+     || Member <- Members
+    ]),
     _ = [
         ok = weir_proxy_event:server(Proxy, Name, Server, Was, Is)
      || {Server, Is} <- maps:to_list(States), #{Server := Was} <- [Before], Was =/= Is
@@ -292,10 +311,14 @@ give(Server = #server{numbers = Numbers}, From = {Pid, _}) ->
 %%% Checks.
 
 check_all(State = #state{checks = Checks, members = Members, config = #{health := Health, agent := Agent}}) ->
-    Places = [{weir_proxy_server:name(Member), Address} || Member <- Members, Address <- [weir_proxy_server:checked_at(Member)], Address =/= none],
-    Wanted = [{Name, {Address, Health}} || Health =/= off, {Name, Address} <- Places] ++
-        %% Unix sockets have no port for an agent.
-        [{{agent, Name}, {Address, Agent}} || Agent =/= off, {Name, Address = {Host, _}} <- Places, Host =/= local],
+    Places = [
+        {weir_proxy_server:name(Member), Address}
+     || Member <- Members, Address <- [weir_proxy_server:checked_at(Member)], Address =/= none
+    ],
+    Wanted =
+        [{Name, {Address, Health}} || Health =/= off, {Name, Address} <- Places] ++
+            %% Unix sockets have no port for an agent.
+            [{{agent, Name}, {Address, Agent}} || Agent =/= off, {Name, Address = {Host, _}} <- Places, Host =/= local],
     State#state{checks = weir_proxy_check:adjust(Checks, maps:from_list(Wanted))}.
 
 %% An agent that does not answer, or not in a known way, changes nothing.
@@ -314,11 +337,15 @@ changed(Name, Change, State = #state{members = Members, config = #{on_down := On
             {What, Changed} = Change(Member),
             Noted = put_member(Changed, State),
             case What of
-                same -> Noted;
-                up -> serve(publish(Noted));
+                same ->
+                    Noted;
+                up ->
+                    serve(publish(Noted));
                 down ->
                     Published = publish(Noted),
-                    _ = OnDown =:= close andalso weir_proxy_sessions:close(State#state.proxy, {server, State#state.name, Name}, down),
+                    _ =
+                        OnDown =:= close andalso
+                            weir_proxy_sessions:close(State#state.proxy, {server, State#state.name, Name}, down),
                     Published
             end
     end.

@@ -187,7 +187,10 @@ first(First, _Server) -> First.
 bound(#balancer{load = infinity}) ->
     infinity;
 bound(#balancer{load = Percent, weights = Weights, servers = Servers}) ->
-    All = lists:sum([weir_proxy_numbers:get(Numbers, current_sessions) || #server{numbers = Numbers} <- tuple_to_list(Servers)]),
+    All = lists:sum([
+        weir_proxy_numbers:get(Numbers, current_sessions)
+     || #server{numbers = Numbers} <- tuple_to_list(Servers)
+    ]),
     Percent * (All + 1) / (100 * Weights).
 
 is_below(_Server, infinity) -> true;

@@ -16,7 +16,9 @@
 %% @doc Starts and stops checks of the calling process so that exactly the wanted ones run.
 -spec adjust(#{name() => check()}, #{name() => what()}) -> #{name() => check()}.
 adjust(Checks, Wanted) ->
-    Kept = maps:filter(fun(Name, {Pid, What}) -> maps:get(Name, Wanted, none) =:= What andalso is_process_alive(Pid) end, Checks),
+    Kept = maps:filter(
+        fun(Name, {Pid, What}) -> maps:get(Name, Wanted, none) =:= What andalso is_process_alive(Pid) end, Checks
+    ),
     _ = [stop(Pid) || {Pid, _} <- maps:values(maps:without(maps:keys(Kept), Checks))],
     New = maps:map(fun(Name, What) -> {start(Name, What), What} end, maps:without(maps:keys(Kept), Wanted)),
     maps:merge(Kept, New).

@@ -140,6 +140,9 @@ host_name(<<_Type, Size:16, _:Size/binary, More/binary>>) -> host_name(More);
 host_name(<<>>) -> none;
 host_name(_Bad) -> error.
 
-protocols(<<Size, Protocol:Size/binary, More/binary>>, Protocols) when Size > 0 -> protocols(More, [Protocol | Protocols]);
-protocols(<<>>, Protocols) -> {ok, lists:reverse(Protocols)};
-protocols(_Bad, _Protocols) -> error.
+protocols(<<Size, Protocol:Size/binary, More/binary>>, Protocols) when Size > 0 ->
+    protocols(More, [Protocol | Protocols]);
+protocols(<<>>, Protocols) ->
+    {ok, lists:reverse(Protocols)};
+protocols(_Bad, _Protocols) ->
+    error.

@@ -71,10 +71,14 @@
     send_proxy := off | v1 | v2, _ => _
 }.
 
--type agent() :: #{kind := agent, port := inet:port_number(), interval := pos_integer(), timeout := pos_integer(), send := binary()}.
+-type agent() :: #{
+    kind := agent, port := inet:port_number(), interval := pos_integer(), timeout := pos_integer(), send := binary()
+}.
 
 -type log() :: #{
-    file := binary() | undefined, syslog := weir_proxy_address:endpoint() | undefined, format := weir_proxy_log_line:format()
+    file := binary() | undefined,
+    syslog := weir_proxy_address:endpoint() | undefined,
+    format := weir_proxy_log_line:format()
 }.
 
 -type bad_option() :: weir_proxy_schema:bad_option().
@@ -147,8 +151,10 @@ endpoints(Path, Value) ->
 
 bindable(Path, Value) ->
     case weir_proxy_address:endpoint(Path, Value) of
-        {name, _, _} -> weir_proxy_schema:refuse(Path, Value, "an address of this machine and a port, or \"unix:PATH\"");
-        Endpoint -> Endpoint
+        {name, _, _} ->
+            weir_proxy_schema:refuse(Path, Value, "an address of this machine and a port, or \"unix:PATH\"");
+        Endpoint ->
+            Endpoint
     end.
 
 bindable_port(Path, Value) ->
@@ -184,21 +190,38 @@ backend(Path, Map) ->
     ok = effective(Path, Backend),
     Names = [Name || #{name := Name} <- maps:get(servers, Backend)],
     case Names -- lists:usort(Names) of
-        [] -> Backend#{health := introduced(Backend)};
-        [Twice | _] -> weir_proxy_schema:refuse(Path ++ [servers], Twice, "a name that no other server of the backend has")
+        [] ->
+            Backend#{health := introduced(Backend)};
+        [Twice | _] ->
+            weir_proxy_schema:refuse(Path ++ [servers], Twice, "a name that no other server of the backend has")
     end.
 
 %% Checks send the same PROXY header as connections do, but not to another port: what listens there may not expect it.
-introduced(#{health := Health = #{send_proxy := undefined, port := undefined}, send_proxy := Version}) -> Health#{send_proxy := Version};
-introduced(#{health := Health = #{send_proxy := undefined}}) -> Health#{send_proxy := off};
-introduced(#{health := Health}) -> Health.
+introduced(#{health := Health = #{send_proxy := undefined, port := undefined}, send_proxy := Version}) ->
+    Health#{send_proxy := Version};
+introduced(#{health := Health = #{send_proxy := undefined}}) ->
+    Health#{send_proxy := off};
+introduced(#{health := Health}) ->
+    Health.
 
 %% A source address reaches only servers of its own address family. The family of names is not known yet.
-reachable(_Path, #{source := undefined}) -> ok;
+reachable(_Path, #{source := undefined}) ->
+    ok;
 reachable(Path, #{source := Source, servers := Servers}) ->
-    case [Address || #{address := {Address, _Port}} <- Servers, is_tuple(Address), tuple_size(Address) =/= tuple_size(Source)] of
-        [] -> ok;
-        _ -> weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "an address of the same family (IPv4 or IPv6) as the servers")
+    case
+        [
+            Address
+         || #{address := {Address, _Port}} <- Servers, is_tuple(Address), tuple_size(Address) =/= tuple_size(Source)
+        ]
+    of
+        [] ->
+            ok;
+        _ ->
+            weir_proxy_schema:refuse(
+                Path ++ [source],
+                iolist_to_binary(inet:ntoa(Source)),
+                "an address of the same family (IPv4 or IPv6) as the servers"
+            )
     end.
 
 %% Only version 2 of the PROXY header can carry an id.
@@ -220,14 +243,18 @@ effective(Path, Backend = #{servers := [_ | _] = Servers}) ->
         [] -> effective_locally(Path, Backend);
         _ -> ok
     end;
-effective(_Path, _Backend) -> ok.
+effective(_Path, _Backend) ->
+    ok.
 
 %% Unix sockets have no port for an agent and no source address.
 effective_locally(Path, #{agent := #{port := Port}}) ->
     weir_proxy_schema:refuse(Path ++ [agent, port], Port, "no agent, because all servers are unix sockets");
 effective_locally(Path, #{source := Source}) when Source =/= undefined ->
-    weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "no source, because all servers are unix sockets");
-effective_locally(_Path, _Backend) -> ok.
+    weir_proxy_schema:refuse(
+        Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "no source, because all servers are unix sockets"
+    );
+effective_locally(_Path, _Backend) ->
+    ok.
 
 hash_load(_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
 hash_load(Path, Value) -> (weir_proxy_schema:integer(101, 100_000))(Path, Value).
@@ -269,29 +296,44 @@ together(#{frontends := Frontends, backends := Backends, control := Control, sta
     Known = maps:keys(Backends),
     lists:foreach(fun({Name, Frontend}) -> routes([frontends, Name], Frontend, Known) end, maps:to_list(Frontends)),
     ok = keyed(maps:values(Frontends), maps:to_list(Backends)),
-    once([{[control], {local, Control}} || Control =/= off] ++ [{[statistics], Page} || {_, Port} <- [Page], Port > 0] ++
-        [{[frontends, Name, listen], Endpoint} || {Name, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]).
+    once(
+        [{[control], {local, Control}} || Control =/= off] ++ [{[statistics], Page} || {_, Port} <- [Page], Port > 0] ++
+            [
+                {[frontends, Name, listen], Endpoint}
+             || {Name, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen
+            ]
+    ).
 
 routes(Path, #{backend := Default, rules := Rules}, Known) ->
-    Wanted = [{Path ++ [backend], Default} || Default =/= undefined] ++
-        [
-            {Path ++ [rules, Place, backend], Backend}
-         || {Place, Rule} <- lists:zip(lists:seq(1, length(Rules)), Rules), Backend <- weir_proxy_rules:backends(Rule)
-        ],
+    Wanted =
+        [{Path ++ [backend], Default} || Default =/= undefined] ++
+            [
+                {Path ++ [rules, Place, backend], Backend}
+             || {Place, Rule} <- lists:zip(lists:seq(1, length(Rules)), Rules),
+                Backend <- weir_proxy_rules:backends(Rule)
+            ],
     case {Wanted, [One || One = {_, Backend} <- Wanted, not lists:member(Backend, Known)]} of
-        {[], []} when Rules =:= [] -> weir_proxy_schema:refuse(Path ++ [backend], undefined, ["needed: the name of a backend", [[": ", known(Known)] || Known =/= []]]);
-        {_, []} -> ok;
-        {_, [{Where, Unknown} | _]} -> weir_proxy_schema:refuse(Where, Unknown, ["the name of a backend: ", known(Known)])
+        {[], []} when Rules =:= [] ->
+            weir_proxy_schema:refuse(Path ++ [backend], undefined, [
+                "needed: the name of a backend", [[": ", known(Known)] || Known =/= []]
+            ]);
+        {_, []} ->
+            ok;
+        {_, [{Where, Unknown} | _]} ->
+            weir_proxy_schema:refuse(Where, Unknown, ["the name of a backend: ", known(Known)])
     end.
 
 %% Only a module returns a key, so `hash_key' `rule' needs a rule with a module. Which backend it chooses is not known
 %% here.
 keyed(Frontends, Backends) ->
     case [Name || {Name, #{hash_key := rule}} <- lists:sort(Backends)] of
-        [] -> ok;
+        [] ->
+            ok;
         [First | _] ->
             lists:any(fun weir_proxy_rules:has_module/1, lists:append([Rules || #{rules := Rules} <- Frontends])) orelse
-                weir_proxy_schema:refuse([backends, First, hash_key], rule, "address or sni; rule needs a rule with a module"),
+                weir_proxy_schema:refuse(
+                    [backends, First, hash_key], rule, "address or sni; rule needs a rule with a module"
+                ),
             ok
     end.
 
@@ -302,8 +344,11 @@ known(Known) -> lists:join(", ", Known).
 once(Listens) ->
     Endpoints = [Endpoint || {_, Endpoint} <- Listens],
     case Endpoints -- lists:usort(Endpoints) of
-        [] -> ok;
+        [] ->
+            ok;
         [Twice | _] ->
             {Path, _} = lists:last([Listen || Listen = {_, Endpoint} <- Listens, Endpoint =:= Twice]),
-            weir_proxy_schema:refuse(Path, weir_proxy_address:to_text(Twice), "an address that occurs once in the configuration")
+            weir_proxy_schema:refuse(
+                Path, weir_proxy_address:to_text(Twice), "an address that occurs once in the configuration"
+            )
     end.

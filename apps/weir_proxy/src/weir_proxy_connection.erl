@@ -40,7 +40,9 @@ serve(Client, {Proxy, Name, Endpoint}) ->
     case frontend(Proxy, Name, Endpoint) of
         Frontend = #frontend{numbers = Numbers} ->
             ok = weir_proxy_pending:begun(Numbers),
-            serve(#way{client = Client, endpoint = Endpoint, frontend = Frontend, accepted = erlang:system_time(millisecond)});
+            serve(#way{
+                client = Client, endpoint = Endpoint, frontend = Frontend, accepted = erlang:system_time(millisecond)
+            });
         %% The frontend and its address were removed.
         undefined ->
             gen_tcp:close(Client)
@@ -110,7 +112,9 @@ unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
 route(Way = #way{frontend = #frontend{route = {backend, Backend}}}) ->
     balance(Way, Backend);
 route(Way = #way{frontend = #frontend{route = {rules, Rules}}, facts = Known}) ->
-    Facts = maps:merge(Known, weir_proxy_facts:of_connection(Way#way.client, Way#way.address, weir_proxy_rules:wants_port(Rules))),
+    Facts = maps:merge(
+        Known, weir_proxy_facts:of_connection(Way#way.client, Way#way.address, weir_proxy_rules:wants_port(Rules))
+    ),
     decide(weir_proxy_rules:decide(Facts, Rules), Rules, Way#way{facts = Facts}).
 
 decide({backend, Backend}, _Rules, Way) -> balance(Way, Backend);
@@ -181,7 +185,9 @@ balance_again(Way = #way{frontend = #frontend{numbers = Numbers}, backend = Name
     balance(Way, Name).
 
 %% Reads the server name if the key needs it and no rule has read it.
-with_name(Way = #way{client = Client, facts = Facts, frontend = Frontend}, Backend = #backend{config = #{hash_key := sni}}) when
+with_name(
+    Way = #way{client = Client, facts = Facts, frontend = Frontend}, Backend = #backend{config = #{hash_key := sni}}
+) when
     not is_map_key(protocol, Facts)
 ->
     case has_key(Backend) andalso weir_proxy_facts:of_first_bytes(Client, first_bytes_timeout(Frontend)) of
@@ -250,7 +256,12 @@ unrelayed(Reason, #way{frontend = #frontend{proxy = Proxy, name = Name}}) ->
         true ->
             exhausted;
         false ->
-            ok = weir_reports:log(error, #{what => "cannot start a relay, and closed the connection", proxy => Proxy, frontend => Name, reason => Reason}),
+            ok = weir_reports:log(error, #{
+                what => "cannot start a relay, and closed the connection",
+                proxy => Proxy,
+                frontend => Name,
+                reason => Reason
+            }),
             crashed
     end.
 
@@ -263,7 +274,13 @@ again(Way = #way{retries = Before}, Backend = #backend{numbers = Numbers}, Key, 
 
 %% Looks the backend up again, because servers may have changed. If it was removed and there is no other, its servers
 %% are still used.
-go_on(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{name = Name, numbers = Numbers}, Key, Retries, Tried) ->
+go_on(
+    Way = #way{frontend = #frontend{proxy = Proxy}},
+    Backend = #backend{name = Name, numbers = Numbers},
+    Key,
+    Retries,
+    Tried
+) ->
     case weir_proxy_memory:backend(Proxy, Name) of
         Current = #backend{numbers = Numbers} ->
             try_servers(Way, Current, Key, Retries, Tried);
@@ -286,7 +303,11 @@ relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend
     Keeper = weir_proxy_sessions:keeper(),
     Header = weir_proxy_outgoing:header(Config, Client, Way#way.address, Way#way.facts),
     Options = measured(Server, #{
-        owner => Keeper, detached => true, idle_timeout => Idle, half_close_timeout => HalfClose, prefix => [Header, Prefix]
+        owner => Keeper,
+        detached => true,
+        idle_timeout => Idle,
+        half_close_timeout => HalfClose,
+        prefix => [Header, Prefix]
     }),
     case relay_to(Server, Backend, Client, Options) of
         {ok, Relay} -> {ok, Relay, Keeper};
@@ -314,7 +335,9 @@ relay_to(#server{address = Address}, #backend{config = #{connect_timeout := Time
 
 connect_from(Source, Address, Port, #{connect_timeout := Timeout}) ->
     try
-        weir_tcp:connect(Address, Port, [{ip, Source}, ?PORT_AT_CONNECT, {nodelay, true}, binary, {active, false}], Timeout)
+        weir_tcp:connect(
+            Address, Port, [{ip, Source}, ?PORT_AT_CONNECT, {nodelay, true}, binary, {active, false}], Timeout
+        )
     catch
         %% The source and the server are of different address families.
         exit:badarg -> {error, einval}
@@ -345,7 +368,12 @@ measured(#server{latency = Latency}, Options) -> Options#{latency => Latency}.
 
 stick(_Way, #backend{config = #{stick := off}}, _Key, _Server) ->
     ok;
-stick(#way{frontend = #frontend{proxy = Proxy}}, #backend{name = Name, numbers = Numbers, config = #{stick := Expire}}, Key, Server) ->
+stick(
+    #way{frontend = #frontend{proxy = Proxy}},
+    #backend{name = Name, numbers = Numbers, config = #{stick := Expire}},
+    Key,
+    Server
+) ->
     ok = weir_proxy_sticks:remember(Numbers, Key, Server#server.name, erlang:monotonic_time(millisecond) + Expire),
     case weir_proxy_memory:backend(Proxy, Name) of
         #backend{numbers = Numbers} -> ok;

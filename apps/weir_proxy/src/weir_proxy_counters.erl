@@ -11,7 +11,9 @@
 %% Where the values are: in the `frontends' and `backends' of {@link weir_proxy:info/1}, or the maps of
 %% {@link weir_proxy:servers/2}.
 
--type row() :: #{subject := subject(), name := atom(), kind := counter | gauge, unit := bytes | nanoseconds | none, help := string()}.
+-type row() :: #{
+    subject := subject(), name := atom(), kind := counter | gauge, unit := bytes | nanoseconds | none, help := string()
+}.
 
 %% @doc Returns all counters.
 -spec table() -> [row(), ...].

@@ -42,7 +42,9 @@ session(Session, Result, Statistics) ->
                 queued => Session#session.queued,
                 connected => Session#session.connected
             },
-            weir_event:execute(?SESSION, Measurements, (about(Session))#{server => Session#session.server, reason => reason(Result)})
+            weir_event:execute(?SESSION, Measurements, (about(Session))#{
+                server => Session#session.server, reason => reason(Result)
+            })
     end.
 
 reason(closed) -> normal;

@@ -46,8 +46,15 @@ look(Client, Deadline, Bytes) ->
             known(Client, Bytes, Facts);
         more ->
             case byte_size(Bytes) < weir_proxy_first_bytes:limit() of
-                true -> read(Client, Deadline, Bytes, min(weir_proxy_first_bytes:limit(), weir_proxy_first_bytes:needed(Bytes)));
-                false -> known(Client, Bytes, #{protocol => unknown})
+                true ->
+                    read(
+                        Client,
+                        Deadline,
+                        Bytes,
+                        min(weir_proxy_first_bytes:limit(), weir_proxy_first_bytes:needed(Bytes))
+                    );
+                false ->
+                    known(Client, Bytes, #{protocol => unknown})
             end
     end.
 

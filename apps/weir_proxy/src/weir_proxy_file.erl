@@ -28,9 +28,12 @@ with_given(File, Take) ->
     case file:read_file(File) of
         {ok, Text} ->
             case weir_toml:decode(Text) of
-                {ok, Given} -> located(Take(Given), File, Text);
-                {error, {line, Line, Why}} -> {error, {file, File, Line, Why}};
-                {error, {too_large, Most}} -> {error, {file, File, none, io_lib:format("the file is larger than ~b bytes", [Most])}}
+                {ok, Given} ->
+                    located(Take(Given), File, Text);
+                {error, {line, Line, Why}} ->
+                    {error, {file, File, Line, Why}};
+                {error, {too_large, Most}} ->
+                    {error, {file, File, none, io_lib:format("the file is larger than ~b bytes", [Most])}}
             end;
         {error, Reason} ->
             {error, {file, File, none, file:format_error(Reason)}}
@@ -62,25 +65,40 @@ start(Name, File, Start) ->
 reload(Name) ->
     case weir_proxy_memory:saved({file, Name}) of
         %% The proxy's process reads the file, so that concurrent reloads cannot apply an older text after a newer one.
-        {ok, File} -> weir_proxy_memory:call(Name, {change, fun() -> with_given(File, fun weir_proxy_config:new/1) end});
-        none -> {error, no_file}
+        {ok, File} ->
+            weir_proxy_memory:call(Name, {change, fun() -> with_given(File, fun weir_proxy_config:new/1) end});
+        none ->
+            {error, no_file}
     end.
 
 %% @doc Returns one line that explains an error.
 -spec explain(fault() | weir_proxy:error() | no_file) -> iodata().
-explain({file, File, none, Text}) -> [File, ": ", Text];
-explain({file, File, Line, Text}) -> [File, $:, integer_to_list(Line), ": ", Text];
-explain({bad_option, Path, undefined, Allowed}) -> [path(Path), ": ", Allowed];
-explain({bad_option, Path, Value, Allowed}) -> [path(Path), " is ", value(Value), "; allowed: ", Allowed];
-explain({listen, Address, Reason}) when is_atom(Reason) -> ["cannot listen on ", Address, ": ", inet:format_error(Reason)];
-explain({listen, Address, Reason}) -> ["cannot listen on ", Address, io_lib:format(": ~0tp", [Reason])];
-explain({log, Where, timeout}) -> ["cannot write the log ", Where, ": timed out"];
-explain({log, Where, Reason}) -> ["cannot write the log ", Where, ": ", file:format_error(Reason)];
-explain({take_over, Path, Reason}) -> ["cannot take over from the proxy at ", Path, ": ", value(Reason)];
-explain({no_server, Name}) -> ["no such server: ", Name];
-explain({no_backend, Name}) -> ["no such backend: ", Name];
-explain(no_file) -> "the proxy was not started from a file";
-explain(Reason) -> io_lib:format("~0tp", [Reason]).
+explain({file, File, none, Text}) ->
+    [File, ": ", Text];
+explain({file, File, Line, Text}) ->
+    [File, $:, integer_to_list(Line), ": ", Text];
+explain({bad_option, Path, undefined, Allowed}) ->
+    [path(Path), ": ", Allowed];
+explain({bad_option, Path, Value, Allowed}) ->
+    [path(Path), " is ", value(Value), "; allowed: ", Allowed];
+explain({listen, Address, Reason}) when is_atom(Reason) ->
+    ["cannot listen on ", Address, ": ", inet:format_error(Reason)];
+explain({listen, Address, Reason}) ->
+    ["cannot listen on ", Address, io_lib:format(": ~0tp", [Reason])];
+explain({log, Where, timeout}) ->
+    ["cannot write the log ", Where, ": timed out"];
+explain({log, Where, Reason}) ->
+    ["cannot write the log ", Where, ": ", file:format_error(Reason)];
+explain({take_over, Path, Reason}) ->
+    ["cannot take over from the proxy at ", Path, ": ", value(Reason)];
+explain({no_server, Name}) ->
+    ["no such server: ", Name];
+explain({no_backend, Name}) ->
+    ["no such backend: ", Name];
+explain(no_file) ->
+    "the proxy was not started from a file";
+explain(Reason) ->
+    io_lib:format("~0tp", [Reason]).
 
 path([]) -> "the configuration";
 path(Path) -> lists:join($., [step(Step) || Step <- Path]).

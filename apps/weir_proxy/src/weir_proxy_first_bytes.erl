@@ -16,7 +16,15 @@
 -define(LIMIT, 16#8000).
 
 -define(METHODS, [
-    <<"GET ">>, <<"HEAD ">>, <<"POST ">>, <<"PUT ">>, <<"DELETE ">>, <<"OPTIONS ">>, <<"PATCH ">>, <<"CONNECT ">>, <<"TRACE ">>
+    <<"GET ">>,
+    <<"HEAD ">>,
+    <<"POST ">>,
+    <<"PUT ">>,
+    <<"DELETE ">>,
+    <<"OPTIONS ">>,
+    <<"PATCH ">>,
+    <<"CONNECT ">>,
+    <<"TRACE ">>
 ]).
 
 %% A name of 255 bytes, a colon and a port.
@@ -59,9 +67,12 @@ unknown() -> {ok, #{protocol => unknown}}.
 begins(Bytes, Words) ->
     Size = byte_size(Bytes),
     case [Word || Word <- Words, binary:longest_common_prefix([Word, Bytes]) =:= byte_size(Word)] of
-        [Word | _] -> {yes, Word};
+        [Word | _] ->
+            {yes, Word};
         [] ->
-            case lists:any(fun(Word) -> Size < byte_size(Word) andalso binary:part(Word, 0, Size) =:= Bytes end, Words) of
+            case
+                lists:any(fun(Word) -> Size < byte_size(Word) andalso binary:part(Word, 0, Size) =:= Bytes end, Words)
+            of
                 true -> unclear;
                 false -> no
             end
@@ -77,7 +88,9 @@ http(Bytes) ->
 %% Two different Host fields count as none: the server might use the other one.
 host(Head, Facts) ->
     [_Request | Fields] = binary:split(Head, <<"\n">>, [global]),
-    case lists:usort([name(trimmed(Value)) || <<Name:4/binary, $:, Value/binary>> <- Fields, lower(Name) =:= <<"host">>]) of
+    case
+        lists:usort([name(trimmed(Value)) || <<Name:4/binary, $:, Value/binary>> <- Fields, lower(Name) =:= <<"host">>])
+    of
         [Host] when Host =/= none -> Facts#{host => Host};
         _ -> Facts
     end.
@@ -96,7 +109,9 @@ trimmed_end(Text, Size) ->
 %% The host name without its port, in lower case.
 name(Text) when byte_size(Text) > ?HOST_MAX -> none;
 name(Text) ->
-    case re:run(Text, "^([^\\x00-\\x20\\x7f]+?)(?::[0-9]{1,5})?$", [{capture, all_but_first, binary}, dollar_endonly]) of
+    case
+        re:run(Text, "^([^\\x00-\\x20\\x7f]+?)(?::[0-9]{1,5})?$", [{capture, all_but_first, binary}, dollar_endonly])
+    of
         {match, [Host]} -> lower(Host);
         nomatch -> none
     end.
@@ -112,12 +127,17 @@ postgres(<<Size:32, _/binary>>) when Size < 8; Size > ?STARTUP_MAX -> unknown();
 postgres(<<Size:32, Version:16, _/binary>> = Bytes) when Version =:= 3 ->
     Rest = Size - 8,
     case Bytes of
-        <<_:64, Pairs:Rest/binary, _/binary>> -> {ok, pairs(binary:split(Pairs, <<0>>, [global]), #{protocol => postgres})};
-        _ -> more
+        <<_:64, Pairs:Rest/binary, _/binary>> ->
+            {ok, pairs(binary:split(Pairs, <<0>>, [global]), #{protocol => postgres})};
+        _ ->
+            more
     end;
-postgres(<<16:32, 1234:16, _/binary>>) -> {ok, #{protocol => postgres}};
-postgres(<<_:48, _/binary>>) -> unknown();
-postgres(_Part) -> more.
+postgres(<<16:32, 1234:16, _/binary>>) ->
+    {ok, #{protocol => postgres}};
+postgres(<<_:48, _/binary>>) ->
+    unknown();
+postgres(_Part) ->
+    more.
 
 pairs([<<"user">>, User | More], Facts) -> pairs(More, Facts#{user => User});
 pairs([<<"database">>, Database | More], Facts) -> pairs(More, Facts#{database => Database});

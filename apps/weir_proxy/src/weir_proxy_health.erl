@@ -56,7 +56,9 @@ of_kind(_Kind) -> [].
 expect(Path, Value) ->
     Text = (weir_proxy_schema:text())(Path, Value),
     byte_size(Text) =< longest() orelse
-        weir_proxy_schema:refuse(Path, Value, io_lib:format("at most ~b bytes, because no more of an answer is read", [longest()])),
+        weir_proxy_schema:refuse(
+            Path, Value, io_lib:format("at most ~b bytes, because no more of an answer is read", [longest()])
+        ),
     Text.
 
 %% Both become part of an HTTP request. Blanks or line feeds would change it.

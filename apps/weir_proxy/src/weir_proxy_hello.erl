@@ -18,7 +18,14 @@ build(Host) ->
     ]),
     %% TLS 1.2, with cipher suites that most servers have.
     Ciphers = <<16#c02f:16, 16#c02b:16, 16#c030:16, 16#c02c:16, 16#cca8:16, 16#cca9:16, 16#009c:16>>,
-    Body = [<<3, 3>>, crypto:strong_rand_bytes(32), sized(8, <<>>), sized(16, Ciphers), sized(8, <<0>>), sized(16, Extensions)],
+    Body = [
+        <<3, 3>>,
+        crypto:strong_rand_bytes(32),
+        sized(8, <<>>),
+        sized(16, Ciphers),
+        sized(8, <<0>>),
+        sized(16, Extensions)
+    ],
     iolist_to_binary([<<22, 3, 1>>, sized(16, [1, sized(24, Body)])]).
 
 extension(Type, Data) -> [<<Type:16>>, sized(16, Data)].

@@ -51,8 +51,12 @@ init({Name, {Given, Wanted}}) ->
                 Opened = maps:from_list([{Endpoint, none} || Endpoint <- weir_proxy_listeners:all(Name)]),
                 ok = weir_proxy_listeners:suspend(Name, maps:keys(maps:without(maps:keys(Known), Opened))),
                 There = maps:merge(Opened, Known),
-                Left = [{leave, Endpoint} || {Endpoint, none} <- maps:to_list(There)] ++
-                    [{withdraw, Frontend} || Frontend <- weir_proxy_memory:frontends(Name), not is_map_key(Frontend, Frontends)],
+                Left =
+                    [{leave, Endpoint} || {Endpoint, none} <- maps:to_list(There)] ++
+                        [
+                            {withdraw, Frontend}
+                         || Frontend <- weir_proxy_memory:frontends(Name), not is_map_key(Frontend, Frontends)
+                        ],
                 {start, Saved, #state{name = Name, config = none, listeners = There, leaving = leave_later(Left)}};
             none ->
                 %% Clean up after a start that was cut short.
@@ -76,7 +80,9 @@ handle_call(info, _From, State) ->
 handle_call(suspend, _From, State) ->
     ok = weir_proxy_listeners:suspend(State#state.name, maps:keys(State#state.listeners)),
     {reply, ok, State};
-handle_call(leave, _From, State = #state{name = Name, config = #{control := Control, statistics := Page}, waiting = Waiting}) ->
+handle_call(
+    leave, _From, State = #state{name = Name, config = #{control := Control, statistics := Page}, waiting = Waiting}
+) ->
     _ = weir_proxy_page:adjust(Name, Page, off, false),
     ok = weir_proxy_control:leave(Name, Control),
     ok = weir_proxy_listeners:suspend(Name, maps:keys(State#state.listeners)),
@@ -103,14 +109,17 @@ handle_info({timeout, Timer, What}, State = #state{leaving = Leaving}) ->
 handle_info({'EXIT', Pid, Reason}, State = #state{name = Name}) ->
     case weir_proxy_memory:saved({log, Name}) of
         {ok, {Pid, _, _}} ->
-            ok = report(#{what => "the process of the access log has ended and is restarted", proxy => Name, reason => Reason}),
+            ok = report(#{
+                what => "the process of the access log has ended and is restarted", proxy => Name, reason => Reason
+            }),
             handle_info(log_again, State);
         _ ->
             {noreply, State}
     end;
 handle_info(log_again, State = #state{name = Name, config = #{log := Log}}) ->
     case weir_proxy_log:adjust(Name, Log) of
-        ok -> ok;
+        ok ->
+            ok;
         {error, Reason} ->
             _ = erlang:send_after(?AGAIN_MS, self(), log_again),
             report(#{what => "cannot write the access log; trying again in 1 second", proxy => Name, reason => Reason})
@@ -170,7 +179,9 @@ close(State = #state{name = Name}) ->
 
 clear(Name) ->
     ok = weir_proxy_listeners:stop(Name, weir_proxy_listeners:all(Name)),
-    lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, weir_proxy_memory:frontends(Name)),
+    lists:foreach(
+        fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, weir_proxy_memory:frontends(Name)
+    ),
     lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name)).
 
 %%% From one configuration to the next. The steps that may fail come first, and are undone if one fails.
@@ -182,19 +193,37 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
     #{backends := Backends, frontends := Frontends, log := Log, control := Control, statistics := Page} = Config,
     #{log := OldLog, control := OldControl, statistics := OldPage} = served(Before),
     IsShared = How =:= take_over,
-    Old = case Before of none -> #{}; #{backends := There} -> There end,
-    OldFrontends = case Before of none -> #{}; #{frontends := ThereToo} -> ThereToo end,
+    Old =
+        case Before of
+            none -> #{};
+            #{backends := There} -> There
+        end,
+    OldFrontends =
+        case Before of
+            none -> #{};
+            #{frontends := ThereToo} -> ThereToo
+        end,
     New = [Backend || Backend <- maps:keys(Backends), weir_proxy_memory:backend(Name, Backend) =:= undefined],
-    lists:foreach(fun(Backend) -> {ok, _} = weir_proxy_sup:start_backend(Name, {Backend, maps:get(Backend, Backends)}) end, New),
+    lists:foreach(
+        fun(Backend) -> {ok, _} = weir_proxy_sup:start_backend(Name, {Backend, maps:get(Backend, Backends)}) end, New
+    ),
     NewFrontends = maps:keys(maps:without(maps:keys(OldFrontends), Frontends)),
     ok = publish(Name, maps:with(NewFrontends, Frontends)),
-    Wanted = maps:from_list([{Endpoint, Frontend} || {Frontend, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]),
+    Wanted = maps:from_list([
+        {Endpoint, Frontend}
+     || {Frontend, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen
+    ]),
     Opening = maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)),
     Paths = [Path || IsShared, {{local, Path}, _} <- Opening],
-    Resuming = [{Endpoint, Frontend} || {Endpoint, none} <- maps:to_list(State#state.listeners), #{Endpoint := Frontend} <- [Wanted]],
+    Resuming = [
+        {Endpoint, Frontend}
+     || {Endpoint, none} <- maps:to_list(State#state.listeners), #{Endpoint := Frontend} <- [Wanted]
+    ],
     Entrances = [
         {Entrance, Was}
-     || {Endpoint, _} <- Resuming, Entrance <- [{entrance, Name, Endpoint}], {ok, Was} <- [weir_proxy_memory:saved(Entrance)]
+     || {Endpoint, _} <- Resuming,
+        Entrance <- [{entrance, Name, Endpoint}],
+        {ok, Was} <- [weir_proxy_memory:saved(Entrance)]
     ],
     case
         in_turn([
@@ -231,7 +260,10 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             Kept = adjust(Wanted, Config, State),
             Listeners = maps:merge(Kept, Wanted),
             ok = stop_others(Name, Listeners, Config),
-            {ok, save(State#state{config = Config, listeners = Listeners, leaving = leaving(Listeners, Config, OldFrontends, State)})}
+            {ok,
+                save(State#state{
+                    config = Config, listeners = Listeners, leaving = leaving(Listeners, Config, OldFrontends, State)
+                })}
     end.
 
 %% The timers of what this configuration has removed. Frontends stay published for a while, because connections that
@@ -262,10 +294,13 @@ take_over(take_over, Name, off, Control) ->
 
 open_control(Name, Control) ->
     case weir_proxy_control:adjust(Name, off, Control) of
-        ok -> ok;
+        ok ->
+            ok;
         {error, Reason} ->
             _ = erlang:send_after(?AGAIN_MS, self(), control_again),
-            report(#{what => "cannot open the control socket; trying again in 1 second", proxy => Name, reason => Reason})
+            report(#{
+                what => "cannot open the control socket; trying again in 1 second", proxy => Name, reason => Reason
+            })
     end.
 
 %% The other program goes on. Connections that were accepted here are served for at most ?HAND_BACK_MS.
@@ -273,7 +308,10 @@ hand_back(start, _Name, _Endpoints) ->
     ok;
 hand_back(take_over, Name, Endpoints) ->
     %% Only open listeners: otherwise the drain would hit the next listener of that name.
-    ok = weir_proxy_listeners:suspend(Name, [Endpoint || Endpoint <- Endpoints, weir_proxy_listeners:is_there(Name, Endpoint)]),
+    ok = weir_proxy_listeners:suspend(Name, [
+        Endpoint
+     || Endpoint <- Endpoints, weir_proxy_listeners:is_there(Name, Endpoint)
+    ]),
     _ = weir_proxy_listeners:await_end(Name, erlang:monotonic_time(millisecond) + ?HAND_BACK_MS),
     ok.
 
@@ -318,7 +356,10 @@ stop_others(Name, Listeners, #{frontends := Frontends, backends := Backends}) ->
         not is_map_key(Frontend#frontend.name, Frontends)
     ],
     Needed = lists:append([needed(Name, Config) || #frontend{config = Config} <- Left]),
-    lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name) -- (Needed ++ maps:keys(Backends))).
+    lists:foreach(
+        fun(Backend) -> stop_backend(Name, Backend) end,
+        weir_proxy_memory:backends(Name) -- (Needed ++ maps:keys(Backends))
+    ).
 
 %% A module may choose any backend.
 needed(Name, #{rules := Rules, backend := Backend}) ->
@@ -360,8 +401,10 @@ adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listen
                 #{Endpoint := Frontend} ->
                     Config = maps:get(Frontend, Frontends),
                     %% A successor (Before is `none') does not know the listener's options, and sets them.
-                    _ = Before =/= none andalso Was =:= Frontend andalso is_same(Config, Frontend, maps:get(frontends, Before)) orelse
-                        weir_proxy_listeners:change(Name, Endpoint, Frontend, Config),
+                    _ =
+                        Before =/= none andalso Was =:= Frontend andalso
+                            is_same(Config, Frontend, maps:get(frontends, Before)) orelse
+                            weir_proxy_listeners:change(Name, Endpoint, Frontend, Config),
                     Frontend;
                 #{} ->
                     none

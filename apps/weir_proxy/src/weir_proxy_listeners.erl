@@ -39,7 +39,11 @@ open(_Proxy, [], _IsShared, _Frontends) ->
 open(Proxy, [{Endpoint, Frontend} | Others], IsShared, Frontends) ->
     Options = where(Endpoint, (options(maps:get(Frontend, Frontends)))#{shared => IsShared}),
     ok = weir_proxy_memory:save({entrance, Proxy, Endpoint}, Frontend),
-    case weir:start_listener(?LISTENER(Proxy, Endpoint), Options, fun weir_proxy_connection:serve/2, {Proxy, Frontend, Endpoint}) of
+    case
+        weir:start_listener(
+            ?LISTENER(Proxy, Endpoint), Options, fun weir_proxy_connection:serve/2, {Proxy, Frontend, Endpoint}
+        )
+    of
         {ok, _} -> open(Proxy, Others, IsShared, Frontends);
         {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
     end.
@@ -51,7 +55,9 @@ where({Address, Port}, Options = #{socket_opts := Settings}) when tuple_size(Add
 where({Address, Port}, Options) -> Options#{ip => Address, port => Port}.
 
 options(Frontend = #{backlog := Backlog}) ->
-    Same = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol, measure], Frontend),
+    Same = maps:with(
+        [max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol, measure], Frontend
+    ),
     Same#{socket_opts => [{backlog, Backlog}]}.
 
 %% @doc Resumes listeners that were suspended.
@@ -82,7 +88,10 @@ suspend(Proxy, Endpoints) ->
         ?LISTENER(Proxy, Endpoint)
      || Endpoint <- Endpoints, #{status := running} <- [weir:info(?LISTENER(Proxy, Endpoint))]
     ],
-    Drains = [{Listener, spawn_monitor(fun() -> weir:drain_listener(Listener, ?BACKLOG_MS) end)} || Listener <- Listeners],
+    Drains = [
+        {Listener, spawn_monitor(fun() -> weir:drain_listener(Listener, ?BACKLOG_MS) end)}
+     || Listener <- Listeners
+    ],
     lists:foreach(fun({Listener, {_Pid, Monitor}}) -> await_suspended(Listener, Monitor) end, Drains).
 
 await_suspended(Listener, Drain) ->

@@ -151,8 +151,10 @@ unserved(Why, Session = #session{accepted = Accepted}) ->
 
 log(Session = #session{proxy = Proxy}, Result, Statistics) ->
     case weir_proxy_memory:saved({log, Proxy}) of
-        none -> ok;
-        {ok, {Pid, Waiting, #{format := Format}}} -> write(Pid, Waiting, weir_proxy_log_line:text(Format, Session, Result, Statistics))
+        none ->
+            ok;
+        {ok, {Pid, Waiting, #{format := Format}}} ->
+            write(Pid, Waiting, weir_proxy_log_line:text(Format, Session, Result, Statistics))
     end.
 
 write(Pid, Waiting, Line) ->
@@ -200,7 +202,8 @@ open(#{file := File}) ->
         {error, _} = Error -> Error
     end.
 
--spec handle_call({reopen, weir_proxy_config:log()}, gen_server:from(), #state{}) -> {reply, ok | {error, term()}, #state{}}.
+-spec handle_call({reopen, weir_proxy_config:log()}, gen_server:from(), #state{}) ->
+    {reply, ok | {error, term()}, #state{}}.
 handle_call({reopen, Options}, _From, State = #state{to = {file, Device}}) ->
     case open(Options) of
         {ok, New} ->

@@ -19,7 +19,32 @@
 -define(TCPLOG, <<"%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq">>).
 
 -define(FIELDS, [
-    'Ts', 'Tw', 'Tc', 'Tt', 'ac', 'bc', 'bq', 'ci', 'cp', 'fc', 'ft', 'ms', 'rc', 'sc', 'si', 'sp', 'sq', 'ts', 'B', 'H', 'T', 'U', 'b', 'f', 's', 't'
+    'Ts',
+    'Tw',
+    'Tc',
+    'Tt',
+    'ac',
+    'bc',
+    'bq',
+    'ci',
+    'cp',
+    'fc',
+    'ft',
+    'ms',
+    'rc',
+    'sc',
+    'si',
+    'sp',
+    'sq',
+    'ts',
+    'B',
+    'H',
+    'T',
+    'U',
+    'b',
+    'f',
+    's',
+    't'
 ]).
 
 %% @doc Checks the option `format'.
@@ -35,11 +60,15 @@ format(Path, Value) ->
 
 fields(Path, Value, Text, Before) ->
     case binary:split(Text, <<"%">>) of
-        [Rest] -> lists:reverse([Rest | Before]);
-        [Front, <<"%", Rest/binary>>] -> fields(Path, Value, Rest, [<<Front/binary, "%">> | Before]);
+        [Rest] ->
+            lists:reverse([Rest | Before]);
+        [Front, <<"%", Rest/binary>>] ->
+            fields(Path, Value, Rest, [<<Front/binary, "%">> | Before]);
         [Front, Rest] ->
             %% The longest name counts, as in HAProxy: `%bi' is not `%b' followed by an `i'.
-            {match, [Name, After]} = re:run(Rest, "^([A-Za-z0-9]*)(.*)$", [{capture, all_but_first, binary}, dotall, dollar_endonly]),
+            {match, [Name, After]} = re:run(Rest, "^([A-Za-z0-9]*)(.*)$", [
+                {capture, all_but_first, binary}, dotall, dollar_endonly
+            ]),
             case [Field || Field <- ?FIELDS, atom_to_binary(Field) =:= Name] of
                 [Field] -> fields(Path, Value, After, [Field, Front | Before]);
                 [] -> refuse(Path, Value)
@@ -49,7 +78,9 @@ fields(Path, Value, Text, Before) ->
 -spec refuse(weir_proxy_schema:path(), term()) -> no_return().
 refuse(Path, Value) ->
     Known = lists:join(" ", [[$%, atom_to_list(Field)] || Field <- ?FIELDS]),
-    weir_proxy_schema:refuse(Path, Value, ["haproxy, json, or text with the fields ", Known, " and %% for a percent sign"]).
+    weir_proxy_schema:refuse(Path, Value, [
+        "haproxy, json, or text with the fields ", Known, " and %% for a percent sign"
+    ]).
 
 %% @private
 %% @doc Returns the line with its line feed.
@@ -64,9 +95,17 @@ text(json, Session, Result, Statistics) ->
         server => Session#session.server,
         address => weir_proxy_address:to_text(Session#session.address),
         queue_ms => Session#session.queued,
-        connect_ms => case Session#session.connected of none -> null; Connected -> Connected end,
+        connect_ms =>
+            case Session#session.connected of
+                none -> null;
+                Connected -> Connected
+            end,
         duration_ms => duration(Session, Statistics),
-        first_byte_us => case FirstByte of undefined -> null; _ -> FirstByte end,
+        first_byte_us =>
+            case FirstByte of
+                undefined -> null;
+                _ -> FirstByte
+            end,
         bytes_in => In,
         bytes_out => Out,
         retries => Session#session.retries,
@@ -75,7 +114,16 @@ text(json, Session, Result, Statistics) ->
     %% On one line. Line feeds in strings are escaped, so these are only between tokens.
     [binary:replace(iolist_to_binary(Object), <<"\n">>, <<>>, [global]), $\n];
 text(Format, Session, Result, Statistics) ->
-    [[case Part of Text when is_binary(Text) -> Text; Field -> field(Field, Session, Result, Statistics) end || Part <- Format], $\n].
+    [
+        [
+            case Part of
+                Text when is_binary(Text) -> Text;
+                Field -> field(Field, Session, Result, Statistics)
+            end
+         || Part <- Format
+        ],
+        $\n
+    ].
 
 field(ci, #session{client = Client}, _Result, _Statistics) -> address(Client);
 field(cp, #session{client = Client}, _Result, _Statistics) -> port(Client);
@@ -127,7 +175,9 @@ rfc3339(Milliseconds) -> calendar:system_time_to_rfc3339(Milliseconds, [{unit, m
 local_time(Milliseconds) ->
     {{Year, Month, Day}, {Hour, Minute, Second}} = calendar:system_time_to_local_time(Milliseconds, millisecond),
     Name = element(Month, {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}),
-    io_lib:format("~2..0b/~s/~b:~2..0b:~2..0b:~2..0b.~3..0b", [Day, Name, Year, Hour, Minute, Second, Milliseconds rem 1000]).
+    io_lib:format("~2..0b/~s/~b:~2..0b:~2..0b:~2..0b.~3..0b", [
+        Day, Name, Year, Hour, Minute, Second, Milliseconds rem 1000
+    ]).
 
 %% HAProxy's termination state: the side that ended the session, lower case for a timeout, then `D' for the data phase.
 state(closed, _Statistics) -> "--";

@@ -115,7 +115,8 @@ proxies() ->
     end.
 
 %% @doc Returns all proxies or all backends with their configurations, for the successor of their supervisor.
--spec started(proxy | backend) -> [{Name :: term(), weir_proxy_config:config()} | {Proxy :: term(), Name :: binary(), weir_proxy_config:backend()}].
+-spec started(proxy | backend) ->
+    [{Name :: term(), weir_proxy_config:config()} | {Proxy :: term(), Name :: binary(), weir_proxy_config:backend()}].
 started(proxy) -> ets:select(?TABLE, [{{{proxy, '$1'}, {'_', '$2', '_'}}, [], [{{'$1', '$2'}}]}]);
 started(backend) -> ets:select(?TABLE, [{{{backend, '$1', '$2'}, {'$3', '_', '_'}}, [], [{{'$1', '$2', '$3'}}]}]).
 
@@ -141,7 +142,9 @@ backends(Proxy) -> ets:select(?TABLE, [{{{backend, '$1', '$2'}, '_'}, [{'=:=', '
 -spec members(term()) -> [{Backend :: binary(), [weir_proxy_server:member()]}].
 members(Proxy) ->
     try
-        ets:select(?TABLE, [{{{backend, '$1', '$2'}, {'_', '_', '$3'}}, [{'=:=', '$1', {const, Proxy}}], [{{'$2', '$3'}}]}])
+        ets:select(?TABLE, [
+            {{{backend, '$1', '$2'}, {'_', '_', '$3'}}, [{'=:=', '$1', {const, Proxy}}], [{{'$2', '$3'}}]}
+        ])
     catch
         %% The application is not started.
         error:badarg -> []

@@ -54,14 +54,19 @@ text(Infos) ->
         families("haproxy_server_", ?SHARED ++ ?SERVER, Servers),
         "# HELP haproxy_process_dropped_logs_total dropped lines of the access log\n",
         "# TYPE haproxy_process_dropped_logs_total counter\nhaproxy_process_dropped_logs_total ",
-        integer_to_list(lists:sum([Dropped || #{log_dropped := Dropped} <- Infos])), $\n,
+        integer_to_list(lists:sum([Dropped || #{log_dropped := Dropped} <- Infos])),
+        $\n,
         replies([{Labels, Numbers} || {Labels, Numbers = #{replies := Count}} <- Servers, Count > 0]),
         "# HELP haproxy_server_status 1 if the server is in this state, otherwise 0\n# TYPE haproxy_server_status gauge\n",
-        [sample("haproxy_server_status", Labels ++ [{"state", state(Is)}], flag(Is =:= State)) || {Labels, #{state := State}} <- Servers, Is <- [up, down, drain, maint, failing, unresolved]]
+        [
+            sample("haproxy_server_status", Labels ++ [{"state", state(Is)}], flag(Is =:= State))
+         || {Labels, #{state := State}} <- Servers, Is <- [up, down, drain, maint, failing, unresolved]
+        ]
     ].
 
 %% Not under a name of HAProxy, whose figure is the mean of the last 1,024 connections.
-replies([]) -> [];
+replies([]) ->
+    [];
 replies(Measured) ->
     [
         "# HELP weir_proxy_server_reply_seconds reply times of the server\n# TYPE weir_proxy_server_reply_seconds summary\n",

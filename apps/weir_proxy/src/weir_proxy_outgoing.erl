@@ -33,7 +33,9 @@ destination(Client) ->
 
 ends({{_, _, _, _} = Source, SourcePort}, {{_, _, _, _} = Destination, DestinationPort}) ->
     ends(ipv4, Source, SourcePort, Destination, DestinationPort);
-ends({Source, SourcePort}, {Destination, DestinationPort}) when tuple_size(Source) =:= 8, tuple_size(Destination) =:= 8 ->
+ends({Source, SourcePort}, {Destination, DestinationPort}) when
+    tuple_size(Source) =:= 8, tuple_size(Destination) =:= 8
+->
     ends(ipv6, Source, SourcePort, Destination, DestinationPort);
 ends(_, _) ->
     #{transport_family => undefined, transport_protocol => undefined}.

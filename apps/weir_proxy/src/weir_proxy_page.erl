@@ -18,7 +18,10 @@ adjust(Proxy, Before, off, _IsShared) ->
     weir_http:stop_listener(?LISTENER(Proxy, Before));
 adjust(Proxy, Before, {Ip, Port} = Endpoint, IsShared) ->
     Options = #{ip => Ip, port => Port, shared => IsShared, max_connections => 256},
-    Routes = [{Path, ?MODULE, {What, Proxy}, #{methods => [<<"GET">>]}} || {Path, What} <- [{"/", page}, {"/metrics", metrics}, {"/info", info}]],
+    Routes = [
+        {Path, ?MODULE, {What, Proxy}, #{methods => [<<"GET">>]}}
+     || {Path, What} <- [{"/", page}, {"/metrics", metrics}, {"/info", info}]
+    ],
     case weir_http:start_listener(?LISTENER(Proxy, Endpoint), Options, Routes) of
         {ok, _} when Before =:= off -> ok;
         {ok, _} -> adjust(Proxy, Before, off, IsShared);
@@ -52,10 +55,16 @@ page(#{frontends := Frontends, backends := Backends, sessions := Sessions}) ->
         "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}",
         "td,th{padding:.25em .8em;border-bottom:1px solid #ccc;text-align:right}td:first-child,th:first-child{text-align:left}",
         ".down,.failing,.unresolved{background:#fdd}.drain,.maint{background:#ffd}</style>",
-        "<h1>Weir proxy</h1><p>", integer_to_list(Sessions), " sessions</p>",
+        "<h1>Weir proxy</h1><p>",
+        integer_to_list(Sessions),
+        " sessions</p>",
         table("frontend", [{Name, [], Numbers} || {Name, Numbers} <- maps:to_list(Frontends)]),
         [
-            table(Name, [{Server, State, Numbers} || #{name := Server, state := State} = Numbers <- maps:get(servers, Numbers0)] ++ [{<<"all">>, [], Numbers0}])
+            table(
+                Name,
+                [{Server, State, Numbers} || #{name := Server, state := State} = Numbers <- maps:get(servers, Numbers0)] ++
+                    [{<<"all">>, [], Numbers0}]
+            )
          || {Name, Numbers0} <- maps:to_list(Backends)
         ]
     ].
@@ -63,9 +72,20 @@ page(#{frontends := Frontends, backends := Backends, sessions := Sessions}) ->
 table(Title, Rows) ->
     Columns = [current_sessions, max_sessions, sessions_total, bytes_in, bytes_out, connection_errors, queue_current],
     [
-        "<table><tr><th>", escaped(Title), "<th>state", [["<th>", string:replace(atom_to_list(Column), "_", " ", all)] || Column <- Columns],
+        "<table><tr><th>",
+        escaped(Title),
+        "<th>state",
+        [["<th>", string:replace(atom_to_list(Column), "_", " ", all)] || Column <- Columns],
         [
-            ["<tr class=", class(State), "><td>", escaped(Name), "<td>", shown(State), [["<td>", integer_to_list(maps:get(Column, Numbers))] || Column <- Columns]]
+            [
+                "<tr class=",
+                class(State),
+                "><td>",
+                escaped(Name),
+                "<td>",
+                shown(State),
+                [["<td>", integer_to_list(maps:get(Column, Numbers))] || Column <- Columns]
+            ]
          || {Name, State, Numbers} <- Rows
         ],
         "</table>"
@@ -77,4 +97,5 @@ shown(State) -> atom_to_list(State).
 class([]) -> "\"\"";
 class(State) -> atom_to_list(State).
 
-escaped(Text) -> lists:foldl(fun({From, To}, Done) -> string:replace(Done, From, To, all) end, Text, [{"&", "&amp;"}, {"<", "&lt;"}]).
+escaped(Text) ->
+    lists:foldl(fun({From, To}, Done) -> string:replace(Done, From, To, all) end, Text, [{"&", "&amp;"}, {"<", "&lt;"}]).

@@ -28,7 +28,10 @@
 
 -type numbers() :: atomics:atomics_ref().
 -type row() :: {
-    pid(), Frontend :: numbers(), Backend :: {Proxy :: term(), Name :: binary(), numbers()} | none, Server :: numbers() | none
+    pid(),
+    Frontend :: numbers(),
+    Backend :: {Proxy :: term(), Name :: binary(), numbers()} | none,
+    Server :: numbers() | none
 }.
 
 %% @doc Makes the table; the caller owns it.

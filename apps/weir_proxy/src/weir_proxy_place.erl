@@ -26,7 +26,9 @@ take(Proxy, Backend = #backend{numbers = Numbers}, Key, Tried) ->
     end.
 
 %% The server that the client had before, if it has a place.
-take_known(Proxy, Backend = #backend{numbers = Numbers, balancer = Balancer, config = #{stick := Expire}}, Key, []) when Expire =/= off ->
+take_known(Proxy, Backend = #backend{numbers = Numbers, balancer = Balancer, config = #{stick := Expire}}, Key, []) when
+    Expire =/= off
+->
     Found =
         case weir_proxy_sticks:server(Numbers, Key, now_ms()) of
             {ok, Name} -> weir_proxy_balancer:find(Balancer, Name);

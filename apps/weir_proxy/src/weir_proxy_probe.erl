@@ -87,11 +87,16 @@ http(<<"HTTP/1.", _, " ", Status:3/binary, _/binary>>) -> {error, {status, Statu
 http(Answer) when byte_size(Answer) < 12 -> more;
 http(Answer) -> unexpected(Answer).
 
-postgres(<<$R, _/binary>>) -> ok;
-postgres(<<$E, Size:32, Fields/binary>>) when Size - 4 =< byte_size(Fields) -> refused([Code || <<$C, Code/binary>> <- binary:split(Fields, <<0>>, [global])]);
-postgres(<<$E, _/binary>>) -> more;
-postgres(<<>>) -> more;
-postgres(Answer) -> unexpected(Answer).
+postgres(<<$R, _/binary>>) ->
+    ok;
+postgres(<<$E, Size:32, Fields/binary>>) when Size - 4 =< byte_size(Fields) ->
+    refused([Code || <<$C, Code/binary>> <- binary:split(Fields, <<0>>, [global])]);
+postgres(<<$E, _/binary>>) ->
+    more;
+postgres(<<>>) ->
+    more;
+postgres(Answer) ->
+    unexpected(Answer).
 
 %% Classes of SQLSTATE: 57 means that the server starts, stops or recovers, 53 that its resources are exhausted. Any
 %% other error is about the user.

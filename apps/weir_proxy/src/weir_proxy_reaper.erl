@@ -41,7 +41,9 @@ look_later() ->
 report([]) ->
     ok;
 report(Lost) ->
-    weir_reports:log(warning, #{what => "connection processes were killed, and their clients got no server", connections => length(Lost)}).
+    weir_reports:log(warning, #{
+        what => "connection processes were killed, and their clients got no server", connections => length(Lost)
+    }).
 
 %% False if its session goes on, or the connection was uncounted already.
 is_lost({Pid, unplaced}) ->

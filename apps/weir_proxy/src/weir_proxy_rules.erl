@@ -28,7 +28,9 @@
     args := term()
 }.
 
--opaque rules() :: {[{AtOnce :: [condition()], OfBytes :: [condition()], decision()}], Default :: decision(), WantsPort :: boolean()}.
+-opaque rules() :: {
+    [{AtOnce :: [condition()], OfBytes :: [condition()], decision()}], Default :: decision(), WantsPort :: boolean()
+}.
 
 -type condition() :: {Fact :: atom(), Wanted :: [term(), ...]}.
 
@@ -76,7 +78,9 @@ rule(Path, Map) ->
             weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
         #{backend := Backend, reject := true} when Backend =/= undefined ->
             weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
-        #{module := Module, backend := Backend, reject := Reject} when Module =/= undefined, Backend =/= undefined orelse Reject ->
+        #{module := Module, backend := Backend, reject := Reject} when
+            Module =/= undefined, Backend =/= undefined orelse Reject
+        ->
             weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
         #{module := undefined, args := Args} when Args =/= undefined ->
             weir_proxy_schema:refuse(Path ++ [args], Args, "no args without module");
@@ -131,7 +135,9 @@ find_module(Name) ->
         {ok, binary_to_existing_atom(Name)}
     catch
         error:badarg ->
-            IsFile = byte_size(Name) =< 255 andalso code:where_is_file(binary_to_list(<<Name/binary, ".beam">>)) =/= non_existing,
+            IsFile =
+                byte_size(Name) =< 255 andalso
+                    code:where_is_file(binary_to_list(<<Name/binary, ".beam">>)) =/= non_existing,
             case IsFile of
                 true -> {ok, binary_to_atom(Name)};
                 false -> error
@@ -154,8 +160,16 @@ has_module(#{module := Module}) -> Module =/= undefined.
 %% @doc Prepares rules for {@link decide/2}. `Backend' is the default if no rule matches; `undefined' rejects then.
 -spec new([rule()], binary() | undefined) -> rules().
 new(Rules, Backend) ->
-    Default = case Backend of undefined -> reject; _ -> {backend, Backend} end,
-    {[{conditions(?AT_ONCE, Rule), conditions(?OF_BYTES, Rule), action(Rule)} || Rule <- Rules], Default, lists:any(fun asks_port/1, Rules)}.
+    Default =
+        case Backend of
+            undefined -> reject;
+            _ -> {backend, Backend}
+        end,
+    {
+        [{conditions(?AT_ONCE, Rule), conditions(?OF_BYTES, Rule), action(Rule)} || Rule <- Rules],
+        Default,
+        lists:any(fun asks_port/1, Rules)
+    }.
 
 conditions(Names, Rule) -> [{Name, Wanted} || Name <- Names, Wanted <- [map_get(Name, Rule)], Wanted =/= any].
 

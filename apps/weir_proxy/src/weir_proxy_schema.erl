@@ -121,7 +121,10 @@ time_or_infinity(Least) ->
 time(_Path, Value, Least, _Or) when is_integer(Value), Value >= Least, Value =< ?TIME_MAX ->
     Value;
 time(Path, Value, Least, Or) ->
-    case is_binary(as_text(Value)) andalso re:run(as_text(Value), "^([0-9]{1,9})(ms|s|m|h|d)$", [{capture, all_but_first, binary}, dollar_endonly]) of
+    case
+        is_binary(as_text(Value)) andalso
+            re:run(as_text(Value), "^([0-9]{1,9})(ms|s|m|h|d)$", [{capture, all_but_first, binary}, dollar_endonly])
+    of
         {match, [Digits, Unit]} ->
             Time = binary_to_integer(Digits) * unit(Unit),
             Time >= Least andalso Time =< ?TIME_MAX orelse refuse_time(Path, Value, Least, Or),
@@ -138,7 +141,11 @@ unit(<<"d">>) -> 86400_000.
 
 -spec refuse_time(path(), term(), integer(), string()) -> no_return().
 refuse_time(Path, Value, Least, Or) ->
-    refuse(Path, Value, io_lib:format("milliseconds from ~b to ~b, or text such as \"5s\", \"2m\"~ts", [Least, ?TIME_MAX, Or])).
+    refuse(
+        Path,
+        Value,
+        io_lib:format("milliseconds from ~b to ~b, or text such as \"5s\", \"2m\"~ts", [Least, ?TIME_MAX, Or])
+    ).
 
 %% @doc An integer from `Least' to 4294967295, or `infinity'.
 -spec limit(Least :: non_neg_integer()) -> kind().

@@ -135,12 +135,24 @@ changed(Member) -> Member#member{changed = erlang:monotonic_time(millisecond)}.
 checked(_Result, _Took, _Now, Member = #member{health = none}) ->
     {same, Member};
 checked(Result, Took, Now, Member = #member{health = Health, checks_failed = Failed}) ->
-    IsOurs = case Result of {error, Reason} -> weir_proxy_health:is_of_this_machine(Reason); ok -> false end,
-    {Change, NewHealth} = case IsOurs of true -> {same, Health}; false -> weir_proxy_health:checked(Result =:= ok, Health) end,
+    IsOurs =
+        case Result of
+            {error, Reason} -> weir_proxy_health:is_of_this_machine(Reason);
+            ok -> false
+        end,
+    {Change, NewHealth} =
+        case IsOurs of
+            true -> {same, Health};
+            false -> weir_proxy_health:checked(Result =:= ok, Health)
+        end,
     Noted = Member#member{
         health = NewHealth,
         last_check = #{result => Result, took_ms => Took},
-        checks_failed = case Result =:= ok orelse IsOurs of true -> Failed; false -> Failed + 1 end
+        checks_failed =
+            case Result =:= ok orelse IsOurs of
+                true -> Failed;
+                false -> Failed + 1
+            end
     },
     case Change of
         same -> {same, Noted};
@@ -234,7 +246,11 @@ latency(#member{latency = Latency}) -> weir_relay:latency(Latency).
 -spec to_map(now(), member()) -> map().
 to_map(Now, Member = #member{config = Config}) ->
     #{priority := Priority, max_connections := Most} = Config,
-    #{replies := Replies, reply_ns := Time} = case latency(Member) of none -> #{replies => 0, reply_ns => 0}; Latency -> Latency end,
+    #{replies := Replies, reply_ns := Time} =
+        case latency(Member) of
+            none -> #{replies => 0, reply_ns => 0};
+            Latency -> Latency
+        end,
     (weir_proxy_numbers:to_map(Member#member.numbers))#{
         name => name(Member),
         address => weir_proxy_address:to_text(endpoint(Member)),

@@ -43,7 +43,9 @@
 %% @doc Makes the table, which the caller owns, and the registered names of the keepers.
 -spec init() -> ok.
 init() ->
-    ok = persistent_term:put(?MODULE, list_to_tuple([list_to_atom(lists:concat([?MODULE, "_", N])) || N <- lists:seq(1, keepers())])),
+    ok = persistent_term:put(
+        ?MODULE, list_to_tuple([list_to_atom(lists:concat([?MODULE, "_", N])) || N <- lists:seq(1, keepers())])
+    ),
     ?TABLE = ets:new(?TABLE, [
         named_table, public, set, {keypos, #session.relay}, {write_concurrency, true}, {decentralized_counters, true}
     ]),
@@ -112,7 +114,8 @@ list(Proxy) -> ets:match_object(?TABLE, #session{proxy = Proxy, _ = '_'}).
 count(Proxy) -> ets:select_count(?TABLE, [{#session{proxy = Proxy, _ = '_'}, [], [true]}]).
 
 %% @doc Ends all sessions of a server or of a proxy. Returns how many there were.
--spec close(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, operator | down) -> non_neg_integer().
+-spec close(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, operator | down) ->
+    non_neg_integer().
 close(Proxy, Which, Why) ->
     Sessions = which(Proxy, Which),
     lists:foreach(fun(#session{relay = Relay}) -> end_now(Relay, Why) end, Sessions),
@@ -131,7 +134,8 @@ end_later(Relay, Milliseconds) ->
 
 %% @doc Ends all sessions of a server or of a proxy one after the other, evenly over `Within' milliseconds. Returns how
 %% many there are.
--spec close_within(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, non_neg_integer()) -> non_neg_integer().
+-spec close_within(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, non_neg_integer()) ->
+    non_neg_integer().
 close_within(Proxy, Which, Within) ->
     Sessions = which(Proxy, Which),
     Count = length(Sessions),
@@ -146,8 +150,10 @@ close_within(Proxy, Which, Within) ->
     lists:foreach(Later, lists:zip(lists:seq(1, Count), Sessions)),
     Count.
 
-which(Proxy, {server, Backend, Server}) -> ets:match_object(?TABLE, #session{proxy = Proxy, backend = Backend, server = Server, _ = '_'});
-which(Proxy, all) -> list(Proxy).
+which(Proxy, {server, Backend, Server}) ->
+    ets:match_object(?TABLE, #session{proxy = Proxy, backend = Backend, server = Server, _ = '_'});
+which(Proxy, all) ->
+    list(Proxy).
 
 %%% The processes.
 
@@ -163,7 +169,9 @@ init(_Number) ->
 %% Ends sessions whose timer messages were lost with the keeper before. A message to a living keeper may still be on
 %% its way: ending a session twice does no harm.
 end_overdue() ->
-    Overdue = ets:select(?TABLE, [{#session{relay = '$3', due = {'$1', '$2'}, _ = '_'}, [{'=<', '$1', now_ms()}], [{{'$3', '$2'}}]}]),
+    Overdue = ets:select(?TABLE, [
+        {#session{relay = '$3', due = {'$1', '$2'}, _ = '_'}, [{'=<', '$1', now_ms()}], [{{'$3', '$2'}}]}
+    ]),
     lists:foreach(fun({Relay, Why}) -> end_now(Relay, Why) end, Overdue).
 
 -spec handle_call(term(), gen_server:from(), State) -> {reply, {error, unknown}, State}.
@@ -194,13 +202,16 @@ look_later(Look) -> Look.
 
 %% The relays of sessions whose keeper is dead, selected without copying the other rows.
 orphans() ->
-    ets:select(?TABLE, [{#session{relay = '$2', keeper = '$1', _ = '_'}, [{'=/=', '$1', Pid} || Pid <- living()], ['$2']}]).
+    ets:select(?TABLE, [
+        {#session{relay = '$2', keeper = '$1', _ = '_'}, [{'=/=', '$1', Pid} || Pid <- living()], ['$2']}
+    ]).
 
 report([]) ->
     ok;
 report(Ended) ->
     weir_reports:log(warning, #{
-        what => "a session keeper was killed: sessions have ended without a line in the access log, and their bytes are not counted",
+        what =>
+            "a session keeper was killed: sessions have ended without a line in the access log, and their bytes are not counted",
         sessions => length(Ended)
     }).
 
@@ -237,8 +248,13 @@ process(Relay) ->
     end.
 
 finish(Session, Relayed, Statistics) ->
-    #session{proxy = Proxy, backend = Name, numbers = {Frontend, Backend, Server}, timer = Timer, ended_by = EndedBy} = Session,
-    Result = case EndedBy of none -> Relayed; _ -> {ended, EndedBy} end,
+    #session{proxy = Proxy, backend = Name, numbers = {Frontend, Backend, Server}, timer = Timer, ended_by = EndedBy} =
+        Session,
+    Result =
+        case EndedBy of
+            none -> Relayed;
+            _ -> {ended, EndedBy}
+        end,
     {In, Out} = bytes(Statistics),
     ok = judge(Session, Result, Statistics),
     %% Together, and before anything that may take long: a killed process ends while it waits for a message or when its
@@ -257,7 +273,9 @@ judge(#session{numbers = {_, _, Server}}, _Result, #{b_to_a := #{bytes := Out}})
     weir_proxy_numbers:clear(Server, early_closes);
 judge(Session, {error, _}, #{failed := b}) ->
     unanswered(Session, resets);
-judge(Session, _Result, #{ended_first := b, a_to_b := #{bytes := In}, duration_us := Duration}) when In > 0; Duration < ?EARLY_US ->
+judge(Session, _Result, #{ended_first := b, a_to_b := #{bytes := In}, duration_us := Duration}) when
+    In > 0; Duration < ?EARLY_US
+->
     unanswered(Session, early_closes);
 judge(_Session, _Result, _Statistics) ->
     ok.

@@ -4,8 +4,18 @@
 -include_lib("proper/include/proper.hrl").
 -include("../src/weir_proxy.hrl").
 
--export([prop_schedule/0, prop_ring_shares/0, prop_ring_movement/0, prop_ring_slow_start/0, prop_bounded_load/0, prop_least_connections/0,
-    prop_untried/0, prop_hello_in_pieces/0, prop_any_bytes/0, prop_changed_hello/0]).
+-export([
+    prop_schedule/0,
+    prop_ring_shares/0,
+    prop_ring_movement/0,
+    prop_ring_slow_start/0,
+    prop_bounded_load/0,
+    prop_least_connections/0,
+    prop_untried/0,
+    prop_hello_in_pieces/0,
+    prop_any_bytes/0,
+    prop_changed_hello/0
+]).
 -export([hellos/0, records_of/3]).
 
 weights() -> non_empty(list(range(1, 256))).
@@ -67,7 +77,10 @@ prop_ring_movement() ->
 prop_ring_slow_start() ->
     ?FORALL({Count, Step}, {range(2, 200), range(1, 15)}, begin
         [Starting | Others] = Names = names(Count),
-        [Before, After] = [weir_proxy_ring:new([{Starting, Weight} | [{Name, 1} || Name <- Others]]) || Weight <- [Step / 16, 1]],
+        [Before, After] = [
+            weir_proxy_ring:new([{Starting, Weight} | [{Name, 1} || Name <- Others]])
+         || Weight <- [Step / 16, 1]
+        ],
         lists:all(
             fun(Key) ->
                 Is = owner_name(Key, {After, Names}),
@@ -90,7 +103,13 @@ prop_bounded_load() ->
     ?FORALL({Weights, Keys}, {resize(8, non_empty(list(range(1, 8)))), list(range(1, 3))}, begin
         Servers = servers(Weights),
         Balancer = weir_proxy_balancer:new(hash, Servers, 125),
-        _ = [begin {ok, #server{numbers = Numbers}} = weir_proxy_balancer:choose(Balancer, Key, []), weir_proxy_numbers:begun(Numbers) end || Key <- Keys],
+        _ = [
+            begin
+                {ok, #server{numbers = Numbers}} = weir_proxy_balancer:choose(Balancer, Key, []),
+                weir_proxy_numbers:begun(Numbers)
+            end
+         || Key <- Keys
+        ],
         All = length(Keys),
         Sum = lists:sum(Weights),
         length(Weights) =:= 1 orelse
@@ -107,7 +126,13 @@ prop_least_connections() ->
     ?FORALL({Weights, Rounds}, {resize(8, non_empty(list(range(1, 8)))), range(1, 10)}, begin
         Servers = servers(Weights),
         Balancer = weir_proxy_balancer:new(least_connections, Servers, infinity),
-        _ = [begin {ok, #server{numbers = Numbers}} = weir_proxy_balancer:choose(Balancer, none, []), weir_proxy_numbers:begun(Numbers) end || _ <- lists:seq(1, Rounds * lists:sum(Weights))],
+        _ = [
+            begin
+                {ok, #server{numbers = Numbers}} = weir_proxy_balancer:choose(Balancer, none, []),
+                weir_proxy_numbers:begun(Numbers)
+            end
+         || _ <- lists:seq(1, Rounds * lists:sum(Weights))
+        ],
         lists:all(
             fun(#server{numbers = Numbers, weight = Weight}) ->
                 abs(weir_proxy_numbers:get(Numbers, current_sessions) - Rounds * Weight) =< 1
@@ -154,28 +179,55 @@ records(Message, [Size | Sizes], All) ->
 
 %% Any bytes have an answer. After one other than `more', every longer input has the same.
 prop_any_bytes() ->
-    ?FORALL({Start, Bytes}, {oneof([<<>>, <<22, 3, 1>>, <<22, 3, 1, 0, 80, 1, 0, 0, 76, 3, 3>>, <<"GET / HTTP/1.1\r\nHost: ">>, <<0, 0, 0, 30, 0, 3, 0, 0>>, <<"*2\r\n$">>]), binary()}, begin
-        All = <<Start/binary, Bytes/binary>>,
-        Answers = [weir_proxy_first_bytes:classify(binary:part(All, 0, Size)) || Size <- lists:seq(0, byte_size(All))],
-        Decided = lists:dropwhile(fun(Answer) -> Answer =:= more end, Answers),
-        lists:all(fun({ok, #{protocol := _}}) -> true; (_) -> false end, Decided) andalso length(lists:usort(Decided)) =< 1
-    end).
+    ?FORALL(
+        {Start, Bytes},
+        {
+            oneof([
+                <<>>,
+                <<22, 3, 1>>,
+                <<22, 3, 1, 0, 80, 1, 0, 0, 76, 3, 3>>,
+                <<"GET / HTTP/1.1\r\nHost: ">>,
+                <<0, 0, 0, 30, 0, 3, 0, 0>>,
+                <<"*2\r\n$">>
+            ]),
+            binary()
+        },
+        begin
+            All = <<Start/binary, Bytes/binary>>,
+            Answers = [
+                weir_proxy_first_bytes:classify(binary:part(All, 0, Size))
+             || Size <- lists:seq(0, byte_size(All))
+            ],
+            Decided = lists:dropwhile(fun(Answer) -> Answer =:= more end, Answers),
+            lists:all(
+                fun
+                    ({ok, #{protocol := _}}) -> true;
+                    (_) -> false
+                end,
+                Decided
+            ) andalso length(lists:usort(Decided)) =< 1
+        end
+    ).
 
 %% The same for hellos of real clients with some bytes changed, removed or inserted: a decision stays, the sizes of
 %% records do not matter, and a name has only characters that are allowed in names.
 prop_changed_hello() ->
-    ?FORALL({Hello, Changes, Size}, {oneof([Hello || {_, Hello} <- hellos()]), resize(6, list(change())), range(1, 300)}, begin
-        <<22, 3, Minor, _:16, Message/binary>> = Hello,
-        Changed = lists:foldl(fun change/2, Message, Changes),
-        Whole = records_of(byte_size(Changed), Minor, Changed),
-        Answer = weir_proxy_client_hello:parse(Whole),
-        Sizes = lists:seq(1, byte_size(Whole), 1 + byte_size(Whole) div 100),
-        Parts = [weir_proxy_client_hello:parse(binary:part(Whole, 0, Part)) || Part <- Sizes],
-        Decided = lists:usort(lists:dropwhile(fun(Each) -> Each =:= more end, Parts) ++ [Answer]),
-        is_answer(Answer) andalso
-            length(Decided) =:= 1 andalso
-            weir_proxy_client_hello:parse(records_of(Size, Minor, Changed)) =:= Answer
-    end).
+    ?FORALL(
+        {Hello, Changes, Size},
+        {oneof([Hello || {_, Hello} <- hellos()]), resize(6, list(change())), range(1, 300)},
+        begin
+            <<22, 3, Minor, _:16, Message/binary>> = Hello,
+            Changed = lists:foldl(fun change/2, Message, Changes),
+            Whole = records_of(byte_size(Changed), Minor, Changed),
+            Answer = weir_proxy_client_hello:parse(Whole),
+            Sizes = lists:seq(1, byte_size(Whole), 1 + byte_size(Whole) div 100),
+            Parts = [weir_proxy_client_hello:parse(binary:part(Whole, 0, Part)) || Part <- Sizes],
+            Decided = lists:usort(lists:dropwhile(fun(Each) -> Each =:= more end, Parts) ++ [Answer]),
+            is_answer(Answer) andalso
+                length(Decided) =:= 1 andalso
+                weir_proxy_client_hello:parse(records_of(Size, Minor, Changed)) =:= Answer
+        end
+    ).
 
 is_answer({ok, #{sni := Name}}) -> re:run(Name, "^[a-z0-9._-]{1,255}$", [{capture, none}, dollar_endonly]) =:= match;
 is_answer({ok, #{}}) -> true;
@@ -184,8 +236,11 @@ is_answer({error, Reason}) -> lists:member(Reason, [bad_hello, not_tls]).
 
 change() ->
     oneof([
-        {set, range(0, 100_000), byte()}, {flip, range(0, 100_000), range(0, 7)}, {cut, range(0, 100_000), range(1, 40)},
-        {add, range(0, 100_000), resize(20, binary())}, {length, range(0, 100_000), oneof([0, 1, 16#7f, 16#ff])}
+        {set, range(0, 100_000), byte()},
+        {flip, range(0, 100_000), range(0, 7)},
+        {cut, range(0, 100_000), range(1, 40)},
+        {add, range(0, 100_000), resize(20, binary())},
+        {length, range(0, 100_000), oneof([0, 1, 16#7f, 16#ff])}
     ]).
 
 change(_, <<>>) -> <<>>;

@@ -6,7 +6,23 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [start/2, proxy/1, proxy/2, change/1, state/1, queued/0, busy_address/1, busy_server/0, refuse/1, connect/1, name/1, echo/2, until/2, wait_for_sessions/1, wait_for_state/2, wait_for_queue/1]).
+-import(weir_proxy_test, [
+    start/2,
+    proxy/1, proxy/2,
+    change/1,
+    state/1,
+    queued/0,
+    busy_address/1,
+    busy_server/0,
+    refuse/1,
+    connect/1,
+    name/1,
+    echo/2,
+    until/2,
+    wait_for_sessions/1,
+    wait_for_state/2,
+    wait_for_queue/1
+]).
 -import(weir_test_wait, [patience/0]).
 
 -define(SERVER, weir_proxy_backend_double).
@@ -83,7 +99,9 @@ both_families_on_a_port(_Config) ->
             Port = weir_test_port:claim(),
             Server = ?SERVER:start("a"),
             Listen = [lists:concat([Host, ":", Port]) || Host <- ["0.0.0.0", "[::]"]],
-            ok = start(#{servers => [?SERVER:address(Server)]}, #{listen => Listen, rules => [#{from => "0.0.0.0/0", backend => web}], backend => undefined}),
+            ok = start(#{servers => [?SERVER:address(Server)]}, #{
+                listen => Listen, rules => [#{from => "0.0.0.0/0", backend => web}], backend => undefined
+            }),
             {ok, Four} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
             ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Four, 2, patience())),
             %% No rule matches, so the connection is closed.
@@ -110,7 +128,8 @@ a_proxy_header_goes_out(_Config) ->
             ok = gen_tcp:send(Socket, <<"hello">>),
             {ok, Header, <<"hello">>} = weir_proxy_header:parse(until(Socket, <<"hello">>)),
             ?assertMatch(
-                #{src_address := {127, 0, 0, 1}, src_port := Mine, dest_address := {127, 0, 0, 1}, dest_port := Port}, Header
+                #{src_address := {127, 0, 0, 1}, src_port := Mine, dest_address := {127, 0, 0, 1}, dest_port := Port},
+                Header
             ),
             ok = weir_proxy:stop(proxy)
         end
@@ -143,7 +162,9 @@ from_a_source_address(_Config) ->
 
 round_robin_follows_the_weights(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
-    Port = proxy(#{servers => [#{address => ?SERVER:address(A), weight => 3}, #{address => ?SERVER:address(B), weight => 1}]}),
+    Port = proxy(#{
+        servers => [#{address => ?SERVER:address(A), weight => 3}, #{address => ?SERVER:address(B), weight => 1}]
+    }),
     Names = [name(connect(Port)) || _ <- lists:seq(1, 40)],
     ?assertEqual(30, length([Name || Name = <<"a">> <- Names])),
     ?assertEqual(10, length([Name || Name = <<"b">> <- Names])).
@@ -180,7 +201,9 @@ a_server_that_is_back_is_tried_again(_Config) ->
 a_backup_serves_when_the_others_are_gone(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     Port = proxy(#{
-        servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B), priority => 1}]
+        servers => [
+            #{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B), priority => 1}
+        ]
     }),
     ?assertEqual([<<"a">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
     ok = weir_proxy:disable(proxy, web, a),
@@ -222,7 +245,9 @@ a_failing_server_is_tried_again(_Config) ->
 
 a_drained_server_keeps_its_connections(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
-    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]}),
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]
+    }),
     Sockets = [{name(Socket), Socket} || Socket <- [connect(Port) || _ <- lists:seq(1, 4)]],
     ok = weir_proxy:drain(proxy, web, a),
     ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
@@ -284,10 +309,19 @@ timer_of_question(Pid) ->
 
 connections_above_the_limit_wait_in_order(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
+    Port = proxy(#{
+        servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+    }),
     First = connect(Port),
     <<"a">> = name(First),
-    Waiting = [begin Socket = connect(Port), wait_for_queue(N), Socket end || N <- [1, 2, 3]],
+    Waiting = [
+        begin
+            Socket = connect(Port),
+            wait_for_queue(N),
+            Socket
+        end
+     || N <- [1, 2, 3]
+    ],
     lists:foldl(
         fun(Next, Before) ->
             ?assertEqual({error, timeout}, gen_tcp:recv(Next, 0, 20)),
@@ -305,7 +339,9 @@ connections_above_the_limit_wait_in_order(_Config) ->
 a_place_of_a_failed_connection_is_given_on(_Config) ->
     Busy = busy_server(),
     Server = #{address => busy_address(Busy), max_connections => 1},
-    Port = proxy(#{servers => [Server], connect_timeout => 10 * patience(), retries => 0, queue_timeout => 10 * patience()}),
+    Port = proxy(#{
+        servers => [Server], connect_timeout => 10 * patience(), retries => 0, queue_timeout => 10 * patience()
+    }),
     First = connect(Port),
     ?waitMatch({ok, [#{current_sessions := 1}]}, weir_proxy:servers(proxy, web)),
     Second = connect(Port),
@@ -326,16 +362,29 @@ a_wait_ends_with_its_timeout(_Config) ->
 a_long_queue_is_as_cheap_as_a_short_one(_Config) ->
     _ = proxy(#{servers => [], queue_timeout => 500}),
     Backend = element(3, weir_proxy_memory:backend(proxy, <<"web">>)),
-    Reductions = fun() -> {reductions, Count} = process_info(Backend, reductions), Count end,
+    Reductions = fun() ->
+        {reductions, Count} = process_info(Backend, reductions),
+        Count
+    end,
     Before = Reductions(),
     Waiting = [spawn_monitor(fun() -> exit(weir_proxy_backend:wait(Backend, none)) end) || _ <- lists:seq(1, 3000)],
-    [receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual({error, queue_timeout}, Reason) after patience() -> ct:fail(timeout) end || {_, Monitor} <- Waiting],
+    [
+        receive
+            {'DOWN', Monitor, _, _, Reason} -> ?assertEqual({error, queue_timeout}, Reason)
+        after patience() -> ct:fail(timeout)
+        end
+     || {_, Monitor} <- Waiting
+    ],
     ?assertEqual(0, queued()),
     ?assert(Reductions() - Before < 1000 * length(Waiting), Reductions() - Before).
 
 a_queue_is_bounded(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], max_queue => 1, queue_timeout => 10 * patience()}),
+    Port = proxy(#{
+        servers => [#{address => ?SERVER:address(Server), max_connections => 1}],
+        max_queue => 1,
+        queue_timeout => 10 * patience()
+    }),
     <<"a">> = name(connect(Port)),
     _Waiting = connect(Port),
     wait_for_queue(1),

@@ -16,8 +16,16 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        first_bytes_that_never_end, drops_do_not_extend_the_time, silence_ends, garbage_goes_to_the_default, a_line_without_end,
-        more_than_may_come, more_of_one_address, a_flood_of_short_ones, refused_configurations_change_nothing, idle_ones_cost_no_process
+        first_bytes_that_never_end,
+        drops_do_not_extend_the_time,
+        silence_ends,
+        garbage_goes_to_the_default,
+        a_line_without_end,
+        more_than_may_come,
+        more_of_one_address,
+        a_flood_of_short_ones,
+        refused_configurations_change_nothing,
+        idle_ones_cost_no_process
     ].
 
 init_per_suite(Config) ->
@@ -64,7 +72,12 @@ silence_ends(Config) ->
 
 %% Every byte of the garbage arrives.
 garbage_goes_to_the_default(Config) ->
-    Port = proxy(Config, #{rules => [#{sni => "x.org", reject => true}, #{host => "x.org", reject => true}, #{database => "x", reject => true}], first_bytes_timeout => 200}),
+    Port = proxy(Config, #{
+        rules => [
+            #{sni => "x.org", reject => true}, #{host => "x.org", reject => true}, #{database => "x", reject => true}
+        ],
+        first_bytes_timeout => 200
+    }),
     rand:seed(exsss, {1, 2, 3}),
     [
         begin
@@ -75,7 +88,16 @@ garbage_goes_to_the_default(Config) ->
             ?assertEqual({ok, Garbage}, gen_tcp:recv(Socket, byte_size(Garbage), patience())),
             ok = gen_tcp:close(Socket)
         end
-     || _ <- lists:seq(1, 3), Start <- [<<>>, <<22, 3, 1>>, <<22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3>>, <<"GET ">>, <<0, 0, 0, 20, 0, 3, 0, 0>>, <<"*3\r\n$">>, <<"SSH-">>]
+     || _ <- lists:seq(1, 3),
+        Start <- [
+            <<>>,
+            <<22, 3, 1>>,
+            <<22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3>>,
+            <<"GET ">>,
+            <<0, 0, 0, 20, 0, 3, 0, 0>>,
+            <<"*3\r\n$">>,
+            <<"SSH-">>
+        ]
     ].
 
 %% Without a complete PROXY header, no connection to a server is opened.
@@ -88,7 +110,11 @@ a_line_without_end(Config) ->
             ok = gen_tcp:send(Socket, Bytes),
             ?assertMatch({Bytes, {error, _}}, {Bytes, gen_tcp:recv(Socket, 0, patience())})
         end
-     || Bytes <- [<<"GET / HTTP/1.0\r\n\r\n">>, <<"PROXY ", (binary:copy(<<"x">>, 200))/binary>>, <<"\r\n\r\n", 0, "\r\nQUIT\n", 16#31, 16#11, 0, 0>>]
+     || Bytes <- [
+            <<"GET / HTTP/1.0\r\n\r\n">>,
+            <<"PROXY ", (binary:copy(<<"x">>, 200))/binary>>,
+            <<"\r\n\r\n", 0, "\r\nQUIT\n", 16#31, 16#11, 0, 0>>
+        ]
     ],
     ?assertEqual(Before, ?SERVER:connections(proplists:get_value(server, Config))).
 
@@ -116,7 +142,11 @@ more_of_one_address(Config) ->
     Mine = connect(Port, {127, 0, 0, 9}),
     {ok, <<"a\n">>} = gen_tcp:recv(Mine, 2, patience()),
     %% A connection above the limit may be reset before connect returns.
-    Flood = [Socket || _ <- lists:seq(1, 50), {ok, Socket} <- [gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], patience())]],
+    Flood = [
+        Socket
+     || _ <- lists:seq(1, 50),
+        {ok, Socket} <- [gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], patience())]
+    ],
     Served = [ok || Socket <- Flood, {ok, <<"a\n">>} =:= gen_tcp:recv(Socket, 2, patience())],
     ?assertEqual(5, length(Served)),
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)).
@@ -137,7 +167,9 @@ a_flood_of_short_ones(Config) ->
     [Come(N) || N <- lists:seq(1, 1000)],
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
     ?waitEqual(1, number(current_sessions)),
-    wait_until(fun() -> length(processes()) < Processes + 20 orelse {processes, length(processes()), before, Processes} end).
+    wait_until(fun() ->
+        length(processes()) < Processes + 20 orelse {processes, length(processes()), before, Processes}
+    end).
 
 refused_configurations_change_nothing(Config) ->
     Port = proxy(Config, #{}),
@@ -162,14 +194,25 @@ idle_ones_cost_no_process(Config) ->
     Port = proxy(Config, #{}),
     Server = ?SERVER:start("b", [silent]),
     ok = weir_proxy:change(proxy, #{
-        frontends => #{front => #{listen => "127.0.0.1:0", backend => web}, other => #{listen => "127.0.0.2:0", backend => idle}},
-        backends => #{web => #{servers => [?SERVER:address(proplists:get_value(server, Config))]}, idle => #{servers => [?SERVER:address(Server)]}}
+        frontends => #{
+            front => #{listen => "127.0.0.1:0", backend => web}, other => #{listen => "127.0.0.2:0", backend => idle}
+        },
+        backends => #{
+            web => #{servers => [?SERVER:address(proplists:get_value(server, Config))]},
+            idle => #{servers => [?SERVER:address(Server)]}
+        }
     }),
     _ = Port,
     {ok, #{frontends := #{<<"other">> := #{listen := [<<"127.0.0.2:", Text/binary>>]}}}} = weir_proxy:info(proxy),
     Other = binary_to_integer(Text),
     %% The test's server has a process for each connection.
-    Idle = [begin {ok, Socket} = gen_tcp:connect({127, 0, 0, 2}, Other, [binary, {active, false}]), Socket end || _ <- lists:seq(1, 200)],
+    Idle = [
+        begin
+            {ok, Socket} = gen_tcp:connect({127, 0, 0, 2}, Other, [binary, {active, false}]),
+            Socket
+        end
+     || _ <- lists:seq(1, 200)
+    ],
     ?waitEqual(200, length(weir_proxy:sessions(proxy))),
     wait_until(fun() ->
         Of = length([Pid || Pid <- processes(), is_of_the_proxy(Pid)]),
@@ -192,7 +235,9 @@ is_of_the_proxy(Pid) ->
 proxy(Config, Frontend) ->
     Given = maps:merge(#{listen => "127.0.0.1:0", backend => web}, Frontend),
     Server = ?SERVER:address(proplists:get_value(server, Config)),
-    ok = weir_proxy:start(proxy, #{frontends => #{front => without_none(Given)}, backends => #{web => #{servers => [Server]}}}),
+    ok = weir_proxy:start(proxy, #{
+        frontends => #{front => without_none(Given)}, backends => #{web => #{servers => [Server]}}
+    }),
     port().
 
 without_none(#{backend := none} = Frontend) -> maps:remove(backend, Frontend);
@@ -205,6 +250,8 @@ number(Name) ->
 connect(Port) -> connect(Port, {127, 0, 0, 1}).
 
 connect(Port, From) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}, {ip, From}], patience()),
+    {ok, Socket} = gen_tcp:connect(
+        {127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}, {ip, From}], patience()
+    ),
     Socket.
 

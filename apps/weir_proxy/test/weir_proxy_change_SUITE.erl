@@ -105,7 +105,9 @@ options_that_could_not_work_are_refused(_Config) ->
     Path = lists:duplicate(108, $x),
     All = fun(Options) ->
         Web = #{listen => maps:get(listen, Options, "unix:/same"), backend => web},
-        Whole = maps:merge(#{frontends => #{web => Web}, backends => #{web => #{servers => []}}}, maps:remove(listen, Options)),
+        Whole = maps:merge(
+            #{frontends => #{web => Web}, backends => #{web => #{servers => []}}}, maps:remove(listen, Options)
+        ),
         case weir_proxy_config:new(Whole) of
             {ok, _} -> ok;
             {error, {bad_option, Where, _, _}} -> Where
@@ -124,7 +126,11 @@ options_that_could_not_work_are_refused(_Config) ->
     ?assertEqual([frontends, <<"web">>, rules, 1, args], All(Ruled(#{backend => web, args => 1}))).
 
 a_wrong_option_is_told_with_its_path(_Config) ->
-    Wrong = fun(Config) -> {error, {bad_option, Path, Value, Allowed}} = weir_proxy:start(proxy, Config), ct:log("~ts", [Allowed]), {Path, Value} end,
+    Wrong = fun(Config) ->
+        {error, {bad_option, Path, Value, Allowed}} = weir_proxy:start(proxy, Config),
+        ct:log("~ts", [Allowed]),
+        {Path, Value}
+    end,
     Backends = #{web => #{servers => ["127.0.0.1:1"]}},
     ?assertEqual({[frontends], undefined}, Wrong(#{backends => Backends})),
     ?assertEqual({[surplus], 1}, Wrong(#{surplus => 1, frontends => #{}, backends => Backends})),
@@ -146,7 +152,10 @@ a_wrong_option_is_told_with_its_path(_Config) ->
     ),
     ?assertEqual(
         {[frontends, <<"g">>, listen], <<"127.0.0.1:0">>},
-        Wrong(#{frontends => maps:from_list([{Name, #{listen => "127.0.0.1:0", backend => web}} || Name <- [f, g]]), backends => Backends})
+        Wrong(#{
+            frontends => maps:from_list([{Name, #{listen => "127.0.0.1:0", backend => web}} || Name <- [f, g]]),
+            backends => Backends
+        })
     ),
     ?assertEqual([], weir_proxy:proxies()).
 
@@ -192,7 +201,9 @@ an_address_moves_to_another_frontend(_Config) ->
     <<"a">> = name(Old),
     Backends = #{web => #{servers => [?SERVER:address(A)]}, other => #{servers => [?SERVER:address(B)]}},
     Listen = [{{127, 0, 0, 1}, Port}],
-    ok = weir_proxy:change(proxy, #{frontends => #{moved => #{listen => Listen, backend => other}}, backends => Backends}),
+    ok = weir_proxy:change(proxy, #{
+        frontends => #{moved => #{listen => Listen, backend => other}}, backends => Backends
+    }),
     ?assertEqual(<<"b">>, name(connect(Port))),
     ok = weir_proxy:change(proxy, #{frontends => #{}, backends => Backends}),
     ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 1}, Port, [])),
@@ -205,13 +216,22 @@ clients_of_a_frontend_that_is_renamed_are_served(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
     Config = fun(Name) ->
-        #{frontends => #{Name => #{listen => {{127, 0, 0, 1}, Port}, backend => web}}, backends => #{web => #{servers => [?SERVER:address(Server)]}}}
+        #{
+            frontends => #{Name => #{listen => {{127, 0, 0, 1}, Port}, backend => web}},
+            backends => #{web => #{servers => [?SERVER:address(Server)]}}
+        }
     end,
     ok = weir_proxy:start(proxy, Config(one)),
     Clients = [spawn_monitor(fun() -> until_stopped(Port) end) || _ <- lists:seq(1, 8)],
     [ok = weir_proxy:change(proxy, Config(Name)) || _ <- lists:seq(1, 25), Name <- [two, one]],
     [Pid ! stop || {Pid, _} <- Clients],
-    [receive {'DOWN', Monitor, _, Pid, Reason} -> ?assertEqual(normal, Reason) after patience() -> ct:fail(timeout) end || {Pid, Monitor} <- Clients].
+    [
+        receive
+            {'DOWN', Monitor, _, Pid, Reason} -> ?assertEqual(normal, Reason)
+        after patience() -> ct:fail(timeout)
+        end
+     || {Pid, Monitor} <- Clients
+    ].
 
 until_stopped(Port) ->
     receive
@@ -247,16 +267,27 @@ each_leaving_has_its_own_time(_Config) ->
     Other = weir_test_port:claim(),
     Config = fun(Others) ->
         Address = {{127, 0, 0, 1}, Other},
-        Fronts = [{front, #{listen => {{127, 0, 0, 1}, Port}, backend => web}} | [{other, #{listen => Address, backend => web}} || Others]],
+        Fronts = [
+            {front, #{listen => {{127, 0, 0, 1}, Port}, backend => web}}
+            | [{other, #{listen => Address, backend => web}} || Others]
+        ],
         #{frontends => maps:from_list(Fronts), backends => #{web => #{servers => []}}}
     end,
     {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
     [With, Without] = [Config(Others) || Others <- [true, false]],
     1 = erlang:trace(Proxy, true, [call]),
-    Trace = fun(What) -> [1 = erlang:trace_pattern({erlang, Start, 3}, What, []) || Start <- [send_after, start_timer]] end,
+    Trace = fun(What) ->
+        [1 = erlang:trace_pattern({erlang, Start, 3}, What, []) || Start <- [send_after, start_timer]]
+    end,
     _ = Trace([{[60_000, '_', '_'], [], [{return_trace}]}]),
     [ok = weir_proxy:change(proxy, Each) || Each <- [With, Without, With, Without]],
-    Timers = [receive {trace, Proxy, return_from, _, Timer} -> Timer after patience() -> ct:fail(no_timer) end || _ <- lists:seq(1, 4)],
+    Timers = [
+        receive
+            {trace, Proxy, return_from, _, Timer} -> Timer
+        after patience() -> ct:fail(no_timer)
+        end
+     || _ <- lists:seq(1, 4)
+    ],
     _ = Trace(false),
     %% One timer of the address and one of the frontend.
     ?assertEqual([false, false, true, true], [is_integer(erlang:read_timer(Timer)) || Timer <- Timers]),
@@ -272,14 +303,21 @@ what_is_set_stays_over_a_change(_Config) ->
     ok = change(#{servers => Servers, retries => 1}),
     ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
     {ok, [#{state := drain}, #{weight := 7}]} = weir_proxy:servers(proxy, web),
-    ?assertMatch({error, {bad_option, [backends, <<"web">>, servers, <<"b">>, weight], 257, _}}, weir_proxy:set_weight(proxy, web, b, 257)).
+    ?assertMatch(
+        {error, {bad_option, [backends, <<"web">>, servers, <<"b">>, weight], 257, _}},
+        weir_proxy:set_weight(proxy, web, b, 257)
+    ).
 
 %% Publishing another balancer makes the VM scan all processes.
 what_is_as_it_was_is_left_alone(_Config) ->
     Servers = [[?SERVER:address(?SERVER:start(Name))] || Name <- ["a", "b", "c"]],
     Configured = fun([Web, Other]) ->
         #{
-            frontends => #{front => #{listen => "127.0.0.1:0", backend => web, rules => [#{from => "10.0.0.0/8", backend => other}]}},
+            frontends => #{
+                front => #{
+                    listen => "127.0.0.1:0", backend => web, rules => [#{from => "10.0.0.0/8", backend => other}]
+                }
+            },
             backends => #{web => #{servers => Web}, other => #{servers => Other}}
         }
     end,
@@ -350,7 +388,9 @@ stop_waits_for_connections(_Config) ->
 
 stop_waits_for_connections_without_a_server(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [?SERVER:address(Server)]}, #{rules => [#{sni => "other", backend => web}], first_bytes_timeout => patience()}),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}, #{
+        rules => [#{sni => "other", backend => web}], first_bytes_timeout => patience()
+    }),
     Socket = connect(Port),
     ?waitMatch({ok, #{frontends := #{<<"front">> := #{current_sessions := 1}}}}, weir_proxy:info(proxy)),
     ?assertEqual({error, {timeout, 1}}, weir_proxy:stop(proxy, 0)),
@@ -360,27 +400,53 @@ stop_waits_for_connections_without_a_server(_Config) ->
 nobody_who_is_accepted_is_reset(_Config) ->
     Server = ?SERVER:start("a"),
     Config = fun(Listen) ->
-        #{frontends => #{front => #{listen => [Listen], backend => web}}, backends => #{web => #{servers => [?SERVER:address(Server)]}}}
+        #{
+            frontends => #{front => #{listen => [Listen], backend => web}},
+            backends => #{web => #{servers => [?SERVER:address(Server)]}}
+        }
     end,
     Ports = [weir_test_port:claim() || _ <- lists:seq(1, 3)],
     Address = fun(Port) -> iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]) end,
     Test = self(),
     Clients = fun(Port) ->
-        All = [spawn_monitor(fun() -> true = is_served(Port), Test ! {served, self()}, until_refused(Port) end) || _ <- lists:seq(1, 8)],
+        All = [
+            spawn_monitor(fun() ->
+                true = is_served(Port),
+                Test ! {served, self()},
+                until_refused(Port)
+            end)
+         || _ <- lists:seq(1, 8)
+        ],
         %% From now on each client connects again and again.
-        [receive {served, Pid} -> ok after patience() -> ct:fail(not_served) end || {Pid, _} <- All],
+        [
+            receive
+                {served, Pid} -> ok
+            after patience() -> ct:fail(not_served)
+            end
+         || {Pid, _} <- All
+        ],
         All
     end,
     ok = weir_proxy:start(proxy, Config(Address(hd(Ports)))),
     All = lists:append([
         begin
             Here = Clients(Port),
-            ok = case Next of none -> weir_proxy:stop(proxy, patience()); _ -> weir_proxy:change(proxy, Config(Address(Next))) end,
+            ok =
+                case Next of
+                    none -> weir_proxy:stop(proxy, patience());
+                    _ -> weir_proxy:change(proxy, Config(Address(Next)))
+                end,
             Here
         end
      || {Port, Next} <- lists:zip(Ports, tl(Ports) ++ [none])
     ]),
-    [receive {'DOWN', Monitor, _, Pid, Reason} -> ?assertEqual(normal, Reason) after patience() -> ct:fail(timeout) end || {Pid, Monitor} <- All].
+    [
+        receive
+            {'DOWN', Monitor, _, Pid, Reason} -> ?assertEqual(normal, Reason)
+        after patience() -> ct:fail(timeout)
+        end
+     || {Pid, Monitor} <- All
+    ].
 
 until_refused(Port) ->
     case is_served(Port) of

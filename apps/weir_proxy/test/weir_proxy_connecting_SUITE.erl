@@ -6,7 +6,17 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/2, proxy/3, change/1, busy_address/1, busy_server/0, refuse/1, connect/1, name/1, until/2, wait_for_sessions/1]).
+-import(weir_proxy_test, [
+    proxy/1, proxy/2, proxy/3,
+    change/1,
+    busy_address/1,
+    busy_server/0,
+    refuse/1,
+    connect/1,
+    name/1,
+    until/2,
+    wait_for_sessions/1
+]).
 -import(weir_test_wait, [patience/0, wait_until/1]).
 
 -define(SERVER, weir_proxy_backend_double).
@@ -15,8 +25,15 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        a_server_that_does_not_answer_in_time_is_given_up, the_proxy_stops, the_configuration_changes, clients_reset, clients_end_their_direction, a_frontend_has_no_more_places,
-        servers_of_the_same_machine_are_connected_at_once, clients_that_reset_at_once_are_counted, this_machine_has_nothing_left
+        a_server_that_does_not_answer_in_time_is_given_up,
+        the_proxy_stops,
+        the_configuration_changes,
+        clients_reset,
+        clients_end_their_direction,
+        a_frontend_has_no_more_places,
+        servers_of_the_same_machine_are_connected_at_once,
+        clients_that_reset_at_once_are_counted,
+        this_machine_has_nothing_left
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
@@ -36,7 +53,13 @@ end_per_testcase(_Case, Config) ->
     end).
 
 %% To check that a case leaves nothing behind.
-resources() -> [length(weir:sockets()), length(weir:relays()), ets:info(weir_proxy_pending, size), ets:info(weir_proxy_sessions, size)].
+resources() ->
+    [
+        length(weir:sockets()),
+        length(weir:relays()),
+        ets:info(weir_proxy_pending, size),
+        ets:info(weir_proxy_sessions, size)
+    ].
 
 a_server_that_does_not_answer_in_time_is_given_up(_Config) ->
     Port = proxy(#{servers => [busy_address(busy_server())], connect_timeout => 50, retries => 1}),
@@ -93,7 +116,9 @@ clients_end_their_direction(_Config) ->
 
 %% A connection that still waits for its server counts against the limit.
 a_frontend_has_no_more_places(_Config) ->
-    Port = proxy(#{servers => [busy_address(busy_server())], connect_timeout => 10 * patience()}, #{max_connections => 2, overload => reset}),
+    Port = proxy(#{servers => [busy_address(busy_server())], connect_timeout => 10 * patience()}, #{
+        max_connections => 2, overload => reset
+    }),
     _ = clients(Port, 2),
     case gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}], patience()) of
         {ok, Third} -> {error, _} = gen_tcp:recv(Third, 0, patience());
@@ -149,7 +174,9 @@ clients_that_reset_at_once_are_counted(Config) ->
 this_machine_has_nothing_left(Config) ->
     Server = ?SERVER:start("a"),
     File = log_file(Config, "nothing_left"),
-    Port = proxy(#{servers => [?SERVER:address(Server)], source => "192.0.2.1", retries => 0}, #{}, #{log => #{file => File, format => "%ts %rc"}}),
+    Port = proxy(#{servers => [?SERVER:address(Server)], source => "192.0.2.1", retries => 0}, #{}, #{
+        log => #{file => File, format => "%ts %rc"}
+    }),
     ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, patience())),
     ?waitEqual(1, lines(File)),
     ?assertEqual({ok, <<"RC 0\n">>}, file:read_file(File)),

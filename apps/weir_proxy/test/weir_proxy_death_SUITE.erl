@@ -6,7 +6,18 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/2, change/1, state/1, busy_address/1, busy_server/0, connect/1, name/1, echo/2, wait_for_sessions/1, wait_for_queue/1]).
+-import(weir_proxy_test, [
+    proxy/1, proxy/2,
+    change/1,
+    state/1,
+    busy_address/1,
+    busy_server/0,
+    connect/1,
+    name/1,
+    echo/2,
+    wait_for_sessions/1,
+    wait_for_queue/1
+]).
 -import(weir_test_wait, [patience/0]).
 
 -define(SERVER, weir_proxy_backend_double).
@@ -15,12 +26,20 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        connections_that_are_killed_give_back_what_they_count_for, a_rule_that_is_killed_is_told_in_the_log, a_relay_that_cannot_begin_is_not_the_clients_fault,
-        keepers_look_at_no_living_session, each_scheduler_has_a_keeper,
-        a_killed_keeper_loses_no_session, a_killed_keeper_forgets_no_end, a_killed_backend_keeps_its_state,
-        a_killed_supervisor_has_a_successor_with_the_same_children, a_place_is_given_on_behind_a_killed_backend,
-        who_waits_waits_on_behind_a_killed_backend, who_waits_waits_on_when_address_and_backend_are_removed,
-        a_killed_proxy_keeps_its_listeners, a_backend_that_is_busy_is_waited_for
+        connections_that_are_killed_give_back_what_they_count_for,
+        a_rule_that_is_killed_is_told_in_the_log,
+        a_relay_that_cannot_begin_is_not_the_clients_fault,
+        keepers_look_at_no_living_session,
+        each_scheduler_has_a_keeper,
+        a_killed_keeper_loses_no_session,
+        a_killed_keeper_forgets_no_end,
+        a_killed_backend_keeps_its_state,
+        a_killed_supervisor_has_a_successor_with_the_same_children,
+        a_place_is_given_on_behind_a_killed_backend,
+        who_waits_waits_on_behind_a_killed_backend,
+        who_waits_waits_on_when_address_and_backend_are_removed,
+        a_killed_proxy_keeps_its_listeners,
+        a_backend_that_is_busy_is_waited_for
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
@@ -64,8 +83,16 @@ processes_of_connections() ->
 a_rule_that_is_killed_is_told_in_the_log(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "killed.log"),
     Rules = #{rules => [#{module => ?MODULE, args => self()}], backend => undefined},
-    Socket = connect(weir_proxy_test:proxy(#{servers => []}, Rules, #{log => #{file => iolist_to_binary(File), format => <<"%b %ts">>}})),
-    Pid = receive {routes, Route} -> Route after patience() -> ct:fail(not_asked) end,
+    Socket = connect(
+        weir_proxy_test:proxy(#{servers => []}, Rules, #{
+            log => #{file => iolist_to_binary(File), format => <<"%b %ts">>}
+        })
+    ),
+    Pid =
+        receive
+            {routes, Route} -> Route
+        after patience() -> ct:fail(not_asked)
+        end,
     exit(Pid, kill),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())),
     wait_for_sessions(0),
@@ -156,7 +183,9 @@ a_killed_keeper_forgets_no_end(_Config) ->
 
 a_killed_backend_keeps_its_state(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
-    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]}),
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]
+    }),
     ok = weir_proxy:drain(proxy, web, a),
     ok = kill_backend(),
     ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
@@ -165,7 +194,13 @@ a_killed_backend_keeps_its_state(_Config) ->
 %% All backends, or all proxies, end with their supervisor.
 a_killed_supervisor_has_a_successor_with_the_same_children(_Config) ->
     Server = ?SERVER:start("a"),
-    Backend = fun(Retries) -> #{servers => [#{name => a, address => ?SERVER:address(Server)}], health => #{interval => 50}, retries => Retries} end,
+    Backend = fun(Retries) ->
+        #{
+            servers => [#{name => a, address => ?SERVER:address(Server)}],
+            health => #{interval => 50},
+            retries => Retries
+        }
+    end,
     Port = proxy(Backend(1)),
     Old = connect(Port),
     <<"a">> = name(Old),
@@ -199,7 +234,9 @@ children(Supervisor) ->
 %% A session that began before the kill notifies the new process.
 a_place_is_given_on_behind_a_killed_backend(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
+    Port = proxy(#{
+        servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+    }),
     First = connect(Port),
     <<"a">> = name(First),
     wait_for_sessions(1),
@@ -211,7 +248,9 @@ a_place_is_given_on_behind_a_killed_backend(_Config) ->
 
 who_waits_waits_on_behind_a_killed_backend(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
+    Port = proxy(#{
+        servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+    }),
     First = connect(Port),
     <<"a">> = name(First),
     Second = connect(Port),
@@ -223,7 +262,9 @@ who_waits_waits_on_behind_a_killed_backend(_Config) ->
 
 who_waits_waits_on_when_address_and_backend_are_removed(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
+    Port = proxy(#{
+        servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+    }),
     First = connect(Port),
     <<"a">> = name(First),
     Second = connect(Port),
@@ -233,7 +274,10 @@ who_waits_waits_on_when_address_and_backend_are_removed(_Config) ->
     ?assertEqual(<<"a">>, name(Second)),
     {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
     %% End the minute of the removed frontend.
-    [Leaving] = [Value || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))],
+    [Leaving] = [
+        Value
+     || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))
+    ],
     maps:foreach(fun(What, Timer) -> Proxy ! {timeout, Timer, What} end, Leaving),
     ?waitEqual([], weir_proxy_memory:backends(proxy)),
     ?assertEqual([], weir_proxy_memory:frontends(proxy)).
@@ -267,21 +311,40 @@ a_backend_that_is_busy_is_waited_for(_Config) ->
     ok = sys:suspend(Backend),
     %% gen_server:call/2 is gen:call/3, with a timeout of 5 s; gen_server:call/3 is gen:call/4.
     [1 = erlang:trace_pattern({gen, call, Arity}, true, [local]) || Arity <- [3, 4]],
-    Asked = [spawn_monitor(fun() -> receive go -> exit(Ask()) end end) || Ask <- [
-        fun() -> element(1, weir_proxy:info(proxy)) end,
-        fun() -> element(1, weir_proxy:servers(proxy, web)) end,
-        fun() -> weir_proxy:drain(proxy, web, ?SERVER:address(Server)) end
-    ]],
+    Asked = [
+        spawn_monitor(fun() ->
+            receive
+                go -> exit(Ask())
+            end
+        end)
+     || Ask <- [
+            fun() -> element(1, weir_proxy:info(proxy)) end,
+            fun() -> element(1, weir_proxy:servers(proxy, web)) end,
+            fun() -> weir_proxy:drain(proxy, web, ?SERVER:address(Server)) end
+        ]
+    ],
     [1 = erlang:trace(Pid, true, [call]) || Pid <- [Proxy | [Pid || {Pid, _} <- Asked]]],
     [Pid ! go || {Pid, _} <- Asked],
     %% One call of each, and one of the proxy for the first. The others call the backend themselves.
-    Calls = [receive {trace, _, call, {gen, call, Arguments}} -> Arguments after patience() -> ct:fail(not_asked) end || _ <- [1, 2, 3, 4]],
+    Calls = [
+        receive
+            {trace, _, call, {gen, call, Arguments}} -> Arguments
+        after patience() -> ct:fail(not_asked)
+        end
+     || _ <- [1, 2, 3, 4]
+    ],
     ?assertEqual([infinity], lists:usort([Timeout || [_, _, _, Timeout] <- Calls]), Calls),
     ?assertEqual(4, length([asked || [_, _, _, _] <- Calls])),
     1 = erlang:trace(Proxy, false, [call]),
     [1 = erlang:trace_pattern({gen, call, Arity}, false, [local]) || Arity <- [3, 4]],
     ok = sys:resume(Backend),
-    [receive {'DOWN', Monitor, _, Pid, Answer} -> ?assertEqual(ok, Answer) after patience() -> ct:fail(timeout) end || {Pid, Monitor} <- Asked],
+    [
+        receive
+            {'DOWN', Monitor, _, Pid, Answer} -> ?assertEqual(ok, Answer)
+        after patience() -> ct:fail(timeout)
+        end
+     || {Pid, Monitor} <- Asked
+    ],
     ?assertMatch({ok, {Proxy, _, _}}, weir_proxy_memory:saved({proxy, proxy})),
     ok = weir_proxy:enable(proxy, web, ?SERVER:address(Server)),
     ?assertEqual(<<"a">>, name(connect(Port))).

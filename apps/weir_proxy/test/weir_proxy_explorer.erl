@@ -36,7 +36,12 @@ run(Kind, Seed, Milliseconds) ->
         is_rough = Kind =:= rough,
         stop = counters:new(1, [])
     },
-    ok = weir_event:attach_many(?MODULE, [[weir, connection, start], [weir, proxy, session], [weir, proxy, refuse]], fun ?MODULE:handle_event/4, Run),
+    ok = weir_event:attach_many(
+        ?MODULE,
+        [[weir, connection, start], [weir, proxy, session], [weir, proxy, refuse]],
+        fun ?MODULE:handle_event/4,
+        Run
+    ),
     ok = logger:add_handler(?MODULE, ?MODULE, #{config => Run#run.numbers}),
     try
         explore(Run, rand:seed_s(exsss, Seed), Milliseconds)
@@ -47,7 +52,9 @@ run(Kind, Seed, Milliseconds) ->
     end,
     ?waitEqual(Before, resources()).
 
-handle_event([weir, connection, start], _, #{name := {weir_proxy, ?PROXY, _}, peer := Peer}, #run{numbers = Numbers, seen = Seen}) ->
+handle_event([weir, connection, start], _, #{name := {weir_proxy, ?PROXY, _}, peer := Peer}, #run{
+    numbers = Numbers, seen = Seen
+}) ->
     ok = weir_proxy_explorer_peers:meet(Seen, Peer, -1),
     counters:add(Numbers, ?ACCEPTED, 1);
 handle_event([weir, connection, start], _, _, _Run) ->
@@ -65,7 +72,10 @@ log(_Event, _Config) -> ok.
 %% Relays, listeners, table rows, and descriptors of the VM.
 resources() ->
     {ok, Descriptors} = file:list_dir("/proc/self/fd"),
-    Rows = [ets:info(Table, size) || Table <- [weir_proxy_pending, weir_proxy_sessions, weir_proxy_sticks, weir_proxy_memory]],
+    Rows = [
+        ets:info(Table, size)
+     || Table <- [weir_proxy_pending, weir_proxy_sessions, weir_proxy_sticks, weir_proxy_memory]
+    ],
     #{relays => length(weir:relays()), listeners => weir:listeners(), rows => Rows, descriptors => length(Descriptors)}.
 
 explore(Run = #run{numbers = Numbers}, Random, Milliseconds) ->
@@ -73,7 +83,10 @@ explore(Run = #run{numbers = Numbers}, Random, Milliseconds) ->
     {Config, Next} = config(Run, Servers, Random),
     ok = weir_proxy:start(?PROXY, Config),
     {Salt, Later} = rand:uniform_s(1_000_000, Next),
-    Clients = [spawn_monitor(fun() -> weir_proxy_explorer_peers:client(Number, {Salt, Number, 0}, Run) end) || Number <- lists:seq(0, 23)],
+    Clients = [
+        spawn_monitor(fun() -> weir_proxy_explorer_peers:client(Number, {Salt, Number, 0}, Run) end)
+     || Number <- lists:seq(0, 23)
+    ],
     {Last, Watched} = misfortune(Run, Servers, Later, erlang:monotonic_time(millisecond) + Milliseconds, #{}),
     ok = counters:add(Run#run.stop, 1, 1),
     [
@@ -88,7 +101,10 @@ explore(Run = #run{numbers = Numbers}, Random, Milliseconds) ->
     ?waitMatch({[], [], []}, {weir:relays(), ets:tab2list(weir_proxy_sessions), ets:tab2list(weir_proxy_pending)}),
     ?waitEqual([], [Left || Left = {_, _, Current, Queued} <- current(Watched), Current =/= 0 orelse Queued =/= 0]),
     %% The highest limit of a server in any configuration is 3.
-    ?assertEqual([], [Most || {Of, server} <- maps:to_list(Watched), Most <- [weir_proxy_numbers:get(Of, max_sessions)], Most > 3]),
+    ?assertEqual([], [
+        Most
+     || {Of, server} <- maps:to_list(Watched), Most <- [weir_proxy_numbers:get(Of, max_sessions)], Most > 3
+    ]),
     ?waitMatch({true, _}, is_everybody_told(Numbers)),
     Counted = [counters:get(Numbers, Each) || Each <- [?ACCEPTED, ?WHOLE, ?SESSIONS, ?REFUSED, ?LOST, ?KILLED_KEEPERS]],
     ct:log("~b accepted, ~b whole, ~b sessions, ~b refused, ~b lost with ~b keepers and other processes", Counted),
@@ -116,9 +132,11 @@ misfortune(Run, Servers, Random, Deadline, Watched) ->
             misfortune(Run, Now, Last, Deadline, Seen)
     end.
 
-happenings(#run{is_rough = false}) -> [reload, reload, reload, drain, enable, weight];
+happenings(#run{is_rough = false}) ->
+    [reload, reload, reload, drain, enable, weight];
 happenings(#run{is_rough = true}) ->
-    [reload || _ <- lists:seq(1, 12)] ++ [drain, enable, drain_within, close_sessions, server_ends] ++ [kill_connection || _ <- lists:seq(1, 6)] ++
+    [reload || _ <- lists:seq(1, 12)] ++ [drain, enable, drain_within, close_sessions, server_ends] ++
+        [kill_connection || _ <- lists:seq(1, 6)] ++
         [{kill, keeper}, {kill, backend}, {kill, instance}, {kill, reaper}].
 
 happens(reload, Run, Servers, Random) ->
@@ -164,10 +182,14 @@ happens(What, _Run, Servers, Random) ->
     end,
     {Servers, Next}.
 
-processes(keeper) -> [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup), is_pid(Pid)];
-processes(reaper) -> [whereis(weir_proxy_reaper)];
-processes(instance) -> children(weir_proxy_instances);
-processes(backend) -> children(weir_proxy_backends).
+processes(keeper) ->
+    [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup), is_pid(Pid)];
+processes(reaper) ->
+    [whereis(weir_proxy_reaper)];
+processes(instance) ->
+    children(weir_proxy_instances);
+processes(backend) ->
+    children(weir_proxy_backends).
 
 children(Supervisor) -> [Pid || {_, Pid, _, _} <- supervisor:which_children(Supervisor), is_pid(Pid)].
 
@@ -182,17 +204,31 @@ config(#run{ports = Ports, is_rough = IsRough}, Servers, Random) ->
         fun weir_proxy_explorer_peers:choice/2,
         Random,
         [
-            [f, g], [b, c], [true, false], [none, first_bytes, from], [round_robin, least_connections, random, hash], [off, 1000],
-            [1, 2, 3], [1, 2, 3], [2, 3]
+            [f, g],
+            [b, c],
+            [true, false],
+            [none, first_bytes, from],
+            [round_robin, least_connections, random, hash],
+            [off, 1000],
+            [1, 2, 3],
+            [1, 2, 3],
+            [2, 3]
         ]
     ),
     Backend = #{
-        servers => [#{name => server_name(Each), address => server_address(Each), max_connections => Limit} || Each <- lists:sublist(Servers, Many)],
+        servers => [
+            #{name => server_name(Each), address => server_address(Each), max_connections => Limit}
+         || Each <- lists:sublist(Servers, Many)
+        ],
         balance => Balance,
         stick => Stick,
         retries => 5,
         connect_timeout => 200,
-        queue_timeout => case IsRough of true -> 500; false -> 10 * patience() end
+        queue_timeout =>
+            case IsRough of
+                true -> 500;
+                false -> 10 * patience()
+            end
     },
     Rules =
         case Ruled of

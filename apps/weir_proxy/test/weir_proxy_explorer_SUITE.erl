@@ -13,4 +13,5 @@ end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
 
 everybody_is_served_whatever_changes(_Config) -> weir_proxy_explorer:run(gentle, rand:uniform(1_000_000), 1500).
 
-everybody_is_served_or_told_whatever_is_killed(_Config) -> weir_proxy_explorer:run(rough, rand:uniform(1_000_000), 1500).
+everybody_is_served_or_told_whatever_is_killed(_Config) ->
+    weir_proxy_explorer:run(rough, rand:uniform(1_000_000), 1500).

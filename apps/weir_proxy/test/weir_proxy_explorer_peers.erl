@@ -57,8 +57,13 @@ bytes(Seed, From, Size) ->
     Block = persistent_term:get(?BLOCK),
     At = (erlang:phash2(Seed, ?BLOCK_SIZE) + From) rem ?BLOCK_SIZE,
     case Size =< ?BLOCK_SIZE - At of
-        true -> binary:part(Block, At, Size);
-        false -> <<(binary:part(Block, At, ?BLOCK_SIZE - At))/binary, (bytes(Seed, From + ?BLOCK_SIZE - At, Size - (?BLOCK_SIZE - At)))/binary>>
+        true ->
+            binary:part(Block, At, Size);
+        false ->
+            <<
+                (binary:part(Block, At, ?BLOCK_SIZE - At))/binary,
+                (bytes(Seed, From + ?BLOCK_SIZE - At, Size - (?BLOCK_SIZE - At)))/binary
+            >>
     end.
 
 client(Number, Seed = {Salt, _, Count}, Run = #run{stop = Stop, ports = Ports}) ->
@@ -91,7 +96,11 @@ converse(Socket, _Seed, #plan{ending = client_leaves, silence = Silence}) ->
     left;
 converse(Socket, Seed = {Salt, Number, Count}, Plan = #plan{up = Up, down = Down, silence = Silence, ending = Ending}) ->
     timer:sleep(Silence),
-    Said = case Ending of client_resets -> Up div 2; _ -> Up end,
+    Said =
+        case Ending of
+            client_resets -> Up div 2;
+            _ -> Up
+        end,
     Sent = gen_tcp:send(Socket, [<<"SSH-", Salt:32, Number:32, Count:32>>, bytes({Seed, up}, 0, Said)]),
     _ = Ending =:= half andalso gen_tcp:shutdown(Socket, write),
     case {Ending, Sent} of
@@ -123,11 +132,18 @@ hear(Socket, Name, Heard, Size, Plan) ->
             {ended_after, Heard, Reason}
     end.
 
-judge(_Seed, _Here, #plan{ending = Ending}, whole, #run{numbers = Numbers}) when Ending =/= server_resets -> counters:add(Numbers, ?WHOLE, 1);
-judge(_Seed, _Here, _Plan, left, _Run) -> ok;
-judge(_Seed, _Here, #plan{ending = server_resets}, {ended_after, _, _}, _Run) -> ok;
-judge(_Seed, _Here, #plan{ending = server_resets, down = 0}, Result, _Run) when Result =:= whole; Result =:= {no_end, {error, econnreset}} -> ok;
-judge(_Seed, _Here, _Plan, {ended_after, _, _}, #run{is_rough = true}) -> ok;
+judge(_Seed, _Here, #plan{ending = Ending}, whole, #run{numbers = Numbers}) when Ending =/= server_resets ->
+    counters:add(Numbers, ?WHOLE, 1);
+judge(_Seed, _Here, _Plan, left, _Run) ->
+    ok;
+judge(_Seed, _Here, #plan{ending = server_resets}, {ended_after, _, _}, _Run) ->
+    ok;
+judge(_Seed, _Here, #plan{ending = server_resets, down = 0}, Result, _Run) when
+    Result =:= whole; Result =:= {no_end, {error, econnreset}}
+->
+    ok;
+judge(_Seed, _Here, _Plan, {ended_after, _, _}, #run{is_rough = true}) ->
+    ok;
 judge(_Seed, _Here, _Plan, {no_end, {error, Reason}}, #run{is_rough = true}) when Reason =/= timeout -> ok;
 judge(Seed, Here, Plan, Result, #run{seen = Seen}) ->
     case ets:lookup(Seen, {met, Here}) of
@@ -142,15 +158,22 @@ server(Name, Port, Run) ->
     Test = self(),
     Pid = spawn(fun() ->
         Owner = monitor(process, Test),
-        Options = [binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}, {exit_on_close, false}, {reuseaddr, true}],
+        Options = [
+            binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}, {exit_on_close, false}, {reuseaddr, true}
+        ],
         {ok, Listen} = gen_tcp:listen(Port, Options),
         {ok, Bound} = inet:port(Listen),
         Me = self(),
         _ = spawn_link(fun() -> accept(Me, Listen, Run) end),
         Test ! {listens, Me, Bound},
-        receive {'DOWN', Owner, process, _, _} -> exit(owner_ended) end
+        receive
+            {'DOWN', Owner, process, _, _} -> exit(owner_ended)
+        end
     end),
-    receive {listens, Pid, Bound} -> {Name, Bound, Pid} after patience() -> ct:fail(no_server) end.
+    receive
+        {listens, Pid, Bound} -> {Name, Bound, Pid}
+    after patience() -> ct:fail(no_server)
+    end.
 
 stop_server({_, _, Pid}) ->
     Monitor = monitor(process, Pid),

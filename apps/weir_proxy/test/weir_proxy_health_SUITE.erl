@@ -46,7 +46,10 @@ health(More) -> maps:merge(#{interval => 20, timeout => patience(), rise => 1, f
 
 a_server_goes_down_and_comes_back(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
-    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}], health => health(#{})}),
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}],
+        health => health(#{})
+    }),
     ok = ?SERVER:stop(A),
     wait_for_state(a, down),
     ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
@@ -58,7 +61,11 @@ sessions_of_a_server_that_goes_down_are_ended(_Config) ->
     Server = ?SERVER:start("a"),
     %% Checks go to another server, so that this one keeps running.
     Checked = ?SERVER:start("checked"),
-    Backend = #{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{port => ?SERVER:port(Checked)}), on_down => close},
+    Backend = #{
+        servers => [#{name => a, address => ?SERVER:address(Server)}],
+        health => health(#{port => ?SERVER:port(Checked)}),
+        on_down => close
+    },
     Socket = connect(proxy(Backend)),
     <<"a">> = name(Socket),
     ok = ?SERVER:stop(Checked),
@@ -106,7 +113,9 @@ backend() -> element(3, weir_proxy_memory:backend(proxy, <<"web">>)).
 weights_grow_by_one_timer(_Config) ->
     Server = ?SERVER:start("a"),
     ok = ?SERVER:stop(Server),
-    _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{}), slow_start => <<"1m">>}),
+    _ = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{}), slow_start => <<"1m">>
+    }),
     wait_for_state(a, down),
     _ = ?SERVER:start("a", [{port, ?SERVER:port(Server)}]),
     wait_for_state(a, up),
@@ -142,16 +151,28 @@ a_server_that_closes_early_is_a_failing_one(_Config) -> unanswered(early_closes,
 unanswered(Kind, Word) ->
     Server = ?SERVER:start("a", [silent]),
     Backend = fun(Counts) ->
-        #{servers => [#{name => a, address => ?SERVER:address(Server)}], passive => #{fall => 2, back_off => <<"1m">>, Kind => Counts}}
+        #{
+            servers => [#{name => a, address => ?SERVER:address(Server)}],
+            passive => #{fall => 2, back_off => <<"1m">>, Kind => Counts}
+        }
     end,
     Port = proxy(Backend(false)),
     Say = fun(Words) ->
         Socket = connect(Port),
-        [begin ok = gen_tcp:send(Socket, Each), _ = gen_tcp:recv(Socket, 0, patience()) end || Each <- Words],
+        [
+            begin
+                ok = gen_tcp:send(Socket, Each),
+                _ = gen_tcp:recv(Socket, 0, patience())
+            end
+         || Each <- Words
+        ],
         ok = gen_tcp:close(Socket),
         wait_for_sessions(0)
     end,
-    InARow = fun() -> {ok, [#{Kind := Count}]} = weir_proxy:servers(proxy, web), Count end,
+    InARow = fun() ->
+        {ok, [#{Kind := Count}]} = weir_proxy:servers(proxy, web),
+        Count
+    end,
     [Say([Word]) || _ <- [1, 2, 3]],
     ?assertEqual({3, up}, {InARow(), state(a)}),
     ok = weir_proxy_test:change(Backend(true)),
@@ -166,10 +187,15 @@ unanswered(Kind, Word) ->
     wait_for_state(a, failing).
 
 a_slow_start(_Config) ->
-    Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 4, priority => 0, max_connections => infinity},
+    Config = #{
+        name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 4, priority => 0, max_connections => infinity
+    },
     Backend = #{health => #{rise => 1, fall => 1}, slow_start => 1000},
     New = weir_proxy_server:new(Config, Backend),
-    Weight = fun(Now, Server) -> {0, Eligible} = weir_proxy_server:eligible(Now, Server), lists:last(tuple_to_list(Eligible)) end,
+    Weight = fun(Now, Server) ->
+        {0, Eligible} = weir_proxy_server:eligible(Now, Server),
+        lists:last(tuple_to_list(Eligible))
+    end,
     Whole = Weight(0, New),
     {down, Down} = weir_proxy_server:checked({error, timeout}, 1, 0, New),
     ?assertEqual(none, weir_proxy_server:eligible(0, Down)),
@@ -184,11 +210,20 @@ probes(_Config) ->
         Pid = spawn(fun() ->
             {ok, Socket} = gen_tcp:accept(Listen),
             _ = maps:get(kind, Options) =:= smtp orelse gen_tcp:recv(Socket, 0, patience()),
-            _ = [begin ok = gen_tcp:send(Socket, <<Byte>>) end || <<Byte>> <= Answer],
-            receive done -> ok end
+            _ = [
+                begin
+                    ok = gen_tcp:send(Socket, <<Byte>>)
+                end
+             || <<Byte>> <= Answer
+            ],
+            receive
+                done -> ok
+            end
         end),
         ok = gen_tcp:controlling_process(Listen, Pid),
-        Result = weir_proxy_probe:probe({{127, 0, 0, 1}, Port}, health_options(Options#{timeout => maps:get(timeout, Options, patience())})),
+        Result = weir_proxy_probe:probe(
+            {{127, 0, 0, 1}, Port}, health_options(Options#{timeout => maps:get(timeout, Options, patience())})
+        ),
         exit(Pid, kill),
         Result
     end,
@@ -201,32 +236,48 @@ probes(_Config) ->
     ?assertMatch({error, {unexpected, _}}, Ask(<<"-LOADING\r\n">>, #{kind => redis})),
     ?assertEqual(ok, Ask(<<"R", 0, 0, 0, 8, 0, 0, 0, 0>>, #{kind => postgres})),
     ?assertMatch({error, {unexpected, _}}, Ask(<<"hello">>, #{kind => postgres})),
-    Refusal = fun(Code) -> Fields = <<"SFATAL", 0, "C", Code/binary, 0, "Mno", 0, 0>>, <<"E", (byte_size(Fields) + 4):32, Fields/binary>> end,
+    Refusal = fun(Code) ->
+        Fields = <<"SFATAL", 0, "C", Code/binary, 0, "Mno", 0, 0>>,
+        <<"E", (byte_size(Fields) + 4):32, Fields/binary>>
+    end,
     ?assertEqual(ok, Ask(Refusal(<<"28000">>), #{kind => postgres})),
     ?assertEqual({error, {sqlstate, <<"57P03">>}}, Ask(Refusal(<<"57P03">>), #{kind => postgres})),
     ?assertEqual({error, {sqlstate, <<"53300">>}}, Ask(Refusal(<<"53300">>), #{kind => postgres})),
     ?assertEqual(ok, Ask(<<21, 3, 3, 0, 2, 2, 40>>, #{kind => tls})),
     ?assertMatch({error, {unexpected, _}}, Ask(<<"HTTP/1.1 400 Bad">>, #{kind => tls})),
     ?assertEqual(ok, Ask(<<"well, ready now">>, #{kind => send_expect, send => "?", expect => "ready"})),
-    ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready", timeout => 300})),
+    ?assertEqual(
+        {error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready", timeout => 300})
+    ),
     ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, health_options(#{}))).
 
 %% A lack of descriptors on this machine must not mark servers as down, neither through checks nor through connections.
 a_shortage_of_this_machine_is_no_fault_of_a_server(_Config) ->
-    Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 1, priority => 0, max_connections => infinity},
+    Config = #{
+        name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 1, priority => 0, max_connections => infinity
+    },
     Server = weir_proxy_server:new(Config, #{health => health_options(#{fall => 1}), slow_start => 0}),
     {same, Short} = weir_proxy_server:checked({error, emfile}, 0, 0, Server),
-    ?assertMatch(#{state := up, checks_failed := 0, last_check := #{result := {error, emfile}}}, weir_proxy_server:to_map(0, Short)),
+    ?assertMatch(
+        #{state := up, checks_failed := 0, last_check := #{result := {error, emfile}}},
+        weir_proxy_server:to_map(0, Short)
+    ),
     ?assertMatch({down, _}, weir_proxy_server:checked({error, econnrefused}, 0, 0, Short)),
 
     Real = ?SERVER:start("a"),
     %% This machine does not have the source address, so connecting fails locally.
     Port = proxy(#{
-        servers => [#{name => a, address => ?SERVER:address(Real)}], source => "192.0.2.1", retries => 0, passive => #{fall => 1}
+        servers => [#{name => a, address => ?SERVER:address(Real)}],
+        source => "192.0.2.1",
+        retries => 0,
+        passive => #{fall => 1}
     }),
     ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, patience())),
     ?waitMatch({ok, #{frontends := #{<<"front">> := #{connection_errors := 1}}}}, weir_proxy:info(proxy)),
-    ?assertMatch({ok, [#{state := up, connection_errors := 0, failures := 0, current_sessions := 0}]}, weir_proxy:servers(proxy, web)).
+    ?assertMatch(
+        {ok, [#{state := up, connection_errors := 0, failures := 0, current_sessions := 0}]},
+        weir_proxy:servers(proxy, web)
+    ).
 
 %% Options of checks as they are in a backend.
 health_options(Options) ->
@@ -236,14 +287,25 @@ health_options(Options) ->
 
 %% A server that expects a PROXY header expects it from checks, too. What listens on another port may not.
 checks_begin_as_connections_do(_Config) ->
-    Tell = fun(Socket, {Test, Turn}) -> {ok, Said} = gen_tcp:recv(Socket, 0, patience()), Test ! {Turn, Said} end,
+    Tell = fun(Socket, {Test, Turn}) ->
+        {ok, Said} = gen_tcp:recv(Socket, 0, patience()),
+        Test ! {Turn, Said}
+    end,
     Said = fun(Backend, Health) ->
         Turn = make_ref(),
         {ok, _} = weir:start_listener(checked, #{ip => {127, 0, 0, 1}}, Tell, {self(), Turn}),
         Checked = weir:get_port(checked),
-        Options = case Health(Checked) of #{kind := tcp} = Tcp -> Tcp; More -> More#{kind => send_expect, send => "?", expect => "!"} end,
+        Options =
+            case Health(Checked) of
+                #{kind := tcp} = Tcp -> Tcp;
+                More -> More#{kind => send_expect, send => "?", expect => "!"}
+            end,
         _ = proxy(Backend#{servers => [{{127, 0, 0, 1}, Checked}], health => health(Options)}),
-        Words = receive {Turn, Heard} -> Heard after patience() -> ct:fail(no_check) end,
+        Words =
+            receive
+                {Turn, Heard} -> Heard
+            after patience() -> ct:fail(no_check)
+            end,
         ok = weir_proxy:stop(proxy),
         ok = weir:stop_listener(checked),
         Words
@@ -256,7 +318,9 @@ checks_begin_as_connections_do(_Config) ->
     ?assertEqual(<<"PROXY UNKNOWN\r\n?">>, Said(#{send_proxy => v1}, Here)),
     ?assertEqual(<<Local/binary, "?">>, Said(#{send_proxy => v2}, Here)),
     ?assertEqual(<<"?">>, Said(#{send_proxy => v2}, There)),
-    ?assertEqual(<<"PROXY UNKNOWN\r\n?">>, Said(#{send_proxy => v2}, fun(Port) -> #{port => Port, send_proxy => v1} end)),
+    ?assertEqual(
+        <<"PROXY UNKNOWN\r\n?">>, Said(#{send_proxy => v2}, fun(Port) -> #{port => Port, send_proxy => v1} end)
+    ),
     ?assertEqual(<<"?">>, Said(#{send_proxy => v2}, fun(_) -> #{send_proxy => off} end)),
     ?assertEqual(Local, Said(#{send_proxy => v2}, fun(_) -> #{kind => tcp} end)).
 
@@ -267,7 +331,8 @@ what_an_agent_says(_Config) ->
         ?assertEqual({Line, Said}, {Line, weir_proxy_agent:parse(Line)})
      || {Line, Said} <- [
             {<<"up">>, {ok, #{is_up => true}}},
-            {<<"ready,up 75% maxconn:30">>, {ok, #{admin => ready, is_up => true, percent => 75, max_connections => 30}}},
+            {<<"ready,up 75% maxconn:30">>,
+                {ok, #{admin => ready, is_up => true, percent => 75, max_connections => 30}}},
             {<<"DOWN # the disk is full, 10%">>, {ok, #{is_up => false}}},
             {<<"drain\t0%">>, {ok, #{admin => drain, percent => 0}}},
             {<<>>, {ok, #{}}},
@@ -283,20 +348,32 @@ an_agent(_Config) ->
     Line = ets:new(line, [public]),
     true = ets:insert(Line, {line, "up 100%\n"}),
     Answers = counters:new(1, []),
-    {ok, _} = weir:start_listener(an_agent, #{ip => {127, 0, 0, 1}}, fun(Socket, _) ->
-        [{line, Text}] = ets:lookup(Line, line),
-        ok = counters:add(Answers, 1, 1),
-        gen_tcp:send(Socket, Text)
-    end, none),
+    {ok, _} = weir:start_listener(
+        an_agent,
+        #{ip => {127, 0, 0, 1}},
+        fun(Socket, _) ->
+            [{line, Text}] = ets:lookup(Line, line),
+            ok = counters:add(Answers, 1, 1),
+            gen_tcp:send(Socket, Text)
+        end,
+        none
+    ),
     Say = fun(Text) -> true = ets:insert(Line, {line, Text}) end,
     %% Both servers have the same agent.
     Port = proxy(#{
-        servers => [#{name => a, address => ?SERVER:address(A), weight => 100}, #{name => b, address => ?SERVER:address(B), priority => 1}],
-        agent => #{port => weir:get_port(an_agent), interval => 20}, on_down => close
+        servers => [
+            #{name => a, address => ?SERVER:address(A), weight => 100},
+            #{name => b, address => ?SERVER:address(B), priority => 1}
+        ],
+        agent => #{port => weir:get_port(an_agent), interval => 20},
+        on_down => close
     }),
     Old = connect(Port),
     <<"a">> = name(Old),
-    Known = fun(Key) -> {ok, [#{agent := Agent} | _]} = weir_proxy:servers(proxy, web), maps:get(Key, Agent, none) end,
+    Known = fun(Key) ->
+        {ok, [#{agent := Agent} | _]} = weir_proxy:servers(proxy, web),
+        maps:get(Key, Agent, none)
+    end,
     ?waitEqual(100, Known(percent)),
     _ = Say("drain maxconn:7\n"),
     wait_for_state(a, drain),
@@ -323,7 +400,10 @@ an_agent(_Config) ->
 a_client_sticks_to_its_server(_Config) ->
     Servers = [?SERVER:start(Name) || Name <- ["a", "b", "c"]],
     Names = [a, b, c],
-    Port = proxy(#{servers => [#{name => Name, address => ?SERVER:address(Server)} || {Name, Server} <- lists:zip(Names, Servers)], stick => <<"1m">>}),
+    Port = proxy(#{
+        servers => [#{name => Name, address => ?SERVER:address(Server)} || {Name, Server} <- lists:zip(Names, Servers)],
+        stick => <<"1m">>
+    }),
     First = name(connect(Port)),
     ?assertEqual([First], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
     %% The client moves to another server and stays there.
@@ -338,7 +418,10 @@ sticks_are_bounded_and_forgotten(_Config) ->
     Numbers = weir_proxy_numbers:new(),
     Other = weir_proxy_numbers:new(),
     %% The limit is for each backend.
-    [ok = weir_proxy_sticks:remember(Of, Key, <<"a">>, 100) || {Of, Most} <- [{Other, 1000}, {Numbers, 200_100}], Key <- lists:seq(1, Most)],
+    [
+        ok = weir_proxy_sticks:remember(Of, Key, <<"a">>, 100)
+     || {Of, Most} <- [{Other, 1000}, {Numbers, 200_100}], Key <- lists:seq(1, Most)
+    ],
     ?assertEqual(200_000, weir_proxy_numbers:get(Numbers, sticks)),
     ?assertEqual({ok, <<"a">>}, weir_proxy_sticks:server(Numbers, 1, 99)),
     ?assertEqual(none, weir_proxy_sticks:server(Numbers, 1, 100)),

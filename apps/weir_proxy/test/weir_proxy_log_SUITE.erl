@@ -15,11 +15,23 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server,
-        a_killed_log_is_written_again, a_log_that_cannot_be_written,
-        lines_that_the_disk_does_not_take_are_counted, a_pipe_that_nobody_reads,
-        who_has_reset_a_session, who_has_ended_a_session, events, what_listeners_refuse_is_counted, counters_are_in_the_table, metrics, the_page,
-        replies_are_measured, replies_of_each_server_are_measured
+        a_line_for_a_session,
+        a_format_of_ones_own,
+        a_log_by_syslog,
+        a_line_for_a_client_without_a_server,
+        a_killed_log_is_written_again,
+        a_log_that_cannot_be_written,
+        lines_that_the_disk_does_not_take_are_counted,
+        a_pipe_that_nobody_reads,
+        who_has_reset_a_session,
+        who_has_ended_a_session,
+        events,
+        what_listeners_refuse_is_counted,
+        counters_are_in_the_table,
+        metrics,
+        the_page,
+        replies_are_measured,
+        replies_of_each_server_are_measured
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([inets], Config).
@@ -37,7 +49,9 @@ a_line_for_a_session(Config) ->
     [
         begin
             File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Format))),
-            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => File, format => Format}}),
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{
+                log => #{file => File, format => Format}
+            }),
             Socket = connect(Port),
             <<"a">> = name(Socket),
             {ok, {_, Mine}} = inet:sockname(Socket),
@@ -46,10 +60,13 @@ a_line_for_a_session(Config) ->
             {ok, Line} = file:read_file(File),
             case Format of
                 json ->
-                    {ok, #{<<"server">> := <<"a">>, <<"bytes_out">> := 2, <<"bytes_in">> := 0}} = weir_json:decode(Line);
+                    {ok, #{<<"server">> := <<"a">>, <<"bytes_out">> := 2, <<"bytes_in">> := 0}} = weir_json:decode(
+                        Line
+                    );
                 haproxy ->
-                    Fields = "^127[.]0[.]0[.]1:" ++ integer_to_list(Mine) ++
-                        " \\[\\d\\d/[A-Z][a-z]{2}/\\d{4}:\\d\\d:\\d\\d:\\d\\d[.]\\d{3}\\] front web/a \\d+/\\d+/\\d+ 2 -- \\d+/\\d+/\\d+/\\d+/0 0/0\n$",
+                    Fields =
+                        "^127[.]0[.]0[.]1:" ++ integer_to_list(Mine) ++
+                            " \\[\\d\\d/[A-Z][a-z]{2}/\\d{4}:\\d\\d:\\d\\d:\\d\\d[.]\\d{3}\\] front web/a \\d+/\\d+/\\d+ 2 -- \\d+/\\d+/\\d+/\\d+/0 0/0\n$",
                     ?assertMatch({match, _}, re:run(Line, Fields))
             end,
             ok = weir_proxy:stop(proxy)
@@ -58,18 +75,29 @@ a_line_for_a_session(Config) ->
     ].
 
 a_format_of_ones_own(_Config) ->
-    Log = fun(Format) -> weir_proxy_config:new(#{frontends => #{}, backends => #{}, log => #{file => "x", format => Format}}) end,
+    Log = fun(Format) ->
+        weir_proxy_config:new(#{frontends => #{}, backends => #{}, log => #{file => "x", format => Format}})
+    end,
     {ok, #{log := #{format := Format}}} = Log("%ci|%cp|%b/%s|%Tc|%B+%U|%ts|%%|%Ts.%ms"),
-    Session = weir_proxy_test_session:new(#{client => {{10, 0, 0, 1}, 80}, backend => <<"b">>, server => <<"s">>, accepted => 1700000000042, connected => 7}),
-    Statistics = #{a_to_b => #{bytes => 3}, b_to_a => #{bytes => 4}, duration_us => 5000, first_byte_us => 1, failed => b},
+    Session = weir_proxy_test_session:new(#{
+        client => {{10, 0, 0, 1}, 80}, backend => <<"b">>, server => <<"s">>, accepted => 1700000000042, connected => 7
+    }),
+    Statistics = #{
+        a_to_b => #{bytes => 3}, b_to_a => #{bytes => 4}, duration_us => 5000, first_byte_us => 1, failed => b
+    },
     Line = fun(Result) -> iolist_to_binary(weir_proxy_log_line:text(Format, Session, Result, Statistics)) end,
     ?assertEqual(<<"10.0.0.1|80|b/s|7|4+3|SD|%|1700000000.042\n">>, Line({error, econnreset})),
     [
-        ?assertMatch({error, {bad_option, [log, format], _, "haproxy, json, or text with the fields %Ts " ++ _}}, Log(Wrong))
+        ?assertMatch(
+            {error, {bad_option, [log, format], _, "haproxy, json, or text with the fields %Ts " ++ _}}, Log(Wrong)
+        )
      || Wrong <- ["nothing", "%zz", "%", "%bi", "%Tq", "%ci%sslv", "%{+Q}s"]
     ],
     New = fun(Options) -> weir_proxy_config:new(#{frontends => #{}, backends => #{}, log => Options}) end,
-    [?assertMatch({error, {bad_option, [log], _, "one of file and syslog"}}, New(Wrong)) || Wrong <- [#{}, #{file => "x", syslog => "127.0.0.1:514"}]].
+    [
+        ?assertMatch({error, {bad_option, [log], _, "one of file and syslog"}}, New(Wrong))
+     || Wrong <- [#{}, #{file => "x", syslog => "127.0.0.1:514"}]
+    ].
 
 a_log_by_syslog(_Config) ->
     Server = ?SERVER:start("a"),
@@ -79,15 +107,22 @@ a_log_by_syslog(_Config) ->
     {ok, Local} = gen_udp:open(0, [local, binary, {active, false}, {ifaddr, {local, Path}}]),
     [
         begin
-            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{syslog => Where, format => "%b/%s %ts"}}),
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{
+                log => #{syslog => Where, format => "%b/%s %ts"}
+            }),
             Socket = connect(Port),
             <<"a">> = name(Socket),
             ok = gen_tcp:close(Socket),
             {ok, {_, _, Line}} = gen_udp:recv(Receiver, 0, patience()),
-            ?assertMatch({match, _}, re:run(Line, "^<134>[A-Z][a-z]{2} [ \\d]\\d \\d\\d:\\d\\d:\\d\\d weir-proxy\\[\\d+\\]: web/a --\n$")),
+            ?assertMatch(
+                {match, _},
+                re:run(Line, "^<134>[A-Z][a-z]{2} [ \\d]\\d \\d\\d:\\d\\d:\\d\\d weir-proxy\\[\\d+\\]: web/a --\n$")
+            ),
             ok = weir_proxy:stop(proxy)
         end
-     || {Where, Receiver} <- [{iolist_to_binary(["127.0.0.1:", integer_to_list(UdpPort)]), Udp}, {<<"unix:", Path/binary>>, Local}]
+     || {Where, Receiver} <- [
+            {iolist_to_binary(["127.0.0.1:", integer_to_list(UdpPort)]), Udp}, {<<"unix:", Path/binary>>, Local}
+        ]
     ].
 
 a_line_for_a_client_without_a_server(Config) ->
@@ -108,7 +143,10 @@ a_line_for_a_client_without_a_server(Config) ->
         Text
     end,
     Fields = fun(Text, Route, State, Retries) ->
-        ?assertMatch({match, _}, re:run(Text, ["\\] ", Route, "/<NOSRV> \\d+/-1/\\d+ 0 ", State, " \\d+/\\d+/0/0/", Retries, " 0/0\n"]))
+        ?assertMatch(
+            {match, _},
+            re:run(Text, ["\\] ", Route, "/<NOSRV> \\d+/-1/\\d+ 0 ", State, " \\d+/\\d+/0/0/", Retries, " 0/0\n"])
+        )
     end,
     Fields(Lines("refused", #{retries => 1, connect_timeout => 10}, [], 1), "front web", "SC", "1"),
     Fields(Lines("none", #{servers => []}, [], 1), "front web", "SC", "0"),
@@ -138,15 +176,26 @@ a_log_that_cannot_be_written(Config) ->
     Error = weir_proxy:start(proxy, #{frontends => #{}, backends => #{}, log => #{file => File}}),
     ?assertEqual({error, {log, File, enoent}}, Error),
     ?assertEqual(
-        <<"cannot write the log ", File/binary, ": no such file or directory">>, iolist_to_binary(weir_proxy_file:explain(element(2, Error)))
+        <<"cannot write the log ", File/binary, ": no such file or directory">>,
+        iolist_to_binary(weir_proxy_file:explain(element(2, Error)))
     ).
 
 lines_that_the_disk_does_not_take_are_counted(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => "/dev/full"}}),
-    [begin Socket = connect(Port), <<"a">> = name(Socket), ok = gen_tcp:close(Socket) end || _ <- lists:seq(1, 5)],
+    [
+        begin
+            Socket = connect(Port),
+            <<"a">> = name(Socket),
+            ok = gen_tcp:close(Socket)
+        end
+     || _ <- lists:seq(1, 5)
+    ],
     ?waitMatch({ok, #{log_dropped := 5}}, weir_proxy:info(proxy)),
-    ?assertMatch({_, _}, binary:match(iolist_to_binary(weir_proxy_metrics:text()), <<"\nhaproxy_process_dropped_logs_total 5\n">>)).
+    ?assertMatch(
+        {_, _},
+        binary:match(iolist_to_binary(weir_proxy_metrics:text()), <<"\nhaproxy_process_dropped_logs_total 5\n">>)
+    ).
 
 %% Sessions, changes and the end of the proxy do not wait for the log.
 a_pipe_that_nobody_reads(Config) ->
@@ -157,14 +206,21 @@ a_pipe_that_nobody_reads(Config) ->
     Server = ?SERVER:start("a"),
     Log = #{log => #{file => Pipe, format => iolist_to_binary(["%ci", lists:duplicate(4096, $.)])}},
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, Log),
-    Asked = fun() -> Socket = connect(Port), <<"a">> = name(Socket), ok = gen_tcp:close(Socket) end,
+    Asked = fun() ->
+        Socket = connect(Port),
+        <<"a">> = name(Socket),
+        ok = gen_tcp:close(Socket)
+    end,
     %% More than a pipe holds.
     [Asked() || _ <- lists:seq(1, 40)],
     {ok, {Writer, _, _}} = weir_proxy_memory:saved({log, proxy}),
     _ = messages_of(Writer),
     {ok, {Process, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
     #{frontends := Frontends, backends := Backends} = config(Server),
-    ?assertMatch({error, {log, _, timeout}}, weir_proxy:change(proxy, maps:merge(#{frontends => Frontends, backends => Backends}, Log))),
+    ?assertMatch(
+        {error, {log, _, timeout}},
+        weir_proxy:change(proxy, maps:merge(#{frontends => Frontends, backends => Backends}, Log))
+    ),
     ?assertMatch({ok, {Process, _, _}}, weir_proxy_memory:saved({proxy, proxy})),
     Asked(),
     ok = weir_proxy:stop(proxy),
@@ -172,14 +228,23 @@ a_pipe_that_nobody_reads(Config) ->
     ok.
 
 config(Server) ->
-    #{frontends => #{front => #{listen => ["127.0.0.1:0"], backend => web}}, backends => #{web => #{servers => [#{name => a, address => ?SERVER:address(Server)}]}}}.
+    #{
+        frontends => #{front => #{listen => ["127.0.0.1:0"], backend => web}},
+        backends => #{web => #{servers => [#{name => a, address => ?SERVER:address(Server)}]}}
+    }.
 
 who_has_ended_a_session(Config) ->
     Server = ?SERVER:start("a", [silent]),
     [
         begin
-            File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), "ended-" ++ binary_to_list(State))),
-            Backend = #{servers => [#{name => a, address => ?SERVER:address(Server)}], on_down => close, health => #{fall => 1, interval => "1h"}},
+            File = iolist_to_binary(
+                filename:join(proplists:get_value(priv_dir, Config), "ended-" ++ binary_to_list(State))
+            ),
+            Backend = #{
+                servers => [#{name => a, address => ?SERVER:address(Server)}],
+                on_down => close,
+                health => #{fall => 1, interval => "1h"}
+            },
             Port = proxy(Backend, #{}, #{log => #{file => File, format => "%b/%s %ts %B"}}),
             Socket = connect(Port),
             ok = gen_tcp:send(Socket, <<"x">>),
@@ -193,9 +258,15 @@ who_has_ended_a_session(Config) ->
         end
      || {State, End} <- [
             %% As the timer of `longest_life' does.
-            {<<"cD">>, fun() -> [Session] = weir_proxy_sessions:list(proxy), weir_proxy_sessions:end_later(element(2, Session), 1) end},
+            {<<"cD">>, fun() ->
+                [Session] = weir_proxy_sessions:list(proxy),
+                weir_proxy_sessions:end_later(element(2, Session), 1)
+            end},
             {<<"KD">>, fun() -> weir_proxy:close_sessions(proxy, web, a) end},
-            {<<"DD">>, fun() -> [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends), Pid ! {weir_proxy_check, <<"a">>, {error, timeout}, 1} end}
+            {<<"DD">>, fun() ->
+                [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends),
+                Pid ! {weir_proxy_check, <<"a">>, {error, timeout}, 1}
+            end}
         ]
     ].
 
@@ -204,7 +275,9 @@ who_has_reset_a_session(Config) ->
     [
         begin
             File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), State)),
-            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => File, format => json}}),
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{
+                log => #{file => File, format => json}
+            }),
             Socket = connect(Port),
             ok = gen_tcp:send(Socket, <<"x">>),
             {ok, <<"x">>} = gen_tcp:recv(Socket, 1, patience()),
@@ -215,7 +288,10 @@ who_has_reset_a_session(Config) ->
             ok = weir_proxy:stop(proxy)
         end
      || {State, Reset} <- [
-            {<<"CD">>, fun(Socket) -> ok = inet:setopts(Socket, [{linger, {true, 0}}]), gen_tcp:close(Socket) end},
+            {<<"CD">>, fun(Socket) ->
+                ok = inet:setopts(Socket, [{linger, {true, 0}}]),
+                gen_tcp:close(Socket)
+            end},
             {<<"SD">>, fun(Socket) -> gen_tcp:send(Socket, <<"reset me">>) end}
         ]
     ].
@@ -224,23 +300,42 @@ events(_Config) ->
     Server = ?SERVER:start("a"),
     Test = self(),
     Names = [[weir, proxy, What] || What <- [session, refuse, server]],
-    ok = weir_event:attach_many(?MODULE, Names, fun(Name, Measured, About, _) -> Test ! {lists:last(Name), Measured, About} end, none),
+    ok = weir_event:attach_many(
+        ?MODULE, Names, fun(Name, Measured, About, _) -> Test ! {lists:last(Name), Measured, About} end, none
+    ),
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
     Socket = connect(Port),
     <<"a">> = name(Socket),
     {ok, Mine} = inet:sockname(Socket),
     ok = gen_tcp:close(Socket),
     {session, #{bytes_in := 0, bytes_out := 2, duration := _, queued := 0, connected := _}, Session} = next_message(),
-    ?assertEqual(#{proxy => proxy, frontend => <<"front">>, backend => <<"web">>, server => <<"a">>, peer => Mine, reason => normal}, Session),
+    ?assertEqual(
+        #{
+            proxy => proxy,
+            frontend => <<"front">>,
+            backend => <<"web">>,
+            server => <<"a">>,
+            peer => Mine,
+            reason => normal
+        },
+        Session
+    ),
     ok = weir_proxy:drain(proxy, web, a),
-    ?assertEqual({server, #{count => 1}, #{proxy => proxy, backend => <<"web">>, server => <<"a">>, before => up, state => drain}}, next_message()),
+    ?assertEqual(
+        {server, #{count => 1}, #{
+            proxy => proxy, backend => <<"web">>, server => <<"a">>, before => up, state => drain
+        }},
+        next_message()
+    ),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
     ?assertMatch({refuse, #{count := 1, queued := 0}, #{backend := <<"web">>, reason := none}}, next_message()).
 
 counters_are_in_the_table(_Config) ->
     Server = ?SERVER:start("a"),
     _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
-    {ok, #{frontends := #{<<"front">> := Front}, backends := #{<<"web">> := Back = #{servers := [One]}}}} = weir_proxy:info(proxy),
+    {ok, #{frontends := #{<<"front">> := Front}, backends := #{<<"web">> := Back = #{servers := [One]}}}} = weir_proxy:info(
+        proxy
+    ),
     [
         ?assertEqual(
             [Name || #{subject := Of, name := Name} <- weir_proxy_counters:table(), Of =:= Subject],
@@ -296,9 +391,13 @@ the_page(_Config) ->
     Port = weir_test_port:claim(),
     Server = ?SERVER:start("a"),
     Address = ["127.0.0.1:", integer_to_list(Port)],
-    _ = proxy(#{servers => [#{name => <<"<a>">>, address => ?SERVER:address(Server)}]}, #{}, #{statistics => iolist_to_binary(Address)}),
+    _ = proxy(#{servers => [#{name => <<"<a>">>, address => ?SERVER:address(Server)}]}, #{}, #{
+        statistics => iolist_to_binary(Address)
+    }),
     Get = fun(Path) ->
-        {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {lists:flatten(["http://", Address, Path]), []}, [], [{body_format, binary}]),
+        {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {lists:flatten(["http://", Address, Path]), []}, [], [
+            {body_format, binary}
+        ]),
         Body
     end,
     ?assertNotEqual(nomatch, binary:match(Get("/"), <<"&lt;a>">>)),
@@ -331,14 +430,25 @@ replies_of_each_server_are_measured(_Config) ->
     Servers = [#{name => Name, address => ?SERVER:address(?SERVER:start(atom_to_list(Name)))} || Name <- [a, b]],
     Port = proxy(#{servers => Servers, measure => true}),
     Sockets = [{name(Socket), Socket} || Socket <- [connect(Port), connect(Port)]],
-    Ask = fun(Name, Times) -> {Name, Socket} = lists:keyfind(Name, 1, Sockets), [<<"x">> = echo(Socket, <<"x">>) || _ <- lists:seq(1, Times)] end,
+    Ask = fun(Name, Times) ->
+        {Name, Socket} = lists:keyfind(Name, 1, Sockets),
+        [<<"x">> = echo(Socket, <<"x">>) || _ <- lists:seq(1, Times)]
+    end,
     {ok, View} = weir_scope:open(node(), #{}),
     _ = [Ask(<<"a">>, 3), Ask(<<"b">>, 2)],
-    Seen = fun() -> maps:map(fun(_, #{replies := Replies}) -> Replies end, maps:get(<<"web">>, weir_proxy:latency(proxy))) end,
+    Seen = fun() ->
+        maps:map(fun(_, #{replies := Replies}) -> Replies end, maps:get(<<"web">>, weir_proxy:latency(proxy)))
+    end,
     ?waitEqual(#{<<"a">> => 3, <<"b">> => 2}, Seen()),
     {ok, [#{name := <<"a">>, replies := 3, reply_ns := Time}, #{replies := 2}]} = weir_proxy:servers(proxy, web),
     ?assert(Time > 0),
-    ?assertNotEqual(nomatch, binary:match(iolist_to_binary(weir_proxy_metrics:text()), <<"\nweir_proxy_server_reply_seconds_count{proxy=\"web\",server=\"a\"} 3\n">>)),
+    ?assertNotEqual(
+        nomatch,
+        binary:match(
+            iolist_to_binary(weir_proxy_metrics:text()),
+            <<"\nweir_proxy_server_reply_seconds_count{proxy=\"web\",server=\"a\"} 3\n">>
+        )
+    ),
     ?waitEqual([{<<"a">>, 3}, {<<"b">>, 2}], sampled(View)),
     ok = weir_scope:close(View),
     ok = change(#{servers => Servers}),
@@ -347,7 +457,10 @@ replies_of_each_server_are_measured(_Config) ->
 
 sampled(View) ->
     {ok, #{weir := #{servers := Sampled}}} = weir_scope:sample(View),
-    [{Server, Replies} || #{proxy := proxy, backend := <<"web">>, server := Server, totals := #{replies := Replies}} <- Sampled].
+    [
+        {Server, Replies}
+     || #{proxy := proxy, backend := <<"web">>, server := Server, totals := #{replies := Replies}} <- Sampled
+    ].
 
 lines(File) ->
     {ok, Text} = file:read_file(File),

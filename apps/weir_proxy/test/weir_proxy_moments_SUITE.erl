@@ -6,7 +6,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/2, proxy/3, state/1, connect/1, name/1, echo/2, wait_for_sessions/1, wait_for_state/2]).
+-import(weir_proxy_test, [
+    proxy/1, proxy/2, proxy/3, state/1, connect/1, name/1, echo/2, wait_for_sessions/1, wait_for_state/2
+]).
 -import(weir_test_wait, [patience/0]).
 
 -define(SERVER, weir_proxy_backend_double).
@@ -18,15 +20,22 @@ all() -> [{group, sessions}, {group, numbers}, {group, processes}].
 groups() ->
     [
         {sessions, [], [
-            a_session_whose_process_is_late_is_counted_to_its_end, a_connection_killed_behind_the_start_of_its_relay_counts_for_nothing,
-            a_connection_killed_when_its_session_had_begun_is_counted_once, a_life_that_is_over_while_there_is_no_keeper_ends,
-            a_drain_that_is_due_while_there_is_no_keeper_is_done, connections_wait_for_a_keeper,
+            a_session_whose_process_is_late_is_counted_to_its_end,
+            a_connection_killed_behind_the_start_of_its_relay_counts_for_nothing,
+            a_connection_killed_when_its_session_had_begun_is_counted_once,
+            a_life_that_is_over_while_there_is_no_keeper_ends,
+            a_drain_that_is_due_while_there_is_no_keeper_is_done,
+            connections_wait_for_a_keeper,
             sessions_that_end_without_a_keeper_are_told_in_the_log
         ]},
-        {numbers, [], [the_most_sessions_are_those_of_the_moment_with_the_most, a_place_that_is_refused_is_not_taken_for_a_moment]},
+        {numbers, [], [
+            the_most_sessions_are_those_of_the_moment_with_the_most, a_place_that_is_refused_is_not_taken_for_a_moment
+        ]},
         {processes, [], [
-            a_failing_server_comes_back_behind_a_killed_backend, a_proxy_is_asked_while_its_backends_are_killed,
-            a_change_that_was_cut_short_is_done, lines_of_a_killed_log_are_counted
+            a_failing_server_comes_back_behind_a_killed_backend,
+            a_proxy_is_asked_while_its_backends_are_killed,
+            a_change_that_was_cut_short_is_done,
+            lines_of_a_killed_log_are_counted
         ]}
     ].
 
@@ -70,25 +79,37 @@ held() -> receive {relays, Pid, Relay} -> {Pid, Relay} after patience() -> ct:fa
 %% The relay ends long before the session is inserted. A keeper looks for the session as long as one may come.
 a_session_whose_process_is_late_is_counted_to_its_end(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
+    Port = proxy(#{
+        servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+    }),
     ok = hold_at_the_relay(),
     First = connect(Port),
     <<"a">> = name(First),
     {Pid, Relay} = held(),
     [1 = erlang:trace(Keeper, true, ['receive']) || Keeper <- living()],
     ok = gen_tcp:close(First),
-    [receive {trace, _, 'receive', {again, Relay, _, _, _}} -> ok after patience() -> ct:fail(not_looked_for) end || _ <- lists:seq(1, 101)],
+    [
+        receive
+            {trace, _, 'receive', {again, Relay, _, _, _}} -> ok
+        after patience() -> ct:fail(not_looked_for)
+        end
+     || _ <- lists:seq(1, 101)
+    ],
     [1 = erlang:trace(Keeper, false, ['receive']) || Keeper <- living()],
     ok = weir_event:detach(?MODULE),
     Pid ! go,
     ?assertEqual(<<"a">>, name(connect(Port))),
     wait_for_sessions(1),
-    ?assertMatch({ok, #{frontends := #{<<"front">> := #{sessions_total := 2, bytes_out := 2}}}}, weir_proxy:info(proxy)).
+    ?assertMatch(
+        {ok, #{frontends := #{<<"front">> := #{sessions_total := 2, bytes_out := 2}}}}, weir_proxy:info(proxy)
+    ).
 
 %% Its relay is stopped, because it would be in no list.
 a_connection_killed_behind_the_start_of_its_relay_counts_for_nothing(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
+    Port = proxy(#{
+        servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+    }),
     ok = hold_at_the_relay(),
     First = connect(Port),
     <<"a">> = name(First),
@@ -110,14 +131,26 @@ a_connection_killed_when_its_session_had_begun_is_counted_once(_Config) ->
     _ = erlang:trace(new, true, [call]),
     1 = erlang:trace_pattern({weir_proxy_pending, relayed, 1}, true, [local]),
     Clients = [connect(Port) || _ <- [1, 2]],
-    Pids = [receive {trace, _, call, {weir_proxy_pending, relayed, [Pid]}} -> Pid after patience() -> Test ! no end || _ <- Clients],
+    Pids = [
+        receive
+            {trace, _, call, {weir_proxy_pending, relayed, [Pid]}} -> Pid
+        after patience() -> Test ! no
+        end
+     || _ <- Clients
+    ],
     _ = erlang:trace(new, false, [call]),
     wait_for_sessions(2),
     [Numbers] = [Of || #{numbers := Of} <- [numbers_of_the_proxy()]],
-    [true = ets:insert(weir_proxy_pending, erlang:append_element(erlang:insert_element(1, Numbers, Pid), server())) || Pid <- Pids],
+    [
+        true = ets:insert(weir_proxy_pending, erlang:append_element(erlang:insert_element(1, Numbers, Pid), server()))
+     || Pid <- Pids
+    ],
     ?waitEqual([], weir_proxy_pending:remaining(Pids)),
     wait_for_sessions(2),
-    [true = ets:insert(weir_proxy_pending, erlang:append_element(erlang:insert_element(1, Numbers, Pid), server())) || Pid <- Pids],
+    [
+        true = ets:insert(weir_proxy_pending, erlang:append_element(erlang:insert_element(1, Numbers, Pid), server()))
+     || Pid <- Pids
+    ],
     [ok = gen_tcp:close(Client) || Client <- Clients],
     wait_for_sessions(0),
     ?waitEqual([], weir_proxy_pending:remaining(Pids)),
@@ -131,7 +164,10 @@ numbers_of_the_proxy() ->
 %% The counters of the only server.
 server() ->
     [Session | _] = ets:tab2list(weir_proxy_sessions),
-    [{_, _, Numbers}] = [Value || Value = {_, _, _} <- tuple_to_list(Session), is_reference(element(1, Value)), is_reference(element(3, Value))],
+    [{_, _, Numbers}] = [
+        Value
+     || Value = {_, _, _} <- tuple_to_list(Session), is_reference(element(1, Value)), is_reference(element(3, Value))
+    ],
     Numbers.
 
 a_life_that_is_over_while_there_is_no_keeper_ends(_Config) ->
@@ -234,7 +270,10 @@ the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
     ?assertEqual([], [Seen || Of <- Numbers, Seen <- [weir_proxy_numbers:get(Of, max_sessions)], Seen =/= 2]).
 
 ended({Pid, Monitor}) ->
-    receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) after patience() -> ct:fail(timeout) end.
+    receive
+        {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason)
+    after patience() -> ct:fail(timeout)
+    end.
 
 spin(Go, Round) ->
     case atomics:get(Go, Round) of
@@ -278,7 +317,9 @@ instance() ->
 %% Nothing else makes it publish another balancer.
 a_failing_server_comes_back_behind_a_killed_backend(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], passive => #{fall => 1, back_off => 300}}),
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(Server)}], passive => #{fall => 1, back_off => 300}
+    }),
     {ok, Backend} = backend(),
     ok = weir_proxy_backend:failing(Backend, <<"a">>),
     wait_for_state(a, failing),
@@ -311,20 +352,28 @@ a_change_that_was_cut_short_is_done(_Config) ->
     [Left, Stays, New] = [weir_test_port:claim() || _ <- [1, 2, 3]],
     Config = fun(Front, Ports, Servers, Others) ->
         Backends = #{web => #{servers => [?SERVER:address(Each) || Each <- Servers]}},
-        #{frontends => #{Front => #{listen => [{{127, 0, 0, 1}, Port} || Port <- Ports], backend => web}}, backends => maps:merge(Backends, Others)}
+        #{
+            frontends => #{Front => #{listen => [{{127, 0, 0, 1}, Port} || Port <- Ports], backend => web}},
+            backends => maps:merge(Backends, Others)
+        }
     end,
     ok = weir_proxy:start(proxy, Config(one, [Left, Stays], [A], #{old => #{servers => []}})),
     Old = connect(Left),
     <<"a">> = name(Old),
     {ok, Backend} = backend(),
     ok = sys:suspend(Backend),
-    {Changer, Monitor} = spawn_monitor(fun() -> exit(weir_proxy:change(proxy, Config(two, [Stays, New], [B], #{new => #{servers => []}}))) end),
+    {Changer, Monitor} = spawn_monitor(fun() ->
+        exit(weir_proxy:change(proxy, Config(two, [Stays, New], [B], #{new => #{servers => []}})))
+    end),
     ?waitMatch({ok, _}, gen_tcp:connect({127, 0, 0, 1}, New, [])),
     Killed = instance(),
     exit(Killed, kill),
     ?waitMatch(false, is_process_alive(Killed)),
     ok = sys:resume(Backend),
-    receive {'DOWN', Monitor, process, Changer, Result} -> ?assertEqual(ok, Result) after patience() -> ct:fail(timeout) end,
+    receive
+        {'DOWN', Monitor, process, Changer, Result} -> ?assertEqual(ok, Result)
+    after patience() -> ct:fail(timeout)
+    end,
     {ok, #{frontends := Frontends, backends := Backends}} = weir_proxy:info(proxy),
     ?assertEqual({[<<"two">>], [<<"new">>, <<"web">>]}, {maps:keys(Frontends), maps:keys(Backends)}),
     ?assertEqual([<<"new">>, <<"web">>], lists:sort(weir_proxy_memory:backends(proxy))),
@@ -335,7 +384,9 @@ a_change_that_was_cut_short_is_done(_Config) ->
 lines_of_a_killed_log_are_counted(Config) ->
     Server = ?SERVER:start("a"),
     File = filename:join(proplists:get_value(priv_dir, Config), "lines.log"),
-    Port = proxy(#{servers => [?SERVER:address(Server)]}, #{}, #{log => #{file => iolist_to_binary(File), format => <<"%b">>}}),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}, #{}, #{
+        log => #{file => iolist_to_binary(File), format => <<"%b">>}
+    }),
     {ok, {Log, _, _}} = weir_proxy_memory:saved({log, proxy}),
     ok = sys:suspend(Log),
     Clients = [connect(Port) || _ <- lists:seq(1, 5)],

@@ -16,9 +16,20 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        all_code_is_loaded_at_the_start, a_file, a_wrong_file, a_reload_keeps_connections, reloads_at_once_end_with_the_newest_text, commands,
-        a_control_socket_is_its_users_alone, a_control_socket_that_cannot_be_made_changes_nothing, sessions_end_within_a_time, a_successor, a_successor_of_nobody,
-        a_successor_that_is_refused_loses_nobody, a_successor_that_is_not_answered_serves, a_successor_without_a_control_socket_serves
+        all_code_is_loaded_at_the_start,
+        a_file,
+        a_wrong_file,
+        a_reload_keeps_connections,
+        reloads_at_once_end_with_the_newest_text,
+        commands,
+        a_control_socket_is_its_users_alone,
+        a_control_socket_that_cannot_be_made_changes_nothing,
+        sessions_end_within_a_time,
+        a_successor,
+        a_successor_of_nobody,
+        a_successor_that_is_refused_loses_nobody,
+        a_successor_that_is_not_answered_serves,
+        a_successor_without_a_control_socket_serves
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
@@ -37,7 +48,9 @@ file(Config, Text) ->
 text(Servers) ->
     [
         "[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'web'\nidle_timeout = '10m'\n"
-        "[backends.web]\nbalance = 'least_connections'\nservers = [", lists:join(", ", [[$', ?SERVER:address(Server), $'] || Server <- Servers]), "]\n"
+        "[backends.web]\nbalance = 'least_connections'\nservers = [",
+        lists:join(", ", [[$', ?SERVER:address(Server), $'] || Server <- Servers]),
+        "]\n"
     ].
 
 a_file(Config) ->
@@ -53,13 +66,21 @@ a_wrong_file(Config) ->
     end,
     Unknown = Explained("[frontends.front]\nlisten = '127.0.0.1:0'\n\n\nidle = 1\n[backends]\n"),
     ?assertMatch("5: frontends.front.idle is 1; allowed: unknown option; valid: listen, " ++ _, Unknown),
-    ?assertMatch("4: backends.web.retries is -1; allowed: " ++ _, Explained(["[frontends]\n[backends.web]\nservers = []\nretries = -1\n"])),
+    ?assertMatch(
+        "4: backends.web.retries is -1; allowed: " ++ _,
+        Explained(["[frontends]\n[backends.web]\nservers = []\nretries = -1\n"])
+    ),
     ?assertMatch("2: " ++ _, Explained(["[frontends]\n]"])),
     %% Values as they were written in the file.
-    Rule = fun(Line) -> Explained(["[backends]\n[frontends.front]\nlisten = ':0'\n[[frontends.front.rules]]\n", Line]) end,
+    Rule = fun(Line) ->
+        Explained(["[backends]\n[frontends.front]\nlisten = ':0'\n[[frontends.front.rules]]\n", Line])
+    end,
     ?assertMatch("5: frontends.front.rules.1.from is \"10.0.0.0/33\"; allowed: " ++ _, Rule("from = '10.0.0.0/33'")),
     ?assertMatch("4: frontends.front.rules.1 is {\"sni\":\"a\"}; allowed: " ++ _, Rule("sni = 'a'")),
-    ?assertEqual("2: frontends.front.backend: needed: the name of a backend", Explained("[backends]\n[frontends.front]\nlisten = ':0'\n")),
+    ?assertEqual(
+        "2: frontends.front.backend: needed: the name of a backend",
+        Explained("[backends]\n[frontends.front]\nlisten = ':0'\n")
+    ),
     ?assertEqual([], weir_proxy:proxies()),
     ?assertEqual({error, no_file}, weir_proxy_file:reload(proxy)),
     ok = ?SERVER:stop(Server).
@@ -96,7 +117,10 @@ reloads_at_once_end_with_the_newest_text(Config) ->
     File = file(Config, text([B])),
     ok = weir_proxy_file:reload(proxy),
     true = erlang:resume_process(First),
-    receive {'DOWN', Monitor, process, First, Result} -> ?assertEqual({result, ok}, Result) after patience() -> ct:fail(timeout) end,
+    receive
+        {'DOWN', Monitor, process, First, Result} -> ?assertEqual({result, ok}, Result)
+    after patience() -> ct:fail(timeout)
+    end,
     ?assertEqual(<<"b">>, name(connect(port()))).
 
 commands(_Config) ->
@@ -132,7 +156,12 @@ a_control_socket_is_its_users_alone(_Config) ->
     ?assertEqual(8#600, Mode()).
 
 control_listeners() ->
-    [{Name, Pid} || Name <- weir:listeners(), element(1, Name) =:= weir_proxy_control, #{pid := Pid, status := running} <- [weir:info(Name)]].
+    [
+        {Name, Pid}
+     || Name <- weir:listeners(),
+        element(1, Name) =:= weir_proxy_control,
+        #{pid := Pid, status := running} <- [weir:info(Name)]
+    ].
 
 a_control_socket_that_cannot_be_made_changes_nothing(_Config) ->
     [Path, Other] = [path(Name) || Name <- ["one", "other"]],
@@ -180,19 +209,33 @@ a_successor(_Config) ->
     <<"a">> = name(Old),
     Stop = counters:new(1, []),
     Served = counters:new(4, []),
-    Clients = [spawn_monitor(fun() -> exit({done, clients(Port, Stop, Served, Number)}) end) || Number <- lists:seq(1, 4)],
+    Clients = [
+        spawn_monitor(fun() -> exit({done, clients(Port, Stop, Served, Number)}) end)
+     || Number <- lists:seq(1, 4)
+    ],
     ok = each_is_served(Served),
     %% A proxy that fails to start does not take over.
     ?assertMatch({error, {log, _, enoent}}, weir_proxy:take_over(new, Config#{log => #{file => <<"/nowhere/log">>}})),
     {ok, Taken} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
     {ok, TakenPort} = inet:port(Taken),
-    ?assertMatch({error, {listen, _, eaddrinuse}}, weir_proxy:take_over(new, Config#{statistics => {{127, 0, 0, 1}, TakenPort}})),
+    ?assertMatch(
+        {error, {listen, _, eaddrinuse}}, weir_proxy:take_over(new, Config#{statistics => {{127, 0, 0, 1}, TakenPort}})
+    ),
     {ok, #{<<"ok">> := _}} = weir_proxy_control:ask(maps:get(control, Config), ["status"]),
     ok = weir_proxy:take_over(new, Config),
-    receive {Waiter, Left} -> ?assertEqual(ok, Left) after patience() -> ct:fail(nobody_told) end,
+    receive
+        {Waiter, Left} -> ?assertEqual(ok, Left)
+    after patience() -> ct:fail(nobody_told)
+    end,
     ok = each_is_served(Served),
     ok = counters:add(Stop, 1, 1),
-    Results = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after patience() -> timeout end || {Pid, Monitor} <- Clients],
+    Results = [
+        receive
+            {'DOWN', Monitor, process, Pid, Reason} -> Reason
+        after patience() -> timeout
+        end
+     || {Pid, Monitor} <- Clients
+    ],
     ?assertEqual([], [Result || Result <- Results, not is_tuple(Result) orelse element(1, Result) =/= done]),
     %% New connections go to the new proxy, and the control socket is its own.
     Before = total(new),
@@ -251,16 +294,26 @@ a_successor_that_is_refused_loses_nobody(_Config) ->
     Path = path("refuses"),
     Other = program(Path, fun() -> "{\"error\": \"not now\"}" end),
     {New, Monitor} = spawn_monitor(fun() -> exit({result, weir_proxy:take_over(new, Config#{control => Path})}) end),
-    receive {asked, Other} -> ok after patience() -> ct:fail(not_asked) end,
+    receive
+        {asked, Other} -> ok
+    after patience() -> ct:fail(not_asked)
+    end,
     Sockets = [connect_local(Local) | until_one_is_of_the_new(Port)],
     ?assertEqual([<<"a">>], lists:usort([name(Socket) || Socket <- Sockets])),
     Other ! answer,
-    ?waitEqual([], [Listener || Listener = {weir_proxy, new, _} <- weir:listeners(), #{status := running} <- [weir:info(Listener)]]),
+    ?waitEqual([], [
+        Listener
+     || Listener = {weir_proxy, new, _} <- weir:listeners(), #{status := running} <- [weir:info(Listener)]
+    ]),
     ?assertEqual(<<"a">>, name(connect(Port))),
     ?assertEqual(<<"a">>, name(connect_local(Local))),
     [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],
-    receive {'DOWN', Monitor, process, New, Result} -> ?assertEqual({result, {error, {take_over, Path, <<"not now">>}}}, Result) after patience() -> ct:fail(no_result) end,
+    receive
+        {'DOWN', Monitor, process, New, Result} ->
+            ?assertEqual({result, {error, {take_over, Path, <<"not now">>}}}, Result)
+    after patience() -> ct:fail(no_result)
+    end,
     ?assertEqual([old], weir_proxy:proxies()),
     ?assertEqual({error, enoent}, file:read_link_info(<<Local/binary, ".before">>)).
 

@@ -9,7 +9,17 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        schedule, ring_shares, ring_movement, ring_slow_start, ring_size, bounded_load, least_connections, untried, hello_in_pieces, any_bytes, hellos_of_clients,
+        schedule,
+        ring_shares,
+        ring_movement,
+        ring_slow_start,
+        ring_size,
+        bounded_load,
+        least_connections,
+        untried,
+        hello_in_pieces,
+        any_bytes,
+        hellos_of_clients,
         changed_hello
     ].
 
@@ -20,7 +30,9 @@ ring_slow_start(_Config) -> holds(prop_proxy:prop_ring_slow_start(), 15).
 
 %% The size is limited for any number of servers and any weights, because the ring is built at each change of a server.
 ring_size(_Config) ->
-    Size = fun(Count, Weight) -> tuple_size(element(1, weir_proxy_ring:new([{integer_to_binary(N), Weight} || N <- lists:seq(1, Count)]))) end,
+    Size = fun(Count, Weight) ->
+        tuple_size(element(1, weir_proxy_ring:new([{integer_to_binary(N), Weight} || N <- lists:seq(1, Count)])))
+    end,
     ?assertEqual(100 * 128, Size(100, 1)),
     [?assert(Size(Count, Weight) =< 32768 + Count) || {Count, Weight} <- [{10, 256}, {100, 16}, {500, 1}, {500, 256}]].
 
@@ -40,12 +52,18 @@ hellos_of_clients(_Config) ->
             Size = byte_size(Hello),
             ?assertEqual([more], lists:usort([Parse(binary:part(Hello, 0, Cut)) || Cut <- lists:seq(0, Size - 1)])),
             <<22, 3, Minor, _:16, Message/binary>> = Hello,
-            ?assertEqual([Expected], lists:usort([Parse(prop_proxy:records_of(Record, Minor, Message)) || Record <- lists:seq(1, Size)]))
+            ?assertEqual(
+                [Expected],
+                lists:usort([Parse(prop_proxy:records_of(Record, Minor, Message)) || Record <- lists:seq(1, Size)])
+            )
         end
      || {Client, Hello} <- prop_proxy:hellos()
     ],
     Share = <<16#11ec:16, 1216:16>>,
-    ?assertEqual(["chromium", "go", "rustls"], [Client || {Client, Hello} <- prop_proxy:hellos(), binary:match(Hello, Share) =/= nomatch]).
+    ?assertEqual(["chromium", "go", "rustls"], [
+        Client
+     || {Client, Hello} <- prop_proxy:hellos(), binary:match(Hello, Share) =/= nomatch
+    ]).
 
 changed_hello(_Config) -> holds(prop_proxy:prop_changed_hello(), 500).
 

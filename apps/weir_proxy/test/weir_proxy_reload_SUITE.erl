@@ -15,11 +15,17 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        who_says_nothing_yet_goes_where_the_rules_of_now_say, who_waits_in_a_queue_waits_in_that_of_the_renamed_backend,
-        who_waits_waits_on_where_a_backend_was_removed_and_is_there_again, who_connects_goes_to_a_server_of_now,
-        what_a_module_has_said_stays, who_waits_is_served_by_a_server_that_is_added, limits_that_are_lowered_close_nobody,
-        who_has_no_backend_any_more_is_told_in_the_log, sessions_outlive_an_address_that_was_left,
-        who_says_nothing_yet_outlives_an_address_that_was_left, numbers_of_a_renamed_frontend_are_those_of_its_sessions
+        who_says_nothing_yet_goes_where_the_rules_of_now_say,
+        who_waits_in_a_queue_waits_in_that_of_the_renamed_backend,
+        who_waits_waits_on_where_a_backend_was_removed_and_is_there_again,
+        who_connects_goes_to_a_server_of_now,
+        what_a_module_has_said_stays,
+        who_waits_is_served_by_a_server_that_is_added,
+        limits_that_are_lowered_close_nobody,
+        who_has_no_backend_any_more_is_told_in_the_log,
+        sessions_outlive_an_address_that_was_left,
+        who_says_nothing_yet_outlives_an_address_that_was_left,
+        numbers_of_a_renamed_frontend_are_those_of_its_sessions
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
@@ -63,7 +69,9 @@ who_says_nothing_yet_goes_where_the_rules_of_now_say(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
     Config = fun({Front, Back}) ->
-        named(Port, Front, Back, #{rules => [#{protocol => tls, backend => Back}]}, #{servers => [?SERVER:address(Server)]})
+        named(Port, Front, Back, #{rules => [#{protocol => tls, backend => Back}]}, #{
+            servers => [?SERVER:address(Server)]
+        })
     end,
     ok = weir_proxy:start(proxy, Config({f, b})),
     Clients = [
@@ -83,7 +91,9 @@ who_waits_in_a_queue_waits_in_that_of_the_renamed_backend(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
     Config = fun({Front, Back}) ->
-        named(Port, Front, Back, #{}, #{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()})
+        named(Port, Front, Back, #{}, #{
+            servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+        })
     end,
     ok = weir_proxy:start(proxy, Config({f, b})),
     lists:foreach(
@@ -112,7 +122,9 @@ who_waits_in_a_queue_waits_in_that_of_the_renamed_backend(_Config) ->
 who_waits_waits_on_where_a_backend_was_removed_and_is_there_again(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
-    Backend = #{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()},
+    Backend = #{
+        servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+    },
     [With, Without] = [named(Port, f, Back, #{}, Backend) || Back <- [b, c]],
     ok = weir_proxy:start(proxy, With),
     First = connect(Port),
@@ -140,7 +152,9 @@ who_connects_goes_to_a_server_of_now(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
     Busy = busy_server(),
-    Config = fun(Back, Address) -> named(Port, f, Back, #{}, #{servers => [Address], connect_timeout => 10 * patience(), retries => 1}) end,
+    Config = fun(Back, Address) ->
+        named(Port, f, Back, #{}, #{servers => [Address], connect_timeout => 10 * patience(), retries => 1})
+    end,
     ok = weir_proxy:start(proxy, Config(b, busy_address(Busy))),
     Client = connect(Port),
     ?waitMatch(#{servers := [#{current_sessions := 1}]}, backend()),
@@ -153,15 +167,24 @@ who_connects_goes_to_a_server_of_now(_Config) ->
 what_a_module_has_said_stays(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
-    Config = fun(Back) -> named(Port, f, Back, #{rules => [#{module => ?MODULE, args => self()}]}, #{servers => [?SERVER:address(Server)]}) end,
+    Config = fun(Back) ->
+        named(Port, f, Back, #{rules => [#{module => ?MODULE, args => self()}]}, #{servers => [?SERVER:address(Server)]})
+    end,
     ok = weir_proxy:start(proxy, Config(b)),
     Client = connect(Port),
-    Pid = receive {asks, Asked} -> Asked after patience() -> ct:fail(not_asked) end,
+    Pid =
+        receive
+            {asks, Asked} -> Asked
+        after patience() -> ct:fail(not_asked)
+        end,
     ok = weir_proxy:change(proxy, Config(c)),
     Pid ! {backend, b},
     ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, patience())),
     Other = connect(Port),
-    receive {asks, Again} -> Again ! {backend, c} after patience() -> ct:fail(not_asked) end,
+    receive
+        {asks, Again} -> Again ! {backend, c}
+    after patience() -> ct:fail(not_asked)
+    end,
     ?assertEqual(<<"a">>, name(Other)),
     wait_for_end([Other]).
 
@@ -227,7 +250,10 @@ who_has_no_backend_any_more_is_told_in_the_log(Config) ->
     ok = gen_tcp:send(Client, <<"hello">>),
     ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, patience())),
     ?waitEqual({ok, <<"b SC\n">>}, file:read_file(File)),
-    ok = weir_proxy:change(proxy, maps:merge(Log, named(Port, f, c, #{rules => [#{from => "127.0.0.1", reject => true}]}, #{servers => []}))),
+    ok = weir_proxy:change(
+        proxy,
+        maps:merge(Log, named(Port, f, c, #{rules => [#{from => "127.0.0.1", reject => true}]}, #{servers => []}))
+    ),
     ok = gen_tcp:send(Rejected, <<"hello">>),
     ?assertEqual({error, closed}, gen_tcp:recv(Rejected, 0, patience())),
     ?waitMatch({ok, <<"b SC\n", _, _/binary>>}, file:read_file(File)),
@@ -268,7 +294,10 @@ who_says_nothing_yet_outlives_an_address_that_was_left(_Config) ->
 %% Ends the timers of removed addresses and frontends. Returns when the proxy has handled that.
 pass_the_minute() ->
     {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
-    [Leaving] = [Value || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))],
+    [Leaving] = [
+        Value
+     || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))
+    ],
     maps:foreach(fun(What, Timer) -> Proxy ! {timeout, Timer, What} end, Leaving),
     _ = sys:get_state(Proxy),
     ok.
@@ -277,7 +306,9 @@ numbers_of_a_renamed_frontend_are_those_of_its_sessions(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
     Config = fun({Front, Back}) ->
-        named(Port, Front, Back, #{}, #{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()})
+        named(Port, Front, Back, #{}, #{
+            servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()
+        })
     end,
     ok = weir_proxy:start(proxy, Config({f, b})),
     First = connect(Port),
@@ -286,7 +317,9 @@ numbers_of_a_renamed_frontend_are_those_of_its_sessions(_Config) ->
     ?waitMatch(#{queue_current := 1}, backend()),
     ok = weir_proxy:change(proxy, Config({g, c})),
     ?assertEqual(<<"a">>, name(Second)),
-    Sessions = fun() -> lists:sort([{Frontend, Backend} || #{frontend := Frontend, backend := Backend} <- weir_proxy:sessions(proxy)]) end,
+    Sessions = fun() ->
+        lists:sort([{Frontend, Backend} || #{frontend := Frontend, backend := Backend} <- weir_proxy:sessions(proxy)])
+    end,
     ?waitEqual([{<<"f">>, <<"b">>}, {<<"g">>, <<"c">>}], Sessions()),
     ?waitMatch(#{current_sessions := 1, sessions_total := 1}, frontend()),
     ?waitMatch(#{current_sessions := 1, sessions_total := 1}, backend()),

@@ -18,17 +18,38 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        by_address, by_port, by_server_name, by_alpn, by_host, a_name_that_takes_too_long, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
-        a_server_for_each_name_without_a_rule, pieces_lose_no_byte, a_hello_is_not_parsed_at_every_piece, a_long_hello_is_refused_or_routed, clients_of_openssl,
-        a_module_talks_and_hands_over, a_module_with_a_wrong_prefix, a_module_that_raises,
-        a_module_may_name_a_backend_by_an_atom, a_module_that_returns_something_else, a_module_that_takes_too_long, a_module_that_was_never_loaded, a_rejected_client_is_closed,
+        by_address,
+        by_port,
+        by_server_name,
+        by_alpn,
+        by_host,
+        a_name_that_takes_too_long,
+        by_postgres,
+        by_protocol,
+        silence_is_a_protocol,
+        what_stops_is_unknown,
+        a_server_for_each_name_without_a_rule,
+        pieces_lose_no_byte,
+        a_hello_is_not_parsed_at_every_piece,
+        a_long_hello_is_refused_or_routed,
+        clients_of_openssl,
+        a_module_talks_and_hands_over,
+        a_module_with_a_wrong_prefix,
+        a_module_that_raises,
+        a_module_may_name_a_backend_by_an_atom,
+        a_module_that_returns_something_else,
+        a_module_that_takes_too_long,
+        a_module_that_was_never_loaded,
+        a_rejected_client_is_closed,
         wrong_rules
     ].
 
 init_per_suite(Config) ->
     [A, B, C] = [?SERVER:start(Name, [of_suite]) || Name <- ["a", "b", "c"]],
     Echo = ?SERVER:start("echo", [silent, of_suite]),
-    weir_proxy_test:begin_suite([ssl], [{servers, #{<<"a">> => A, <<"b">> => B, <<"c">> => C, <<"echo">> => Echo}} | Config]).
+    weir_proxy_test:begin_suite([ssl], [
+        {servers, #{<<"a">> => A, <<"b">> => B, <<"c">> => C, <<"echo">> => Echo}} | Config
+    ]).
 
 end_per_suite(Config) ->
     [ok = ?SERVER:stop(Server) || Server <- maps:values(proplists:get_value(servers, Config))],
@@ -55,7 +76,13 @@ by_port(Config) ->
     Port = weir_test_port:claim(),
     Servers = proplists:get_value(servers, Config),
     ok = weir_proxy:start(proxy, #{
-        frontends => #{front => #{listen => ["127.0.0.9:0", {{127, 0, 0, 1}, Port}], backend => a, rules => [#{port => Port, backend => b}]}},
+        frontends => #{
+            front => #{
+                listen => ["127.0.0.9:0", {{127, 0, 0, 1}, Port}],
+                backend => a,
+                rules => [#{port => Port, backend => b}]
+            }
+        },
         backends => maps:map(fun(_, Server) -> #{servers => [?SERVER:address(Server)]} end, Servers)
     }),
     ?assertEqual(<<"b">>, name(connect(Port))),
@@ -66,11 +93,23 @@ by_port(Config) ->
 
 by_server_name(Config) ->
     Port = proxy(Config, [
-        #{sni => "one.example.org", backend => b}, #{sni => "*.example.org", backend => c}, #{sni => "~^x[0-9]+[.]", backend => c}
+        #{sni => "one.example.org", backend => b},
+        #{sni => "*.example.org", backend => c},
+        #{sni => "~^x[0-9]+[.]", backend => c}
     ]),
     ?assertEqual(
         [<<"b">>, <<"b">>, <<"c">>, <<"a">>, <<"c">>, <<"a">>],
-        [said(Port, weir_proxy_hello:build(Name)) || Name <- [<<"one.example.org">>, <<"ONE.example.org">>, <<"two.example.org">>, <<"example.org">>, <<"x12.net">>, <<"xx.net">>]]
+        [
+            said(Port, weir_proxy_hello:build(Name))
+         || Name <- [
+                <<"one.example.org">>,
+                <<"ONE.example.org">>,
+                <<"two.example.org">>,
+                <<"example.org">>,
+                <<"x12.net">>,
+                <<"xx.net">>
+            ]
+        ]
     ).
 
 by_alpn(Config) ->
@@ -84,18 +123,26 @@ by_host(Config) ->
     ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nX-Host: b.org\r\nHost: c.org\r\n\r\n">>)),
     %% Not UTF-8.
     ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nHost: b", 255, ".org\r\n\r\n">>)),
-    Host = fun(Head) -> {ok, Facts} = weir_proxy_first_bytes:classify(iolist_to_binary(["GET / HTTP/1.1\r\n", Head, "\r\n\r\n"])), maps:get(host, Facts, none) end,
+    Host = fun(Head) ->
+        {ok, Facts} = weir_proxy_first_bytes:classify(iolist_to_binary(["GET / HTTP/1.1\r\n", Head, "\r\n\r\n"])),
+        maps:get(host, Facts, none)
+    end,
     Blanks = lists:duplicate(20_000, $\s),
     [
         ?assertEqual({Wanted, Head}, {Host(Head), Head})
      || {Wanted, Head} <- [
             {<<"b.org">>, ["Host:", Blanks, "b.org", Blanks]},
             {<<"b.org">>, "Accept: *\nhost:\tb.org\nX: y"},
-            {<<"[::1]">>, "Host: [::1]:80"}, {<<"[::1]">>, "Host: [::1]"},
+            {<<"[::1]">>, "Host: [::1]:80"},
+            {<<"[::1]">>, "Host: [::1]"},
             {<<"b.org">>, "Host: b.org\r\nHost: B.org"},
             %% The server might use the other one.
-            {none, "Host: b.org\r\nHost: c.org"}, {none, "Host: b.org\nHost: c.org"},
-            {none, ["Host: b.org", Blanks, "c.org"]}, {none, ["Host: ", lists:duplicate(300, $b)]}, {none, "Host:"}, {none, "Accept: *"}
+            {none, "Host: b.org\r\nHost: c.org"},
+            {none, "Host: b.org\nHost: c.org"},
+            {none, ["Host: b.org", Blanks, "c.org"]},
+            {none, ["Host: ", lists:duplicate(300, $b)]},
+            {none, "Host:"},
+            {none, "Accept: *"}
         ]
     ].
 
@@ -137,7 +184,9 @@ silence_is_a_protocol(Config) ->
     ?assertEqual(<<"b">>, name(connect(Port))).
 
 what_stops_is_unknown(Config) ->
-    Port = port(start(Config, [#{protocol => unknown, backend => b}], #{first_bytes_timeout => ?SOON, max_connections => 1})),
+    Port = port(
+        start(Config, [#{protocol => unknown, backend => b}], #{first_bytes_timeout => ?SOON, max_connections => 1})
+    ),
     Said = fun(Bytes) ->
         %% The only allowed connection sends nothing and goes to a server. The next is accepted after it has sent its
         %% bytes.
@@ -155,7 +204,10 @@ what_stops_is_unknown(Config) ->
 
 %% The first bytes are read only for the key.
 a_server_for_each_name_without_a_rule(Config) ->
-    Servers = [?SERVER:address(Server) || {Name, Server} <- maps:to_list(proplists:get_value(servers, Config)), Name =/= <<"echo">>],
+    Servers = [
+        ?SERVER:address(Server)
+     || {Name, Server} <- maps:to_list(proplists:get_value(servers, Config)), Name =/= <<"echo">>
+    ],
     ok = weir_proxy:start(proxy, #{
         frontends => #{front => #{listen => "127.0.0.1:0", backend => named, first_bytes_timeout => ?NEVER}},
         backends => #{named => #{servers => Servers, balance => hash, hash_key => sni, hash_load => infinity}}
@@ -220,8 +272,10 @@ in_records(Message, Size) -> iolist_to_binary(records(Message, Size)).
 
 records(Message, Size) ->
     case Message of
-        <<Piece:Size/binary, Rest/binary>> when Rest =/= <<>> -> [<<22, 3, 1, Size:16, Piece/binary>> | records(Rest, Size)];
-        _ -> [<<22, 3, 1, (byte_size(Message)):16, Message/binary>>]
+        <<Piece:Size/binary, Rest/binary>> when Rest =/= <<>> ->
+            [<<22, 3, 1, Size:16, Piece/binary>> | records(Rest, Size)];
+        _ ->
+            [<<22, 3, 1, (byte_size(Message)):16, Message/binary>>]
     end.
 
 extensions_size(<<3, 3, _:32/binary, 0, Ciphers:16, _:Ciphers/binary, 1, 0, Size:16, _/binary>>) -> Size.
@@ -250,10 +304,15 @@ a_module_talks_and_hands_over(Config) ->
 
 a_module_with_a_wrong_prefix(Config) ->
     Test = self(),
-    ok = weir_event:attach_many(?MODULE, [[weir, proxy, refuse]], fun(_, _, #{reason := Reason}, _) -> Test ! {refused, Reason} end, none),
+    ok = weir_event:attach_many(
+        ?MODULE, [[weir, proxy, refuse]], fun(_, _, #{reason := Reason}, _) -> Test ! {refused, Reason} end, none
+    ),
     Port = proxy(Config, [#{module => ?MODULE, args => wrong_prefix}]),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
-    receive {refused, Reason} -> ?assertEqual(crashed, Reason) after patience() -> ct:fail(not_refused) end.
+    receive
+        {refused, Reason} -> ?assertEqual(crashed, Reason)
+    after patience() -> ct:fail(not_refused)
+    end.
 
 a_module_that_raises(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => raise}]),
@@ -263,7 +322,9 @@ a_module_that_raises(Config) ->
 a_module_may_name_a_backend_by_an_atom(Config) ->
     ?assertEqual(<<"b">>, name(connect(proxy(Config, [#{module => ?MODULE, args => {return, {backend, b}}}])))),
     ok = weir_proxy:stop(proxy),
-    ?assertEqual(<<"c">>, name(connect(proxy(Config, [#{module => ?MODULE, args => {return, {backend, "c", #{key => 1}}}}])))).
+    ?assertEqual(
+        <<"c">>, name(connect(proxy(Config, [#{module => ?MODULE, args => {return, {backend, "c", #{key => 1}}}}])))
+    ).
 
 a_module_that_returns_something_else(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => {return, {backend, 1}}}]),
@@ -280,7 +341,9 @@ a_module_that_was_never_loaded(Config) ->
     Name = ["weir_proxy_route_", integer_to_list(erlang:unique_integer([positive])), "_", os:getpid()],
     Dir = proplists:get_value(priv_dir, Config),
     File = filename:join(Dir, [Name, ".erl"]),
-    ok = file:write_file(File, ["-module(", Name, "). -export([route/3]). route(_, _, Backend) -> {backend, Backend}.\n"]),
+    ok = file:write_file(File, [
+        "-module(", Name, "). -export([route/3]). route(_, _, Backend) -> {backend, Backend}.\n"
+    ]),
     "" = os:cmd(["erlc -o ", Dir, " ", File]),
     true = code:add_patha(Dir),
     Text = iolist_to_binary(Name),

@@ -15,18 +15,31 @@ run(Connections, Changes) ->
     Steady = [?SERVER:start(Name) || Name <- ["s", "t"]],
     Mortal = ?SERVER:start("m"),
     Config = fun(Number, Port) ->
-        Servers = [#{name => <<"m">>, address => ?SERVER:address(Mortal)} |
-            [#{name => integer_to_binary(N), address => ?SERVER:address(Each), weight => 1 + (N + Number) rem 3} || {N, Each} <- lists:zip([1, 2], Steady)]],
+        Servers = [
+            #{name => <<"m">>, address => ?SERVER:address(Mortal)}
+            | [
+                #{name => integer_to_binary(N), address => ?SERVER:address(Each), weight => 1 + (N + Number) rem 3}
+             || {N, Each} <- lists:zip([1, 2], Steady)
+            ]
+        ],
         Balance = lists:nth(1 + Number rem 4, [round_robin, least_connections, random, hash]),
         #{
-            frontends => #{front => #{listen => iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]), backend => integer_to_binary(Number rem 3)}},
+            frontends => #{
+                front => #{
+                    listen => iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]),
+                    backend => integer_to_binary(Number rem 3)
+                }
+            },
             backends => #{integer_to_binary(Number rem 3) => #{servers => Servers, balance => Balance, retries => 10}}
         }
     end,
     ok = weir_proxy:start(storm, Config(0, 0)),
     {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(storm),
     Stop = counters:new(1, []),
-    Clients = [spawn_monitor(fun() -> exit({done, client({binary_to_integer(Port), Patience}, Stop, 0)}) end) || _ <- lists:seq(1, Connections)],
+    Clients = [
+        spawn_monitor(fun() -> exit({done, client({binary_to_integer(Port), Patience}, Stop, 0)}) end)
+     || _ <- lists:seq(1, Connections)
+    ],
     Last = lists:foldl(
         fun(Number, Server) ->
             ok = ?SERVER:stop(Server),
@@ -38,7 +51,13 @@ run(Connections, Changes) ->
         lists:seq(1, Changes)
     ),
     ok = counters:add(Stop, 1, 1),
-    Results = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after Patience -> timeout end || {Pid, Monitor} <- Clients],
+    Results = [
+        receive
+            {'DOWN', Monitor, process, Pid, Reason} -> Reason
+        after Patience -> timeout
+        end
+     || {Pid, Monitor} <- Clients
+    ],
     [ok = ?SERVER:stop(Server) || Server <- [Last | Steady]],
     ?assertEqual([], [Result || Result <- Results, not is_tuple(Result) orelse element(1, Result) =/= done]),
     Exchanged = lists:sum([Count || {done, Count} <- Results]),
@@ -50,7 +69,11 @@ client(To = {Port, Patience}, Stop, Count) ->
     case counters:get(Stop, 1) of
         1 when Count > 0 -> Count;
         _ ->
-            client(To, Stop, Count + connection(gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], Patience), Patience))
+            client(
+                To,
+                Stop,
+                Count + connection(gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], Patience), Patience)
+            )
     end.
 
 %% A killed server may reset a connection before connect returns.

@@ -32,17 +32,43 @@ plan(Seed) ->
         end,
         rand:seed_s(exsss, {Seed, 2, 3}),
         [
-            [0, 1, 100, 5000, 70_000, 1_000_000], [0, 1, 100, 5000, 70_000, 1_000_000], [1, 7, 1460, 16_384, 100_000], [0, 0, 0, 1, 30],
-            [1, 500, 65_536, 1_000_000], [0, 0, 0, 1, 5], [together, half, other_half, reset]
+            [0, 1, 100, 5000, 70_000, 1_000_000],
+            [0, 1, 100, 5000, 70_000, 1_000_000],
+            [1, 7, 1460, 16_384, 100_000],
+            [0, 0, 0, 1, 30],
+            [1, 500, 65_536, 1_000_000],
+            [0, 0, 0, 1, 5],
+            [together, half, other_half, reset]
         ]
     ),
     %% Small pieces only for small streams, so that a case ends.
     Many = max(Up, Down) > 5000,
     #plan{
-        up = Up, down = Down, piece = case Many of true -> max(1460, Piece); false -> Piece end, stall = Stall,
-        read = case Many of true -> max(16_384, Read); false -> Read end, pause = case Read of 1 -> 0; _ when Many -> min(1, Pause); _ -> Pause end,
+        up = Up,
+        down = Down,
+        piece =
+            case Many of
+                true -> max(1460, Piece);
+                false -> Piece
+            end,
+        stall = Stall,
+        read =
+            case Many of
+                true -> max(16_384, Read);
+                false -> Read
+            end,
+        pause =
+            case Read of
+                1 -> 0;
+                _ when Many -> min(1, Pause);
+                _ -> Pause
+            end,
         %% The client reads something before it resets, so that the server knows the plan.
-        ending = case Ending of reset when Down < 2 -> together; _ -> Ending end
+        ending =
+            case Ending of
+                reset when Down < 2 -> together;
+                _ -> Ending
+            end
     }.
 
 %% Bytes of a seed's stream from an offset on. They depend only on seed and offset.
@@ -70,12 +96,16 @@ block(Seed) ->
 start_server() ->
     Self = self(),
     Pid = spawn_link(fun() ->
-        {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}, {exit_on_close, false}, {nodelay, true}]),
+        {ok, Listen} = gen_tcp:listen(0, [
+            binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}, {exit_on_close, false}, {nodelay, true}
+        ]),
         {ok, Port} = inet:port(Listen),
         Self ! {self(), Port},
         accept(Listen, Self)
     end),
-    receive {Pid, Port} -> {Pid, iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)])} end.
+    receive
+        {Pid, Port} -> {Pid, iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)])}
+    end.
 
 stop_server({Pid, _}) ->
     true = unlink(Pid),
@@ -111,19 +141,23 @@ serve(Socket, Tester) ->
     Tester ! {served, Seed, Result}.
 
 %% @doc Runs plans through the proxy on a port, AtATime at once.
-run(_Port, [], _AtATime) -> ok;
+run(_Port, [], _AtATime) ->
+    ok;
 run(Port, Seeds, AtATime) ->
     {Some, Rest} = lists:split(min(AtATime, length(Seeds)), Seeds),
     Clients = [{Seed, spawn_monitor(fun() -> exit({result, client(Port, Seed)}) end)} || Seed <- Some],
     [
         receive
-            {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Seed, plan(Seed), {result, expected(plan(Seed), down)}}, {Seed, plan(Seed), Reason})
+            {'DOWN', Monitor, process, Pid, Reason} ->
+                ?assertEqual({Seed, plan(Seed), {result, expected(plan(Seed), down)}}, {Seed, plan(Seed), Reason})
         after 2 * patience() -> ct:fail({no_end, Seed, plan(Seed)})
         end
      || {Seed, {Pid, Monitor}} <- Clients
     ],
     [
-        receive {served, Seed, Result} -> ?assertEqual({Seed, plan(Seed), expected(plan(Seed), up)}, {Seed, plan(Seed), Result})
+        receive
+            {served, Seed, Result} ->
+                ?assertEqual({Seed, plan(Seed), expected(plan(Seed), up)}, {Seed, plan(Seed), Result})
         after patience() -> ct:fail({not_served, Seed, plan(Seed)})
         end
      || Seed <- Some
@@ -136,7 +170,9 @@ expected(#plan{down = Down}, down) -> {whole, Down}.
 
 client(Port, Seed) ->
     Plan = plan(Seed),
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {exit_on_close, false}, {nodelay, true}], patience()),
+    {ok, Socket} = gen_tcp:connect(
+        {127, 0, 0, 1}, Port, [binary, {active, false}, {exit_on_close, false}, {nodelay, true}], patience()
+    ),
     ok = gen_tcp:send(Socket, <<Seed:32>>),
     Result =
         case Plan#plan.ending of
@@ -165,7 +201,10 @@ both(Socket, {Mine, Size}, {Theirs, Other}, Plan) ->
         ok = gen_tcp:shutdown(Socket, write)
     end),
     Result = listen(Socket, Theirs, Other, Plan),
-    receive {'DOWN', Monitor, process, Sayer, Reason} -> ?assertEqual(normal, Reason) after patience() -> error(says_on) end,
+    receive
+        {'DOWN', Monitor, process, Sayer, Reason} -> ?assertEqual(normal, Reason)
+    after patience() -> error(says_on)
+    end,
     Result.
 
 say(Socket, Seed, Size, Plan) -> say(Socket, seed(Seed), 0, Size, Plan).

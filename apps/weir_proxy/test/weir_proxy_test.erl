@@ -34,7 +34,10 @@ start(Backend, Frontend, More) ->
     weir_proxy:start(proxy, maps:merge(config(Backend, Frontend), More)).
 
 config(Backend, Frontend) ->
-    #{frontends => #{front => maps:merge(#{listen => get({?MODULE, listen}), backend => web}, Frontend)}, backends => #{web => Backend}}.
+    #{
+        frontends => #{front => maps:merge(#{listen => get({?MODULE, listen}), backend => web}, Frontend)},
+        backends => #{web => Backend}
+    }.
 
 %% Starts a proxy and returns its port.
 proxy(Backend) -> proxy(Backend, #{}).
@@ -62,7 +65,9 @@ wait_for_state(Name, State) -> ?waitEqual(State, state(Name)).
 
 %% The sessions of the frontend, the backend, the proxy and all servers.
 numbers() ->
-    {ok, #{frontends := #{<<"front">> := #{current_sessions := F}}, backends := #{<<"web">> := Backend}, sessions := All}} =
+    {ok, #{
+        frontends := #{<<"front">> := #{current_sessions := F}}, backends := #{<<"web">> := Backend}, sessions := All
+    }} =
         weir_proxy:info(proxy),
     #{current_sessions := B, servers := Servers} = Backend,
     [F, B, All, lists:sum([S || #{current_sessions := S} <- Servers])].
@@ -99,8 +104,13 @@ with_all_that_it_spawns(Pid, Function) ->
     _ = Function(),
     1 = erlang:trace(Pid, false, [procs]),
     Delivered = erlang:trace_delivered(Pid),
-    receive {trace_delivered, Pid, Delivered} -> ok end,
-    _ = [weir_test_wait:wait_for_end(Spawned) || {trace, By, spawn, Spawned, _} <- weir_test_wait:messages(), By =:= Pid],
+    receive
+        {trace_delivered, Pid, Delivered} -> ok
+    end,
+    _ = [
+        weir_test_wait:wait_for_end(Spawned)
+     || {trace, By, spawn, Spawned, _} <- weir_test_wait:messages(), By =:= Pid
+    ],
     ok.
 
 %% A server whose kernel does not answer connects while the caller lives: its backlog is full.

@@ -45,7 +45,10 @@ slow_clients_are_closed(Config) ->
     ?assert(lists:all(fun(Count) -> Count < ?MESSAGES end, Taken)),
     ?assertMatch(#{slow := ?SLOW, gaps := 0}, counters(Server)),
     {ok, #{subscribers := ?COLLECTORS * ?READERS_EACH}} = on(Server, weir_pubsub, info, [<<"a">>]),
-    {comment, io_lib:format("~b clients were closed, with ~b of ~b messages each", [?SLOW, lists:sum(Taken) div ?SLOW, ?MESSAGES])}.
+    {comment,
+        io_lib:format("~b clients were closed, with ~b of ~b messages each", [
+            ?SLOW, lists:sum(Taken) div ?SLOW, ?MESSAGES
+        ])}.
 
 counters(Server) -> on(Server, weir_pubsub, counters, []).
 
@@ -55,7 +58,9 @@ on(Server, Module, Function, Arguments) -> peer:call(Server, Module, Function, A
 nobody_else_misses_anything(Server, Policy) ->
     ok = on(Server, weir_pubsub, configure, [#{channels => [{<<"*">>, Policy}]}]),
     %% By default the listener would close clients that read nothing for a minute, whatever the policy says.
-    Listener = #{ip => {127, 0, 0, 1}, max_connections => infinity, socket_opts => [{sndbuf, 4096}], idle_timeout => infinity},
+    Listener = #{
+        ip => {127, 0, 0, 1}, max_connections => infinity, socket_opts => [{sndbuf, 4096}], idle_timeout => infinity
+    },
     {ok, _} = on(Server, weir_http, start_listener, [readers, Listener, weir_pubsub_http:routes(#{})]),
     Port = on(Server, weir, get_port, [readers]),
     Test = self(),
@@ -148,7 +153,12 @@ missed_by(Client, ?MESSAGES, Missed, _Bytes) ->
 missed_by(Client, Before, Missed, Bytes) ->
     case binary:split(Bytes, <<"\n\n">>) of
         [Event, Rest] ->
-            case {re:run(Event, "data: ([0-9]+)", [{capture, all_but_first, list}]), binary:match(Event, <<"event: gap">>)} of
+            case
+                {
+                    re:run(Event, "data: ([0-9]+)", [{capture, all_but_first, list}]),
+                    binary:match(Event, <<"event: gap">>)
+                }
+            of
                 {{match, [Number]}, nomatch} ->
                     ?assertEqual(Before + 1, list_to_integer(Number)),
                     missed_by(Client, Before + 1, Missed, Rest);
@@ -168,7 +178,9 @@ taken_until_closed(Client, Before, Bytes) ->
     case gen_tcp:recv(Client, 0, weir_test_wait:patience()) of
         {ok, More} ->
             {Numbers, Tail} = events(<<Bytes/binary, More/binary>>),
-            taken_until_closed(Client, lists:foldl(fun(Number, Previous) -> Number = Previous + 1 end, Before, Numbers), Tail);
+            taken_until_closed(
+                Client, lists:foldl(fun(Number, Previous) -> Number = Previous + 1 end, Before, Numbers), Tail
+            );
         {error, Reason} when Reason =:= closed; Reason =:= econnreset ->
             Before
     end.

@@ -264,7 +264,8 @@ counters() -> weir_pubsub_counters:get().
 
 %% @doc Sets policies and limits, see {@link weir_pubsub_policies:configure/1}. When the application starts it reads
 %% them from its environment, `{weir_pubsub, [{config, Configuration}]}'.
--spec configure(weir_pubsub_policies:configuration()) -> ok | {error, weir_checked_options:bad_option() | unavailable()}.
+-spec configure(weir_pubsub_policies:configuration()) ->
+    ok | {error, weir_checked_options:bad_option() | unavailable()}.
 configure(Configuration) -> weir_pubsub_policies:configure(Configuration).
 
 check_channel(Channel) ->
@@ -275,7 +276,8 @@ check_channel(Channel) ->
 
 allowed(Text, Value) when Text =:= type; Text =:= event ->
     %% Transports send them in header fields and lines.
-    (is_binary(Value) andalso binary:match(Value, [<<"\r">>, <<"\n">>, <<0>>]) =:= nomatch) orelse "a binary that is one line";
+    (is_binary(Value) andalso binary:match(Value, [<<"\r">>, <<"\n">>, <<0>>]) =:= nomatch) orelse
+        "a binary that is one line";
 allowed(Text, Value) when Text =:= prefix; Text =:= 'after' ->
     is_binary(Value) orelse "a binary";
 allowed(limit, Value) ->

@@ -61,7 +61,9 @@ may(Right, Channel, #{<<"weir">> := Grants}) when is_map(Grants) ->
     case maps:get(atom_to_binary(Right), Grants, []) of
         Patterns when is_list(Patterns) ->
             lists:any(
-                fun(Pattern) -> is_binary(Pattern) andalso weir_pubsub_pattern:fits(Channel, weir_pubsub_pattern:new(Pattern)) end,
+                fun(Pattern) ->
+                    is_binary(Pattern) andalso weir_pubsub_pattern:fits(Channel, weir_pubsub_pattern:new(Pattern))
+                end,
                 Patterns
             );
         _ ->

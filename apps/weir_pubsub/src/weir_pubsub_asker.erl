@@ -52,7 +52,9 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 %% @doc Sets the server that is asked from now on. Earlier answers are forgotten.
 -spec configure(server() | none) -> ok.
 configure(Server) ->
-    _ = is_map(Server) andalso maps:get(cacerts, Server, none) =/= none andalso ({ok, _} = application:ensure_all_started(ssl)),
+    _ =
+        is_map(Server) andalso maps:get(cacerts, Server, none) =/= none andalso
+            ({ok, _} = application:ensure_all_started(ssl)),
     gen_server:call(?MODULE, {configure, Server}, infinity).
 
 %% @doc Returns the question whether the client of a request has a right in a channel: the right, the channel, the
@@ -60,7 +62,10 @@ configure(Server) ->
 %% `Authorization'.
 -spec question(weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel()) -> question().
 question(Right, Request, Channel) ->
-    Said = [{Name, weir_http_request:field(Name, Request)} || Name <- [<<"authorization">>, <<"cookie">>, <<"origin">>]],
+    Said = [
+        {Name, weir_http_request:field(Name, Request)}
+     || Name <- [<<"authorization">>, <<"cookie">>, <<"origin">>]
+    ],
     iolist_to_binary([
         ["weir-right: ", atom_to_binary(Right), "\r\nweir-channel: ", weir_http_percent:encode(Channel), "\r\n"],
         address(weir_http_request:peer(Request)),
@@ -139,7 +144,9 @@ handle_call({ask, Question}, From, #asker{server = Server, waiting = Waiting} = 
 
 begin_to_ask(_Question, _From, #asker{server = none} = Asker) ->
     {reply, failed(), Asker};
-begin_to_ask(_Question, _From, #asker{server = #{max_concurrent := Most}, running = Running} = Asker) when map_size(Running) >= Most ->
+begin_to_ask(_Question, _From, #asker{server = #{max_concurrent := Most}, running = Running} = Asker) when
+    map_size(Running) >= Most
+->
     {reply, failed(), Asker};
 begin_to_ask(Question, From, #asker{server = Server, running = Running, waiting = Waiting} = Asker) ->
     ok = weir_pubsub_counters:add(asked, 1),

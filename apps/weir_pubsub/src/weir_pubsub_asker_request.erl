@@ -23,11 +23,25 @@ system_certificates() ->
 -spec ask(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> {ok, boolean()} | {error, term()}.
 ask(#{host := Host, port := Port, target := Target, timeout := Timeout} = Server, Question) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
-    {Family, Name} = case lists:member($:, Host) of true -> {inet6, [$[, Host, $]]}; false -> {inet, Host} end,
+    {Family, Name} =
+        case lists:member($:, Host) of
+            true -> {inet6, [$[, Host, $]]};
+            false -> {inet, Host}
+        end,
     Options = [Family, binary, {active, false}, {packet, http_bin}, {send_timeout, Timeout}, {nodelay, true}],
     case connect(Server, Options) of
         {ok, Transport, Socket} ->
-            Head = ["GET ", Target, " HTTP/1.1\r\nhost: ", Name, $:, integer_to_list(Port), "\r\nconnection: close\r\n", Question, "\r\n"],
+            Head = [
+                "GET ",
+                Target,
+                " HTTP/1.1\r\nhost: ",
+                Name,
+                $:,
+                integer_to_list(Port),
+                "\r\nconnection: close\r\n",
+                Question,
+                "\r\n"
+            ],
             Answer =
                 case Transport:send(Socket, Head) of
                     ok -> answer(Transport:recv(Socket, 0, max(0, Until - erlang:monotonic_time(millisecond))));

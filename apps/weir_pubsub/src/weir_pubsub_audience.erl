@@ -82,7 +82,9 @@ join(#audience{members = Members} = Audience, Socket, Begin, Channel) ->
     {ok, non_neg_integer()} | {error, closed | enotconn | emsgsize | full}
 when
     Begin :: {Position :: non_neg_integer(), none | weir_pubsub:missed(), Head :: iodata()}.
-come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Position, Missed, Head}, {Channel, Messages}) ->
+come_back(
+    #audience{framing = Framing, group = Group} = Audience, Socket, {Position, Missed, Head}, {Channel, Messages}
+) ->
     #channel{name = Name, epoch = Epoch} = Channel,
     Read = [
         Message
@@ -92,8 +94,18 @@ come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Posit
     Frames = latest(Framing, Name, lists:reverse(Read), ?FIRST_BYTES - iolist_size(Head), []),
     Skipped = length(Read) - length(Frames),
     Begins = Position + Skipped,
-    Count = weir_pubsub_history:missed(Missed, case Skipped of 0 -> none; _ -> Skipped end),
-    Gap = case Count of none -> []; _ -> weir_pubsub_framing:gap(Framing, Name, Count, {Epoch, Begins}) end,
+    Count = weir_pubsub_history:missed(
+        Missed,
+        case Skipped of
+            0 -> none;
+            _ -> Skipped
+        end
+    ),
+    Gap =
+        case Count of
+            none -> [];
+            _ -> weir_pubsub_framing:gap(Framing, Name, Count, {Epoch, Begins})
+        end,
     case weir_group:join(Group, Socket, #{first => [Head, Gap | Frames]}) of
         ok ->
             _ = Count =:= none orelse weir_pubsub_observation:gap(Name, Count),
@@ -149,7 +161,11 @@ mark(_Epoch, _Number) ->
 -spec send(audience(), #channel{}, weir_pubsub:message()) -> audience().
 send(#audience{framing = Framing, group = Group, behind = no} = Audience, #channel{name = Name}, Message) ->
     {message, {Epoch, Number} = Id, _, _} = Message,
-    case weir_group:broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message), #{mark => mark(Epoch, Number - 1)}) of
+    case
+        weir_group:broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message), #{
+            mark => mark(Epoch, Number - 1)
+        })
+    of
         {error, busy} -> Audience#audience{behind = {Number - 1, none}};
         {error, emsgsize} -> gap(Audience, Name, 1, Id);
         _ -> Audience
@@ -172,8 +188,11 @@ catch_up(#audience{behind = {Position, Untold}} = Audience, #channel{name = Name
     each(weir_pubsub_history:after_position(Messages, Channel, Later), Told, Channel).
 
 %% @doc Announces a gap to all members, and sends them the messages after it.
--spec begin_again(audience(), #channel{}, {weir_pubsub:missed(), weir_pubsub_id:id()}, [weir_pubsub:message()]) -> audience().
-begin_again(#audience{behind = Behind} = Audience, #channel{name = Name} = Channel, {Missed, {_, Number} = Position}, Messages) ->
+-spec begin_again(audience(), #channel{}, {weir_pubsub:missed(), weir_pubsub_id:id()}, [weir_pubsub:message()]) ->
+    audience().
+begin_again(
+    #audience{behind = Behind} = Audience, #channel{name = Name} = Channel, {Missed, {_, Number} = Position}, Messages
+) ->
     All =
         case {Behind, Missed} of
             {{At, Untold}, _} when is_integer(Missed) -> weir_pubsub_history:missed(Untold, Number - At);

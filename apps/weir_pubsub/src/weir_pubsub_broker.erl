@@ -45,7 +45,9 @@
     hello
     | {open, weir_pubsub:channel(), Known :: weir_pubsub_id:id() | none}
     | {leave, weir_pubsub:channel()}
-    | {publish, reference(), weir_pubsub:channel(), binary(), weir_pubsub:meta(), {Kept :: non_neg_integer(), pos_integer() | infinity}}
+    | {publish, reference(), weir_pubsub:channel(), binary(), weir_pubsub:meta(), {
+        Kept :: non_neg_integer(), pos_integer() | infinity
+    }}
     | {delete, reference(), weir_pubsub:channel()}.
 %% What a shard requests. `hello': the shard is new, and ignores the requests of earlier ones. `open': the messages of
 %% a channel from now on, and a snapshot of those after an id.
@@ -81,13 +83,19 @@ configure(Options) ->
         {error, _} = Error -> Error
     end.
 
-allowed(kind, Value) -> lists:member(Value, [memory, redis, pg]) orelse "memory, redis or pg";
+allowed(kind, Value) ->
+    lists:member(Value, [memory, redis, pg]) orelse "memory, redis or pg";
 allowed(host, Value) ->
-    (io_lib:char_list(Value) andalso Value =/= [] andalso not lists:member(0, Value)) orelse "the name or address of a host, a string";
-allowed(port, Value) -> (is_integer(Value) andalso Value > 0 andalso Value < 65536) orelse "an integer from 1 to 65535";
-allowed(database, Value) -> (is_integer(Value) andalso Value >= 0) orelse "an integer from 0 on";
-allowed(prefix, Value) -> (is_binary(Value) andalso binary:match(Value, [<<"{">>, <<"}">>]) =:= nomatch) orelse "a binary without braces";
-allowed(_Name, Value) -> is_binary(Value) orelse "a binary".
+    (io_lib:char_list(Value) andalso Value =/= [] andalso not lists:member(0, Value)) orelse
+        "the name or address of a host, a string";
+allowed(port, Value) ->
+    (is_integer(Value) andalso Value > 0 andalso Value < 65536) orelse "an integer from 1 to 65535";
+allowed(database, Value) ->
+    (is_integer(Value) andalso Value >= 0) orelse "an integer from 0 on";
+allowed(prefix, Value) ->
+    (is_binary(Value) andalso binary:match(Value, [<<"{">>, <<"}">>]) =:= nomatch) orelse "a binary without braces";
+allowed(_Name, Value) ->
+    is_binary(Value) orelse "a binary".
 
 %% @private
 %% @doc Returns the options, with defaults.

@@ -11,8 +11,22 @@
 -export_type([name/0, row/0]).
 
 -type name() ::
-    published | refused | delivered | broadcast | gaps | slow | lagged | created | deleted | reaped | subscribed | unsubscribed | restarts |
-    broker_losses | asked | ask_failures.
+    published
+    | refused
+    | delivered
+    | broadcast
+    | gaps
+    | slow
+    | lagged
+    | created
+    | deleted
+    | reaped
+    | subscribed
+    | unsubscribed
+    | restarts
+    | broker_losses
+    | asked
+    | ask_failures.
 
 -type row() :: #{subject := pubsub, name := name(), kind := counter, unit := none, help := string()}.
 
@@ -66,7 +80,8 @@ values(pubsub, Counters) -> [{Name, map_get(Name, Counters)} || {Name, _} <- row
 rows() ->
     [
         {published, "messages published"},
-        {refused, "messages and subscriptions refused: a limit was reached, a message was too large, or Redis was away"},
+        {refused,
+            "messages and subscriptions refused: a limit was reached, a message was too large, or Redis was away"},
         {delivered, "messages sent to processes and long polls"},
         {broadcast, "messages given to sockets, counted once for each subscribed socket"},
         {gaps, "gaps announced to subscribers"},

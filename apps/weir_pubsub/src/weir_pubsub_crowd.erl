@@ -71,13 +71,18 @@ room(Crowds) ->
 
 %% @doc Adds a poll, whose connection `Join' makes a member of the group. Returns `none' if there is no crowd with
 %% that framing, or if the connection cannot join.
--spec join(weir_pubsub_framing:framing(), fun((weir_group:group()) -> ok | {error, term()}), #channel{}) -> {ok, #channel{}} | none.
+-spec join(weir_pubsub_framing:framing(), fun((weir_group:group()) -> ok | {error, term()}), #channel{}) ->
+    {ok, #channel{}} | none.
 join(Framing, Join, #channel{processes = Processes, crowds = Crowds} = Channel) ->
     case lists:keytake(Framing, #crowd.framing, Crowds) of
         {value, #crowd{group = Group, waiting = Waiting} = Crowd, Others} ->
             case Join(Group) of
-                ok -> {ok, Channel#channel{processes = Processes + 1, crowds = [Crowd#crowd{waiting = Waiting + 1} | Others]}};
-                {error, _} -> none
+                ok ->
+                    {ok, Channel#channel{
+                        processes = Processes + 1, crowds = [Crowd#crowd{waiting = Waiting + 1} | Others]
+                    }};
+                {error, _} ->
+                    none
             end;
         false ->
             none
@@ -118,14 +123,22 @@ take(#channel{crowds = Crowds, processes = Processes, group = Group} = Channel, 
             ok = weir_pubsub_counters:add(delivered, Waiting),
             ok = weir_pubsub_counters:add(unsubscribed, Waiting),
             Taken = [Crowd || #crowd{waiting = Count} = Crowd <- Crowds, Count > 0],
-            {Taken, Channel#channel{processes = Processes - Waiting, crowds = [Crowd#crowd{waiting = 0} || Crowd <- Crowds]}}
+            {Taken, Channel#channel{
+                processes = Processes - Waiting, crowds = [Crowd#crowd{waiting = 0} || Crowd <- Crowds]
+            }}
     end.
 
 %% @doc Gives the latest message of a channel to the crowds that were taken.
 -spec give([crowd()], #channel{}, weir_pubsub:message(), #shard{}) -> #channel{}.
-give(Taken, Channel, Message, Shard) -> lists:foldl(fun(Crowd, Before) -> given(Crowd, Before, Message, Shard) end, Channel, Taken).
+give(Taken, Channel, Message, Shard) ->
+    lists:foldl(fun(Crowd, Before) -> given(Crowd, Before, Message, Shard) end, Channel, Taken).
 
-given(#crowd{framing = Framing, group = Group}, #channel{name = Name, epoch = Epoch, crowds = Crowds} = Channel, Message, Shard) ->
+given(
+    #crowd{framing = Framing, group = Group},
+    #channel{name = Name, epoch = Epoch, crowds = Crowds} = Channel,
+    Message,
+    Shard
+) ->
     case broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message)) of
         {ok, _} ->
             Channel;
@@ -151,7 +164,9 @@ tell_each(Rows, Channel, Latest, Shard) ->
         Rows
     ).
 
-next(#subscriber{position = Position}, #channel{last = Last}, {message, {_, Last}, _, _} = Latest, _Shard) when Position =:= Last - 1 ->
+next(#subscriber{position = Position}, #channel{last = Last}, {message, {_, Last}, _, _} = Latest, _Shard) when
+    Position =:= Last - 1
+->
     Latest;
 next(#subscriber{position = Last}, #channel{last = Last}, Latest, _Shard) ->
     Latest;

@@ -34,10 +34,15 @@ deliver(Before, Policy, {Crowds, Message}, Shard) ->
                 [Subscriber || Subscriber <- Paced, not next(Subscriber, Message, {Channel, Policy}, Shard)]
         end,
     ok = weir_pubsub_counters:add(broadcast, Sockets),
-    {Channel#channel{audiences = [weir_pubsub_audience:send(Audience, Channel, Message) || Audience <- Audiences]}, Lagging}.
+    {
+        Channel#channel{audiences = [weir_pubsub_audience:send(Audience, Channel, Message) || Audience <- Audiences]},
+        Lagging
+    }.
 
 %% A subscriber that has all earlier messages gets it directly, even if the history does not keep it.
-next(#subscriber{credit = Credit, position = Position} = Subscriber, {message, {_, Number}, _, _} = Message, _, Shard) when
+next(
+    #subscriber{credit = Credit, position = Position} = Subscriber, {message, {_, Number}, _, _} = Message, _, Shard
+) when
     Credit > 0, Position =:= Number - 1
 ->
     tell(Subscriber, Message),
@@ -59,7 +64,11 @@ begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Chan
     #shard{subscribers = Subscribers, messages = Table} = Shard,
     %% A limit of this node may have dropped some of them.
     Behind = max(From, First - 1),
-    Missing = case Missed of unknown -> unknown; _ -> Missed + Behind - From end,
+    Missing =
+        case Missed of
+            unknown -> unknown;
+            _ -> Missed + Behind - From
+        end,
     Position = {Epoch, Behind},
     Messages = weir_pubsub_history:after_position(Table, Channel, Behind),
     lists:foreach(
@@ -79,25 +88,38 @@ begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Chan
         weir_pubsub_subscribers:of_channel(Subscribers, Epoch, paced)
     ),
     Channel#channel{
-        audiences = [weir_pubsub_audience:begin_again(Audience, Channel, {Missing, Position}, Messages) || Audience <- Audiences]
+        audiences = [
+            weir_pubsub_audience:begin_again(Audience, Channel, {Missing, Position}, Messages)
+         || Audience <- Audiences
+        ]
     }.
 
 %% @doc Sends a paced subscriber the messages that it has credit for. Returns false if it has to be disconnected: it
 %% has no credit, and the history has dropped messages that it has not got. A long poll without credit has had its
 %% message; the shard that was killed before it was over did not see its end.
 -spec advance(weir_pubsub_subscribers:subscriber(), #channel{}, #policy{}, #shard{}) -> boolean().
-advance(#subscriber{credit = Credit, position = Position, framing = Framing}, #channel{first = First}, #policy{slow = Slow}, _) when
+advance(
+    #subscriber{credit = Credit, position = Position, framing = Framing},
+    #channel{first = First},
+    #policy{slow = Slow},
+    _
+) when
     Credit =< 0
 ->
     (Slow =:= drop_oldest andalso Framing =:= none) orelse Position >= First - 1;
 advance(#subscriber{position = Last}, #channel{last = Last}, _Policy, _Shard) ->
     true;
-advance(#subscriber{position = Position, credit = Credit} = Subscriber, #channel{epoch = Epoch} = Channel, _Policy, Shard) ->
+advance(
+    #subscriber{position = Position, credit = Credit} = Subscriber, #channel{epoch = Epoch} = Channel, _Policy, Shard
+) ->
     #shard{messages = Messages, subscribers = Subscribers} = Shard,
     Begin =
         case weir_pubsub_history:position({Epoch, Position}, Channel) of
-            {Position, none} -> Position;
-            {Later, Missed} -> gap(Subscriber, Missed, {Epoch, Later}), Later
+            {Position, none} ->
+                Position;
+            {Later, Missed} ->
+                gap(Subscriber, Missed, {Epoch, Later}),
+                Later
         end,
     {Begin, Read} = weir_pubsub_history:read(Messages, Channel, Begin, {Credit, none}),
     lists:foreach(fun(Message) -> tell(Subscriber, Message) end, Read),

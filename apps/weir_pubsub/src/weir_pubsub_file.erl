@@ -8,8 +8,23 @@
 -export([defaults/0]).
 
 -import(weir_pubsub_file_value, [
-    integer/2, milliseconds/1, infinite/1, choice/1, choices/1, text/0, boolean/0, ip/0, origins/0, url/0, host/0, prefix/0, cookie/0,
-    file_in/1, secret_in/1, sources/2, certificates_in/1
+    integer/2,
+    milliseconds/1,
+    infinite/1,
+    choice/1,
+    choices/1,
+    text/0,
+    boolean/0,
+    ip/0,
+    origins/0,
+    url/0,
+    host/0,
+    prefix/0,
+    cookie/0,
+    file_in/1,
+    secret_in/1,
+    sources/2,
+    certificates_in/1
 ]).
 -import(weir_pubsub_file_table, [section/3, several/3, table/3, unknown/1]).
 
@@ -48,7 +63,9 @@
 }.
 %% Times are milliseconds.
 
--type mercure() :: #{anonymous => boolean(), cookie => binary(), subscriptions => boolean(), policy := weir_pubsub_policies:policy()}.
+-type mercure() :: #{
+    anonymous => boolean(), cookie => binary(), subscriptions => boolean(), policy := weir_pubsub_policies:policy()
+}.
 
 -type fault() :: {Line :: pos_integer() | none, Text :: iodata()}.
 
@@ -88,12 +105,25 @@ defaults() ->
 
 settings(Table, Directory) ->
     Sections = [
-        <<"ask">>, <<"broker">>, <<"channels">>, <<"control">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>,
-        <<"may">>, <<"mercure">>, <<"spread">>, <<"tokens">>
+        <<"ask">>,
+        <<"broker">>,
+        <<"channels">>,
+        <<"control">>,
+        <<"drain">>,
+        <<"groups">>,
+        <<"http">>,
+        <<"limits">>,
+        <<"listeners">>,
+        <<"may">>,
+        <<"mercure">>,
+        <<"spread">>,
+        <<"tokens">>
     ],
     Unknown = [{[Key], unknown(Sections)} || Key <- lists:sort(maps:keys(Table) -- Sections)],
     {Drain, DrainFaults} = table(maps:with([<<"drain">>, <<"spread">>, <<"control">>], Table), [], #{
-        <<"drain">> => {drain, milliseconds(1)}, <<"spread">> => {spread, milliseconds(0)}, <<"control">> => {control, file_in(Directory)}
+        <<"drain">> => {drain, milliseconds(1)},
+        <<"spread">> => {spread, milliseconds(0)},
+        <<"control">> => {control, file_in(Directory)}
     }),
     {Listeners, ListenerFaults} = several(<<"listeners">>, Table, listener_keys(Directory)),
     {Http, HttpFaults} = section(<<"http">>, Table, http_keys()),
@@ -107,12 +137,26 @@ settings(Table, Directory) ->
     {Channels, ChannelFaults} = several(<<"channels">>, Table, channel_keys()),
     Keys = maps:get(secrets, Tokens, []) ++ maps:get(public_keys, Tokens, []) ++ maps:get(jwks, Tokens, []),
     Faults = lists:append([
-        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, MercureFaults, AskFaults, TotalFaults,
-        GroupFaults, ChannelFaults, weir_pubsub_file_effect:http(Http)
+        Unknown,
+        DrainFaults,
+        ListenerFaults,
+        HttpFaults,
+        MayFaults,
+        TokenFaults,
+        BrokerFaults,
+        MercureFaults,
+        AskFaults,
+        TotalFaults,
+        GroupFaults,
+        ChannelFaults,
+        weir_pubsub_file_effect:http(Http)
     ]),
     Patterns = [maps:get(pattern, Channel, <<>>) || Channel <- Channels],
     Whole = #{
-        channels => [{Pattern, maps:without([pattern, may], Channel)} || {Pattern, Channel} <- lists:zip(Patterns, Channels)],
+        channels => [
+            {Pattern, maps:without([pattern, may], Channel)}
+         || {Pattern, Channel} <- lists:zip(Patterns, Channels)
+        ],
         groups => Groups,
         total => Total
     },
@@ -120,16 +164,30 @@ settings(Table, Directory) ->
     Timeout = maps:get(drain, Drain, 5000),
     Settings = maps:merge(
         #{
-            drain => Timeout, spread => Timeout div 2, control => none, transports => weir_pubsub_http:transports(), plain => long_poll,
-            poll_answer => one, origins => any, poll_timeout => infinity, stream_timeout => infinity, deflate => false, max_body => 1000000,
-            status => local, broker => Broker, mercure => Mercure, ask => Ask
+            drain => Timeout,
+            spread => Timeout div 2,
+            control => none,
+            transports => weir_pubsub_http:transports(),
+            plain => long_poll,
+            poll_answer => one,
+            origins => any,
+            poll_timeout => infinity,
+            stream_timeout => infinity,
+            deflate => false,
+            max_body => 1000000,
+            status => local,
+            broker => Broker,
+            mercure => Mercure,
+            ask => Ask
         },
         maps:merge(Drain, Http)
     ),
     %% Checks that need the whole file run only if all parts are valid.
     case Faults of
-        [] -> whole(Settings, Listeners, {May, Rules}, {Keys, maps:without([secrets, public_keys, jwks], Tokens)}, Whole);
-        _ -> {error, Faults}
+        [] ->
+            whole(Settings, Listeners, {May, Rules}, {Keys, maps:without([secrets, public_keys, jwks], Tokens)}, Whole);
+        _ ->
+            {error, Faults}
     end.
 
 whole(Settings, Given, {May, Rules}, {Keys, Tokens}, Channels) ->
@@ -137,7 +195,12 @@ whole(Settings, Given, {May, Rules}, {Keys, Tokens}, Channels) ->
     Listeners = listeners(Given),
     Faults = lists:append([
         [{[<<"spread">>], "no longer than drain"} || Spread > Timeout],
-        twice(<<"listeners">>, [{Ip, Port} || #{ip := Ip, port := Port} <- Listeners], <<"port">>, "another listener has this address"),
+        twice(
+            <<"listeners">>,
+            [{Ip, Port} || #{ip := Ip, port := Port} <- Listeners],
+            <<"port">>,
+            "another listener has this address"
+        ),
         [
             {[<<"listeners">>, Index, <<"access_log_format">>], "only with access_log"}
          || {Index, #{access_log_format := _} = Listener} <- numbered(Given), not is_map_key(access_log, Listener)
@@ -148,14 +211,25 @@ whole(Settings, Given, {May, Rules}, {Keys, Tokens}, Channels) ->
         keys(Keys),
         weir_pubsub_file_effect:tokens(Keys, Tokens),
         mercure_policy(Mercure),
-        [{[<<"mercure">>], "Mercure needs a key: [tokens] with secrets, public_keys or jwks"} || Keys =:= [], Mercure =/= none],
-        [Fault || Keys =:= [], Fault <- without(token, "tokens need a key: [tokens] with secrets, public_keys or jwks", May, Rules)],
+        [
+            {[<<"mercure">>], "Mercure needs a key: [tokens] with secrets, public_keys or jwks"}
+         || Keys =:= [], Mercure =/= none
+        ],
+        [
+            Fault
+         || Keys =:= [],
+            Fault <- without(token, "tokens need a key: [tokens] with secrets, public_keys or jwks", May, Rules)
+        ],
         [Fault || Ask =:= none, Fault <- without(ask, "needs a server to ask: [ask] with url", May, Rules)]
     ]),
     case Faults of
         [] ->
             {ok, Settings#{
-                listeners => Listeners, rules => weir_pubsub_rules:new(May, Rules), keys => Keys, tokens => Tokens, channels => Channels
+                listeners => Listeners,
+                rules => weir_pubsub_rules:new(May, Rules),
+                keys => Keys,
+                tokens => Tokens,
+                channels => Channels
             }};
         _ ->
             {error, Faults}
@@ -165,13 +239,19 @@ listeners([]) -> listeners([#{}]);
 listeners(Given) -> [listener(Listener) || Listener <- Given].
 
 listener(Given) ->
-    #{access_log := Log, access_log_format := Format} = All = maps:merge(
-        #{
-            ip => {127, 0, 0, 1}, port => 0, max_connections => 100000, proxy_protocol => false, tls => none, access_log => off,
-            access_log_format => combined
-        },
-        Given
-    ),
+    #{access_log := Log, access_log_format := Format} =
+        All = maps:merge(
+            #{
+                ip => {127, 0, 0, 1},
+                port => 0,
+                max_connections => 100000,
+                proxy_protocol => false,
+                tls => none,
+                access_log => off,
+                access_log_format => combined
+            },
+            Given
+        ),
     Listener = maps:remove(access_log_format, All),
     case Log of
         off -> Listener;
@@ -179,7 +259,10 @@ listener(Given) ->
     end.
 
 twice(Section, Values, Key, Text) ->
-    [{[Section, Index, Key], Text} || {Index, Value} <- numbered(Values), lists:member(Value, lists:sublist(Values, Index - 1))].
+    [
+        {[Section, Index, Key], Text}
+     || {Index, Value} <- numbered(Values), lists:member(Value, lists:sublist(Values, Index - 1))
+    ].
 
 numbered(Values) -> lists:zip(lists:seq(1, length(Values)), Values).
 
@@ -243,8 +326,14 @@ without(Who, Text, May, Rules) ->
 broker(Table, Directory) ->
     {Broker, Faults} = section(<<"broker">>, Table, broker_keys(Directory)),
     case maps:get(kind, Broker, memory) of
-        memory -> {Broker, [{[<<"broker">>, atom_to_binary(Key)], "only with kind = \"redis\""} || Key <- maps:keys(Broker), Key =/= kind] ++ Faults};
-        redis -> {Broker, Faults}
+        memory ->
+            {Broker,
+                [
+                    {[<<"broker">>, atom_to_binary(Key)], "only with kind = \"redis\""}
+                 || Key <- maps:keys(Broker), Key =/= kind
+                ] ++ Faults};
+        redis ->
+            {Broker, Faults}
     end.
 
 groups(Groups) when is_map(Groups) ->
@@ -278,13 +367,20 @@ ask(_Table, _Directory) ->
     {none, []}.
 
 %% Check now, not at the first request, that there are certificates to verify the server with.
-trusting(http, #{cacerts := _} = Asked) -> {Asked, [{[<<"ask">>, <<"ca">>], "only for a url with https"}]};
-trusting(http, Asked) -> {Asked, []};
-trusting(https, #{cacerts := _} = Asked) -> {Asked, []};
+trusting(http, #{cacerts := _} = Asked) ->
+    {Asked, [{[<<"ask">>, <<"ca">>], "only for a url with https"}]};
+trusting(http, Asked) ->
+    {Asked, []};
+trusting(https, #{cacerts := _} = Asked) ->
+    {Asked, []};
 trusting(https, Asked) ->
     case weir_pubsub_asker_request:system_certificates() of
-        {ok, _} -> {Asked#{cacerts => system}, []};
-        {error, Text} -> {Asked, [{[<<"ask">>, <<"url">>], [Text, ": set ca to a file with the certificate of the server's authority"]}]}
+        {ok, _} ->
+            {Asked#{cacerts => system}, []};
+        {error, Text} ->
+            {Asked, [
+                {[<<"ask">>, <<"url">>], [Text, ": set ca to a file with the certificate of the server's authority"]}
+            ]}
     end.
 
 %% The history of updates is limited by the same keys as that of a channel.
@@ -292,7 +388,9 @@ mercure(#{<<"mercure">> := Table}) ->
     Kept = [max_messages, max_bytes, max_age, max_message, max_subscribers],
     Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- Kept]),
     Keys = Policy#{
-        <<"anonymous">> => {anonymous, boolean()}, <<"cookie">> => {cookie, cookie()}, <<"subscriptions">> => {subscriptions, boolean()}
+        <<"anonymous">> => {anonymous, boolean()},
+        <<"cookie">> => {cookie, cookie()},
+        <<"subscriptions">> => {subscriptions, boolean()}
     },
     {Values, Faults} = table(Table, [<<"mercure">>], Keys),
     {(maps:without(Kept, Values))#{policy => maps:with(Kept, Values)}, Faults};
@@ -370,7 +468,10 @@ broker_keys(Directory) ->
     }.
 
 limit_keys() ->
-    maps:from_list([{atom_to_binary(Kind), {Kind, infinite(integer(0, 1 bsl 50))}} || Kind <- weir_pubsub_limits:kinds()]).
+    maps:from_list([
+        {atom_to_binary(Kind), {Kind, infinite(integer(0, 1 bsl 50))}}
+     || Kind <- weir_pubsub_limits:kinds()
+    ]).
 
 %% weir_pubsub_policies checks the values.
 channel_keys() ->

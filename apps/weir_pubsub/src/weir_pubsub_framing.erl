@@ -46,7 +46,9 @@ framed(Frame, Module, Channel) ->
     catch
         Class:Reason:Stack ->
             What = "framing a message failed, and its subscribers do not get it",
-            Report = #{what => What, framing => Module, channel => Channel, reason => {Class, Reason}, stacktrace => Stack},
+            Report = #{
+                what => What, framing => Module, channel => Channel, reason => {Class, Reason}, stacktrace => Stack
+            },
             ok = weir_reports:log(error, Report),
             <<>>
     end.

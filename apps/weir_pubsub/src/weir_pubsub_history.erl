@@ -82,7 +82,9 @@ forget(Messages, #channel{epoch = Epoch, first = Before}, #channel{first = First
 %% @doc Drops messages that are too old, or too many by the current policy.
 -spec expire(Shard :: pos_integer(), ets:tab(), #channel{}, {#policy{}, Now :: integer()}) -> #channel{}.
 expire(Shard, Messages, Channel, {Policy, Now}) ->
-    let_go(Shard, Messages, Channel, without_old(Messages, trimmed(Messages, Channel, Policy), oldest_allowed(Policy, Now))).
+    let_go(
+        Shard, Messages, Channel, without_old(Messages, trimmed(Messages, Channel, Policy), oldest_allowed(Policy, Now))
+    ).
 
 let_go(_Shard, _Messages, Same, Same) ->
     Same;
@@ -156,7 +158,9 @@ message(Messages, Id) ->
 %% @doc Returns at most `Count' messages after a number, and the number after which they begin. For readers outside
 %% the shard, which may drop messages at the same time, always the oldest first: if one is missing, those that were
 %% read before it are discarded.
--spec read(ets:tab(), #channel{}, Position :: non_neg_integer(), {Count :: non_neg_integer(), Oldest :: integer() | none}) ->
+-spec read(ets:tab(), #channel{}, Position :: non_neg_integer(), {
+    Count :: non_neg_integer(), Oldest :: integer() | none
+}) ->
     {non_neg_integer(), [weir_pubsub:message()]}.
 read(Messages, #channel{epoch = Epoch, last = Last}, Position, {Count, Oldest}) ->
     read(Messages, Epoch, Position + 1, min(Last, Position + Count), Oldest, {Position, []}).
@@ -178,5 +182,7 @@ of_bytes([_] = One, _Bytes) -> One;
 of_bytes([{message, _, Data, _} = First | Others], Bytes) -> [First | within(Others, Bytes - byte_size(Data))];
 of_bytes([], _Bytes) -> [].
 
-within([{message, _, Data, _} = Message | Others], Bytes) when byte_size(Data) =< Bytes -> [Message | within(Others, Bytes - byte_size(Data))];
-within(_TooMany, _Bytes) -> [].
+within([{message, _, Data, _} = Message | Others], Bytes) when byte_size(Data) =< Bytes ->
+    [Message | within(Others, Bytes - byte_size(Data))];
+within(_TooMany, _Bytes) ->
+    [].

@@ -29,7 +29,8 @@
 %% `poll' is any GET that asks for no other transport, see the option `plain'.
 
 -type options() :: #{
-    publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()),
+    publishers =>
+        local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()),
     subscribers => any | fun((weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()),
     origins => any | [binary()],
     poll_timeout => timeout(),
@@ -93,15 +94,25 @@ routes(Options) ->
      || {Path, Role} <- [{"/sub/:channel", sub}, {"/pub/:channel", pub}, {"/pubsub/:channel", pubsub}]
     ].
 
-allowed(publishers, Who) -> lists:member(Who, [local, any]) orelse is_function(Who, 2) orelse "local, any, or a fun of two arguments";
-allowed(subscribers, Who) -> Who =:= any orelse is_function(Who, 2) orelse "any, or a fun of two arguments";
-allowed(origins, Origins) -> Origins =:= any orelse (is_list(Origins) andalso lists:all(fun is_binary/1, Origins)) orelse "any, or a list of origins";
-allowed(Name, Time) when Name =:= poll_timeout; Name =:= stream_timeout -> Time =:= infinity orelse (is_integer(Time) andalso Time > 0) orelse "milliseconds from 1 on, or infinity";
-allowed(plain, Plain) -> lists:member(Plain, [long_poll, interval_poll, raw]) orelse "long_poll, interval_poll or raw";
-allowed(poll_answer, Answer) -> lists:member(Answer, [one, multipart, raw]) orelse "one, multipart or raw";
-allowed(deflate, #{context := true}) -> "true, false, or options without context";
-allowed(deflate, Deflate) -> element(1, weir_http_websocket_deflate:offer(Deflate)) =:= ok orelse "true, false, or options without context";
-allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
+allowed(publishers, Who) ->
+    lists:member(Who, [local, any]) orelse is_function(Who, 2) orelse "local, any, or a fun of two arguments";
+allowed(subscribers, Who) ->
+    Who =:= any orelse is_function(Who, 2) orelse "any, or a fun of two arguments";
+allowed(origins, Origins) ->
+    Origins =:= any orelse (is_list(Origins) andalso lists:all(fun is_binary/1, Origins)) orelse
+        "any, or a list of origins";
+allowed(Name, Time) when Name =:= poll_timeout; Name =:= stream_timeout ->
+    Time =:= infinity orelse (is_integer(Time) andalso Time > 0) orelse "milliseconds from 1 on, or infinity";
+allowed(plain, Plain) ->
+    lists:member(Plain, [long_poll, interval_poll, raw]) orelse "long_poll, interval_poll or raw";
+allowed(poll_answer, Answer) ->
+    lists:member(Answer, [one, multipart, raw]) orelse "one, multipart or raw";
+allowed(deflate, #{context := true}) ->
+    "true, false, or options without context";
+allowed(deflate, Deflate) ->
+    element(1, weir_http_websocket_deflate:offer(Deflate)) =:= ok orelse "true, false, or options without context";
+allowed(max_body, Bytes) ->
+    (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
 
 %% @private
 -spec handle(weir_http_request:request(), {pub | sub | pubsub, options()}) -> weir_http_direct:result().
@@ -134,7 +145,9 @@ refused(Request) -> {reply, 403, weir_pubsub_http_fields:origin(Request), <<>>}.
 allowed_to(subscribe, Channels, Request, pubsub, Options) ->
     case transport(Request) =:= websocket andalso may_all(publish, Request, Channels, Options) of
         {wait, _} = Verdict ->
-            {process, fun(Own) -> act(subscribe, Channels, Own, {pubsub, weir_pubsub_access:wait(Verdict)}, Options) end};
+            {process, fun(Own) ->
+                act(subscribe, Channels, Own, {pubsub, weir_pubsub_access:wait(Verdict)}, Options)
+            end};
         MayPublish ->
             act(subscribe, Channels, Request, {pubsub, MayPublish}, Options)
     end;
@@ -147,10 +160,14 @@ waited(Verdict, Action, Channels, Request, Role, Options) ->
     case weir_pubsub_access:wait(Verdict) of
         true when Action =:= publish -> weir_pubsub_http_ask:publish_later(Channels, Request);
         true when Action =:= subscribe, Role =:= pubsub ->
-            MayPublish = transport(Request) =:= websocket andalso weir_pubsub_access:wait(may_all(publish, Request, Channels, Options)),
+            MayPublish =
+                transport(Request) =:= websocket andalso
+                    weir_pubsub_access:wait(may_all(publish, Request, Channels, Options)),
             act(Action, Channels, Request, {pubsub, MayPublish}, Options#{poll => later});
-        true -> act(Action, Channels, Request, {Role, false}, Options#{poll => later});
-        false -> refused(Request)
+        true ->
+            act(Action, Channels, Request, {Role, false}, Options#{poll => later});
+        false ->
+            refused(Request)
     end.
 
 may_all(Action, Request, Channels, Options) ->
@@ -210,7 +227,9 @@ subscribe(websocket, Channels, Froms, Request, {{_Role, MayPublish}, Options}) -
     weir_pubsub_http_websocket:new(Channels, Froms, MayPublish, {Request, Options});
 subscribe(stream, Channels, Froms, Request, {_Role, #{stream_timeout := Timeout}}) ->
     weir_pubsub_http_stream:new(Channels, Froms, Timeout, Request);
-subscribe(Bytes, Channels, Froms, Request, {_Role, #{stream_timeout := Timeout}}) when Bytes =:= chunked; Bytes =:= multipart ->
+subscribe(Bytes, Channels, Froms, Request, {_Role, #{stream_timeout := Timeout}}) when
+    Bytes =:= chunked; Bytes =:= multipart
+->
     weir_pubsub_http_bytes:new(Bytes, Channels, Froms, Timeout, Request);
 subscribe(poll, Channels, Froms, Request, {_Role, #{plain := raw, stream_timeout := Timeout}}) ->
     weir_pubsub_http_bytes:new(raw, Channels, Froms, Timeout, Request);

@@ -70,15 +70,21 @@ ask(Requests, Answers, Http) ->
 -spec open(weir_http_held:held(), #ask{}) -> weir_http_held:result().
 open(_Held, #ask{requests = Requests, http = Http, reference = Reference} = Ask) ->
     Tag = {weir_reactor, weir_http_request:socket(Http), Reference},
-    case [Reason || {Channel, Request} <- Requests, {error, Reason} <- [weir_pubsub_shards:send(Channel, Request, Tag)]] of
+    case
+        [Reason || {Channel, Request} <- Requests, {error, Reason} <- [weir_pubsub_shards:send(Channel, Request, Tag)]]
+    of
         [] -> {ok, Ask#ask{requests = asked}};
         [Reason | _] -> weir_pubsub_http_fields:refusal(Reason, Http)
     end.
 
 -spec info(term(), #ask{}) -> weir_http_held:result().
-info({_, Reference, _Channel, {answer, Answer}}, #ask{reference = Reference, missing = 1, answers = Answers, http = Http}) ->
+info({_, Reference, _Channel, {answer, Answer}}, #ask{
+    reference = Reference, missing = 1, answers = Answers, http = Http
+}) ->
     answer([Answer | Answers], Http);
-info({_, Reference, _Channel, {answer, Answer}}, #ask{reference = Reference, missing = Missing, answers = Answers} = Ask) ->
+info(
+    {_, Reference, _Channel, {answer, Answer}}, #ask{reference = Reference, missing = Missing, answers = Answers} = Ask
+) ->
     {ok, Ask#ask{missing = Missing - 1, answers = [Answer | Answers]}};
 info(_Earlier, Ask) ->
     {ok, Ask}.

@@ -25,7 +25,8 @@
 }).
 
 %% @doc The result for the listener.
--spec new(form(), [weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
+-spec new(form(), [weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) ->
+    weir_http_direct:result().
 new(Form, Channels, Froms, Timeout, Http) ->
     State = #bytes{
         subscription = weir_pubsub_http_subscription:new(Channels, Froms, Timeout, Http),
@@ -43,7 +44,9 @@ new(Form, Channels, Froms, Timeout, Http) ->
 boundary() ->
     case persistent_term:get(?MODULE, none) of
         none ->
-            Boundary = binary:encode_hex(erlang:md5(term_to_binary({node(), os:getpid(), erlang:system_info(start_time)}))),
+            Boundary = binary:encode_hex(
+                erlang:md5(term_to_binary({node(), os:getpid(), erlang:system_info(start_time)}))
+            ),
             persistent_term:put(?MODULE, Boundary),
             Boundary;
         Boundary ->
@@ -83,7 +86,8 @@ message({multipart, _} = Framing, _Channel, {message, Id, Data, Meta}) ->
 
 %% @doc Returns a part whose type is `weir/gap' and whose data is the number of messages that are missing, or
 %% `unknown'. The other forms have no bytes for it, because clients could not tell it from a message.
--spec gap({form(), chunked | whole}, weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
+-spec gap({form(), chunked | whole}, weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) ->
+    binary().
 gap({multipart, _} = Framing, _Channel, Missed, Position) ->
     Count = case Missed of unknown -> <<"unknown">>; _ -> integer_to_binary(Missed) end,
     part(Framing, Position, #{type => <<"weir/gap">>}, Count);

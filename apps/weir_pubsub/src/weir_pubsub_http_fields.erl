@@ -15,7 +15,9 @@
 -export([refusal_from/2]).
 
 %% Those of Nchan, and those that our clients and clients with tokens send.
--define(SUBSCRIBER, <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event, Authorization, Last-Event-ID">>).
+-define(SUBSCRIBER,
+    <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event, Authorization, Last-Event-ID">>
+).
 -define(PUBLISHER, <<"Content-Type, Authorization, X-EventSource-Event">>).
 
 %% @doc Returns the allowed methods of a path, with the CORS fields if the request is from a page.
@@ -43,7 +45,10 @@ origin(Request) ->
         undefined ->
             [];
         Origin ->
-            [{<<"access-control-allow-credentials">>, <<"true">>}, {<<"access-control-allow-origin">>, binary:copy(Origin)}]
+            [
+                {<<"access-control-allow-credentials">>, <<"true">>},
+                {<<"access-control-allow-origin">>, binary:copy(Origin)}
+            ]
     end.
 
 %% @doc Returns the fields of every response to a long poll.

@@ -9,7 +9,8 @@
 
 %% @doc Returns where to begin in each of `Count' channels. `tag': the date has no tag, or that of several channels
 %% for a single one. `count': the id is of another number of channels.
--spec positions(Count :: pos_integer(), weir_http_request:request()) -> {ok, [weir_pubsub:from()]} | {error, tag | count}.
+-spec positions(Count :: pos_integer(), weir_http_request:request()) ->
+    {ok, [weir_pubsub:from()]} | {error, tag | count}.
 positions(Count, Request) ->
     Tag = unquoted(weir_http_request:field(<<"if-none-match">>, Request, <<>>)),
     case date(weir_http_request:field(<<"if-modified-since">>, Request)) of

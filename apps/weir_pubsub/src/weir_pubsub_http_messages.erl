@@ -30,7 +30,9 @@ most(one) -> {1, 1};
 most(_) -> ?MOST.
 
 %% @doc Returns the response. `Origin' is the result of {@link weir_pubsub_http_fields:origin/1} for the request.
--spec reply(form(), [weir_pubsub_framing:message(), ...], none | weir_pubsub:missed(), Origin :: weir_http_direct:fields()) ->
+-spec reply(
+    form(), [weir_pubsub_framing:message(), ...], none | weir_pubsub:missed(), Origin :: weir_http_direct:fields()
+) ->
     weir_http_direct:response().
 reply(multipart, [{message, _, _, #{type := Type}}] = Messages, Missed, Origin) ->
     case is_of_parts(weir_http_value:lower(Type)) of
@@ -45,7 +47,8 @@ reply(multipart, Messages, Missed, Origin) ->
     parts(Messages, Missed, Origin).
 
 alone([{message, _, Data, _} = Message], Missed, Origin) ->
-    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin))), Data}.
+    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin))),
+        Data}.
 
 %% White space before a value is not part of it.
 is_of_parts(<<Space, Type/binary>>) when Space =:= $\s; Space =:= $\t -> is_of_parts(Type);
@@ -56,7 +59,11 @@ parts(Messages, Missed, Origin) ->
     Boundary = binary:encode_hex(crypto:strong_rand_bytes(16)),
     Type = {<<"content-type">>, <<"multipart/mixed; boundary=", Boundary/binary>>},
     Begin = <<"--", Boundary/binary>>,
-    Body = [[[Begin, type(Meta), <<"\r\n\r\n">>, Data, <<"\r\n">>] || {message, _, Data, Meta} <- Messages], Begin, <<"--\r\n">>],
+    Body = [
+        [[Begin, type(Meta), <<"\r\n\r\n">>, Data, <<"\r\n">>] || {message, _, Data, Meta} <- Messages],
+        Begin,
+        <<"--\r\n">>
+    ],
     {reply, 200, [Type | last(Messages, Missed, Origin)], Body}.
 
 type(#{type := Type}) -> [<<"\r\nContent-Type: ">>, Type];

@@ -37,7 +37,8 @@ at_once(Channels, Froms, Most) ->
     end.
 
 %% @doc Returns the messages that the histories have now.
--spec of_now([weir_pubsub:channel()], [weir_pubsub:from()], most()) -> found() | none | {error, no_channel | weir_pubsub:unavailable()}.
+-spec of_now([weir_pubsub:channel()], [weir_pubsub:from()], most()) ->
+    found() | none | {error, no_channel | weir_pubsub:unavailable()}.
 of_now([Channel], [From], Most) -> read(Channel, From, Most);
 of_now(Channels, Froms, Most) -> of_several(fun read/3, Channels, Froms, Most).
 
@@ -71,7 +72,9 @@ read(Channel, From, {Count, Bytes}) ->
 
 %% Begin with a random channel, so that a busy one does not starve the others.
 of_several(Next, Channels, Froms, Most) ->
-    {Earlier, Later} = lists:split(rand:uniform(length(Channels)) - 1, lists:zip(lists:seq(1, length(Channels)), Channels)),
+    {Earlier, Later} = lists:split(
+        rand:uniform(length(Channels)) - 1, lists:zip(lists:seq(1, length(Channels)), Channels)
+    ),
     case each(Next, Later ++ Earlier, list_to_tuple(Froms), Most, {[], none}) of
         {[], _} -> none;
         {Messages, Missed} -> {ok, lists:append(lists:reverse(Messages)), Missed}
@@ -80,11 +83,17 @@ of_several(Next, Channels, Froms, Most) ->
 each(Next, [{Number, Channel} | Others], Froms, {Count, Bytes} = Most, {Before, MissedBefore} = Found) ->
     case Next(Channel, element(Number, Froms), Most) of
         {ok, Messages, Missed} ->
-            {Named, Moved} = lists:mapfoldl(fun(Message, Positions) -> named(Number, Message, Positions) end, Froms, Messages),
+            {Named, Moved} = lists:mapfoldl(
+                fun(Message, Positions) -> named(Number, Message, Positions) end, Froms, Messages
+            ),
             All = {[Named | Before], weir_pubsub_history:missed(MissedBefore, Missed)},
-            case {Count - length(Messages), Bytes - lists:sum([byte_size(Data) || {message, _, Data, _} <- Messages])} of
-                {CountLeft, BytesLeft} when CountLeft > 0, BytesLeft > 0 -> each(Next, Others, Moved, {CountLeft, BytesLeft}, All);
-                _ -> All
+            case
+                {Count - length(Messages), Bytes - lists:sum([byte_size(Data) || {message, _, Data, _} <- Messages])}
+            of
+                {CountLeft, BytesLeft} when CountLeft > 0, BytesLeft > 0 ->
+                    each(Next, Others, Moved, {CountLeft, BytesLeft}, All);
+                _ ->
+                    All
             end;
         _ ->
             each(Next, Others, Froms, Most, Found)

@@ -34,7 +34,8 @@
 }).
 
 %% @doc The result for the listener.
--spec new([weir_pubsub:channel()], [weir_pubsub:from()], settings(), weir_http_request:request()) -> weir_http_direct:result().
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], settings(), weir_http_request:request()) ->
+    weir_http_direct:result().
 new([Channel], [From], {_Timeout, Form} = Settings, Http) when Form =/= one ->
     Key = {Form, Channel, From, weir_pubsub_http_fields:origin(Http)},
     case not weir_http_request:is_tls(Http) andalso weir_pubsub_http_shared:find(Key) of
@@ -45,20 +46,26 @@ new(Channels, Froms, Settings, Http) ->
     at_once(Channels, Froms, Settings, Http).
 
 at_once(Channels, Froms, {_Timeout, Form} = Settings, Http) ->
-    case not weir_http_request:is_tls(Http) andalso weir_pubsub_http_next:at_once(Channels, Froms, weir_pubsub_http_messages:most(Form)) of
+    case
+        not weir_http_request:is_tls(Http) andalso
+            weir_pubsub_http_next:at_once(Channels, Froms, weir_pubsub_http_messages:most(Form))
+    of
         {ok, Messages, Missed} ->
             Origin = weir_pubsub_http_fields:origin(Http),
             Reply = weir_pubsub_http_messages:reply(Form, Messages, Missed, Origin),
             case {Channels, Froms, Messages} of
-                {[Channel], [From], [_, _ | _]} when Missed =:= none -> weir_pubsub_http_shared:share({Form, Channel, From, Origin}, Messages, Reply);
-                _ -> Reply
+                {[Channel], [From], [_, _ | _]} when Missed =:= none ->
+                    weir_pubsub_http_shared:share({Form, Channel, From, Origin}, Messages, Reply);
+                _ ->
+                    Reply
             end;
         Others ->
             hold(Channels, Froms, Settings, Others =:= others_wait, Http)
     end.
 
 %% @doc Same as {@link new/4}, but does not look for messages first: for a process that is not a reactor.
--spec later([weir_pubsub:channel()], [weir_pubsub:from()], settings(), weir_http_request:request()) -> weir_http_direct:result().
+-spec later([weir_pubsub:channel()], [weir_pubsub:from()], settings(), weir_http_request:request()) ->
+    weir_http_direct:result().
 later(Channels, Froms, Settings, Http) -> hold(Channels, Froms, Settings, false, Http).
 
 hold(Channels, Froms, {Timeout, Form}, OthersWait, Http) ->
@@ -81,11 +88,16 @@ hold(Channels, Froms, {Timeout, Form}, OthersWait, Http) ->
 -spec now([weir_pubsub:channel()], [weir_pubsub:from()], weir_http_request:request()) -> weir_http_direct:response().
 now(Channels, Froms, Http) ->
     case {weir_pubsub_http_next:of_now(Channels, Froms, weir_pubsub_http_messages:most(one)), Froms} of
-        {{ok, Messages, Missed}, _} -> weir_pubsub_http_messages:reply(one, Messages, Missed, weir_pubsub_http_fields:origin(Http));
-        {none, [From]} -> {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
-        {none, _} -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
-        {{error, no_channel}, _} -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
-        {{error, Reason}, _} -> weir_pubsub_http_fields:refusal(Reason, Http)
+        {{ok, Messages, Missed}, _} ->
+            weir_pubsub_http_messages:reply(one, Messages, Missed, weir_pubsub_http_fields:origin(Http));
+        {none, [From]} ->
+            {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
+        {none, _} ->
+            {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
+        {{error, no_channel}, _} ->
+            {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
+        {{error, Reason}, _} ->
+            weir_pubsub_http_fields:refusal(Reason, Http)
     end.
 
 -spec open(weir_http_held:held(), #poll{}) -> weir_http_held:result().
@@ -130,9 +142,12 @@ info(Message, #poll{subscribed = Several} = Poll) ->
 heard_of_several({ok, Items, Several}, Poll) -> each(Items, Poll#poll{subscribed = Several});
 heard_of_several({over, Reason}, Poll) -> over(Reason, Poll).
 
-each([{gap, Missed, _} | Items], #poll{missed = Before} = Poll) -> each(Items, Poll#poll{missed = weir_pubsub_history:missed(Before, Missed)});
-each([{message, _, _, _} = Message | _], Poll) -> answer(Message, Poll);
-each([], Poll) -> {ok, Poll}.
+each([{gap, Missed, _} | Items], #poll{missed = Before} = Poll) ->
+    each(Items, Poll#poll{missed = weir_pubsub_history:missed(Before, Missed)});
+each([{message, _, _, _} = Message | _], Poll) ->
+    answer(Message, Poll);
+each([], Poll) ->
+    {ok, Poll}.
 
 heard({message, _, _, _} = Message, Poll) -> answer(Message, Poll);
 heard({gap, Missed, _Position}, Poll) -> {ok, Poll#poll{missed = Missed}};
@@ -147,14 +162,23 @@ over(deleted, #poll{no_message = Fields}) -> {reply, 410, Fields, <<>>};
 over(Reason, #poll{origin = Origin}) -> weir_pubsub_http_fields:refusal_from(Reason, Origin).
 
 -spec closed(weir_http_held:reason(), #poll{}) -> term().
-closed(_Reason, #poll{subscribed = one, channels = [Channel]} = Poll) -> weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
-closed(answered, #poll{subscribed = {waiting, Waiting}}) -> weir_pubsub_socket:stop_waiting(answered, Waiting);
-closed(_Reason, #poll{subscribed = {waiting, Waiting}}) -> weir_pubsub_socket:stop_waiting(unanswered, Waiting);
-closed(_Reason, #poll{subscribed = Several}) -> weir_pubsub_several:unsubscribe(Several).
+closed(_Reason, #poll{subscribed = one, channels = [Channel]} = Poll) ->
+    weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
+closed(answered, #poll{subscribed = {waiting, Waiting}}) ->
+    weir_pubsub_socket:stop_waiting(answered, Waiting);
+closed(_Reason, #poll{subscribed = {waiting, Waiting}}) ->
+    weir_pubsub_socket:stop_waiting(unanswered, Waiting);
+closed(_Reason, #poll{subscribed = Several}) ->
+    weir_pubsub_several:unsubscribe(Several).
 
 %% Framing -----------------------------------------------------------------------------
 
 %% @doc Returns the response to all polls that wait for a message, in the same form and for pages of the same origin.
--spec message({weir_pubsub_http_messages:form(), Origin :: weir_http_direct:fields()}, weir_pubsub:channel(), weir_pubsub_framing:message()) ->
+-spec message(
+    {weir_pubsub_http_messages:form(), Origin :: weir_http_direct:fields()},
+    weir_pubsub:channel(),
+    weir_pubsub_framing:message()
+) ->
     binary().
-message({Form, Origin}, _Channel, Message) -> weir_http_held:frame(weir_pubsub_http_messages:reply(Form, [Message], none, Origin)).
+message({Form, Origin}, _Channel, Message) ->
+    weir_http_held:frame(weir_pubsub_http_messages:reply(Form, [Message], none, Origin)).

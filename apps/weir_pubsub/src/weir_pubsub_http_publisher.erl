@@ -22,7 +22,8 @@
 }).
 
 %% @doc The result for the listener.
--spec new([weir_pubsub:channel()], weir_http_request:request(), weir_pubsub_http_websocket:options()) -> weir_http_direct:result().
+-spec new([weir_pubsub:channel()], weir_http_request:request(), weir_pubsub_http_websocket:options()) ->
+    weir_http_direct:result().
 new(Channels, Http, Options) ->
     State = #publisher{channels = [binary:copy(Channel) || Channel <- Channels], http = Http},
     {websocket, ?MODULE, State, weir_pubsub_http_websocket:options(Http, Options)}.

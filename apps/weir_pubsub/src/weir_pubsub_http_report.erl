@@ -6,7 +6,9 @@
 
 %% @doc Returns the content type and the body, in the form that the field Accept asks for.
 -spec channel(Info, weir_http_request:request()) -> {weir_http_direct:fields(), iodata()} when
-    Info :: #{messages := non_neg_integer(), subscribers := non_neg_integer(), last_id := weir_pubsub_id:id() | none, _ => _}.
+    Info :: #{
+        messages := non_neg_integer(), subscribers := non_neg_integer(), last_id := weir_pubsub_id:id() | none, _ => _
+    }.
 channel(#{messages := Messages, subscribers := Subscribers, last_id := Id} = Info, Request) ->
     Requested =
         case maps:get(requested, Info, never) of
@@ -37,22 +39,48 @@ form(Accept) ->
 
 form(plain, [Messages, Requested, Subscribers, Id]) ->
     [
-        <<"queued messages: ">>, Messages, <<"\r\nlast requested: ">>, Requested, <<" sec. ago\r\nactive subscribers: ">>,
-        Subscribers, <<"\r\nlast message id: ">>, Id
+        <<"queued messages: ">>,
+        Messages,
+        <<"\r\nlast requested: ">>,
+        Requested,
+        <<" sec. ago\r\nactive subscribers: ">>,
+        Subscribers,
+        <<"\r\nlast message id: ">>,
+        Id
     ];
 form(json, [Messages, Requested, Subscribers, Id]) ->
     [
-        <<"{\"messages\": ">>, Messages, <<", \"requested\": ">>, Requested, <<", \"subscribers\": ">>, Subscribers,
-        <<", \"last_message_id\": \"">>, Id, <<"\" }">>
+        <<"{\"messages\": ">>,
+        Messages,
+        <<", \"requested\": ">>,
+        Requested,
+        <<", \"subscribers\": ">>,
+        Subscribers,
+        <<", \"last_message_id\": \"">>,
+        Id,
+        <<"\" }">>
     ];
 form(xml, [Messages, Requested, Subscribers, Id]) ->
     [
-        <<"<?xml version=\"1.0\" encoding=\"UTF-8\" ?>\r\n<channel>\r\n  <messages>">>, Messages,
-        <<"</messages>\r\n  <requested>">>, Requested, <<"</requested>\r\n  <subscribers>">>, Subscribers,
-        <<"</subscribers>\r\n  <last_message_id>">>, Id, <<"</last_message_id>\r\n</channel>">>
+        <<"<?xml version=\"1.0\" encoding=\"UTF-8\" ?>\r\n<channel>\r\n  <messages>">>,
+        Messages,
+        <<"</messages>\r\n  <requested>">>,
+        Requested,
+        <<"</requested>\r\n  <subscribers>">>,
+        Subscribers,
+        <<"</subscribers>\r\n  <last_message_id>">>,
+        Id,
+        <<"</last_message_id>\r\n</channel>">>
     ];
 form(yaml, [Messages, Requested, Subscribers, Id]) ->
     [
-        <<"---\r\nmessages: ">>, Messages, <<"\r\nrequested: ">>, Requested, <<"\r\nsubscribers: ">>, Subscribers,
-        <<"\r\nlast_message_id: \"">>, Id, <<"\"\r\n\r\n">>
+        <<"---\r\nmessages: ">>,
+        Messages,
+        <<"\r\nrequested: ">>,
+        Requested,
+        <<"\r\nsubscribers: ">>,
+        Subscribers,
+        <<"\r\nlast_message_id: \"">>,
+        Id,
+        <<"\"\r\n\r\n">>
     ].

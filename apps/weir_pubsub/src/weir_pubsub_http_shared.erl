@@ -9,7 +9,9 @@
 
 -export_type([key/0]).
 
--type key() :: {weir_pubsub_http_messages:form(), weir_pubsub:channel(), weir_pubsub:from(), Origin :: weir_http_direct:fields()}.
+-type key() :: {
+    weir_pubsub_http_messages:form(), weir_pubsub:channel(), weir_pubsub:from(), Origin :: weir_http_direct:fields()
+}.
 
 -record(shared, {
     key :: key(),

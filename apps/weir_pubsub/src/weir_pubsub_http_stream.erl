@@ -20,7 +20,8 @@
 -define(FRAMING, {?MODULE, []}).
 
 %% @doc The result for the listener.
--spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) ->
+    weir_http_direct:result().
 new(Channels, Froms, Timeout, Http) ->
     {events, ?MODULE, weir_pubsub_http_subscription:new(Channels, Froms, Timeout, Http), #{
         max_pending => ?MOST_PENDING,
@@ -34,7 +35,8 @@ open(Stream, Subscription) ->
     result(weir_pubsub_http_subscription:open(Stream, ?FRAMING, Head, Subscription), Subscription).
 
 -spec info(term(), subscription()) -> weir_http_events:result().
-info(Message, Subscription) -> result(weir_pubsub_http_subscription:info(Message, ?FRAMING, Subscription), Subscription).
+info(Message, Subscription) ->
+    result(weir_pubsub_http_subscription:info(Message, ?FRAMING, Subscription), Subscription).
 
 result({ok, Next}, _Before) -> {ok, Next};
 result({send, Bytes, Next}, _Before) -> {send, {framed, Bytes}, Next};

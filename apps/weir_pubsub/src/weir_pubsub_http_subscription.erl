@@ -114,7 +114,9 @@ info(Message, Framing, #several{reader = Reader, channels = Channels} = Several)
 
 %% Messages may have been written by a group since then. The channels know when.
 silent(Socket, Since, Subscription) ->
-    Latest = lists:max([Since | [At || At <- [weir_pubsub_inspection:latest_at(C) || C <- channels(Subscription)], At =/= none]]),
+    Latest = lists:max([
+        Since | [At || At <- [weir_pubsub_inspection:latest_at(C) || C <- channels(Subscription)], At =/= none]
+    ]),
     case Latest + timeout(Subscription) - erlang:monotonic_time(millisecond) of
         Left when Left > 0 ->
             ok = wake(Socket, Left, Latest),
@@ -159,7 +161,8 @@ written(#one{channel = Channel, socket = Socket, left = Left} = One) ->
 
 %% @doc Publishes to its channels without waiting. Each channel answers: `{_, _, Channel, {answer, {ok, #{}}}}', or an
 %% error that is for {@link info/3}.
--spec publish(binary(), weir_pubsub:meta(), subscription()) -> {ok, Answers :: pos_integer()} | {error, weir_pubsub:unavailable()}.
+-spec publish(binary(), weir_pubsub:meta(), subscription()) ->
+    {ok, Answers :: pos_integer()} | {error, weir_pubsub:unavailable()}.
 publish(Data, Meta, #one{channel = Channel, socket = Socket}) ->
     sent([Channel], Data, Meta, ?TAG(Socket));
 publish(Data, Meta, #several{channels = Channels, socket = Socket}) ->

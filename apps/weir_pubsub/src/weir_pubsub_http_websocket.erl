@@ -60,7 +60,9 @@ new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := 
 %% @doc Returns the options of a handshake. The subprotocol is used only if it is the first that the client offers.
 -spec options(weir_http_request:request(), options()) -> weir_http_websocket:options().
 options(Http, #{deflate := Deflate, max_body := Most}) ->
-    Options = #{origins => any, drain_code => 1012, max_message => Most, max_pending => ?MOST_PENDING, deflate => Deflate},
+    Options = #{
+        origins => any, drain_code => 1012, max_message => Most, max_pending => ?MOST_PENDING, deflate => Deflate
+    },
     case weir_http_websocket:protocols(Http) of
         [?META | _] -> Options#{protocol => ?META};
         _ -> Options

@@ -16,7 +16,8 @@
 %% @doc Returns the public state of a channel.
 -spec describe(#channel{}, Now :: integer()) -> weir_pubsub:info().
 describe(#channel{epoch = Epoch, first = First, last = Last, requested = Requested} = Channel, Now) ->
-    #channel{name = Name, bytes = Bytes, processes = Processes, sockets = Sockets, group = Group, created = Created} = Channel,
+    #channel{name = Name, bytes = Bytes, processes = Processes, sockets = Sockets, group = Group, created = Created} =
+        Channel,
     #{
         channel => Name,
         group => Group,
@@ -25,7 +26,11 @@ describe(#channel{epoch = Epoch, first = First, last = Last, requested = Request
         subscribers => Processes + Sockets,
         last_id => {Epoch, Last},
         age => Now - Created,
-        requested => case Requested of never -> never; At -> Now - At end
+        requested =>
+            case Requested of
+                never -> never;
+                At -> Now - At
+            end
     }.
 
 %% @doc Returns the state of a channel by its name.
@@ -139,8 +144,10 @@ presence(Name) ->
     case lookup(Name) of
         {ok, #channel{policy = Known} = Channel, {_, _, Subscribers}} ->
             case weir_pubsub_policies:find(Name, Known) of
-                {_, #policy{presence = true}} -> {ok, present(Subscribers, Channel, erlang:monotonic_time(millisecond))};
-                {_, #policy{}} -> {error, no_presence}
+                {_, #policy{presence = true}} ->
+                    {ok, present(Subscribers, Channel, erlang:monotonic_time(millisecond))};
+                {_, #policy{}} ->
+                    {error, no_presence}
             end;
         {error, _} = Error ->
             Error

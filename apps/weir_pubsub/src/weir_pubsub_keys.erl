@@ -132,10 +132,13 @@ of_jwk(#{<<"kty">> := Type} = Jwk, Source) ->
     try material(Type, Jwk, Source) of
         {Algorithm, Material} ->
             case Jwk of
-                #{<<"alg">> := Name} -> weir_pubsub_jose:algorithm(Name) =:= Algorithm andalso {ok, {Algorithm, id(Jwk), Material}};
-                #{} -> {ok, {Algorithm, id(Jwk), Material}}
+                #{<<"alg">> := Name} ->
+                    weir_pubsub_jose:algorithm(Name) =:= Algorithm andalso {ok, {Algorithm, id(Jwk), Material}};
+                #{} ->
+                    {ok, {Algorithm, id(Jwk), Material}}
             end;
-        none -> none
+        none ->
+            none
     catch
         error:_ -> none
     end;

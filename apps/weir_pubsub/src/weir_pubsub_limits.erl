@@ -72,7 +72,8 @@ now_groups() ->
 %% @private
 %% @doc Adds to the count of a kind in a group and in total, if both have room. `Shard' is the number of the caller's
 %% shard.
--spec take(Shard :: pos_integer(), binary(), kind(), pos_integer()) -> ok | {error, {limit, kind(), group(), non_neg_integer()}}.
+-spec take(Shard :: pos_integer(), binary(), kind(), pos_integer()) ->
+    ok | {error, {limit, kind(), group(), non_neg_integer()}}.
 take(Shard, Group, Kind, Amount) -> take(Shard, Group, Kind, Amount, fun commit/4).
 
 %% @private
@@ -158,7 +159,8 @@ with_reserved(Counts, Index, Shard, Sum) ->
 
 %% @private
 %% @doc Changes the counts of several kinds, all or none.
--spec change(Shard :: pos_integer(), binary(), [{kind(), integer()}]) -> ok | {error, {limit, kind(), group(), non_neg_integer()}}.
+-spec change(Shard :: pos_integer(), binary(), [{kind(), integer()}]) ->
+    ok | {error, {limit, kind(), group(), non_neg_integer()}}.
 change(Shard, Group, [{Kind, Amount} | Others]) when Amount > 0 ->
     case take(Shard, Group, Kind, Amount) of
         ok ->
@@ -200,7 +202,8 @@ move(Shard, Before, Now, Usage) ->
 -spec clear(Shard :: pos_integer()) -> ok.
 clear(Shard) ->
     maps:foreach(
-        fun(_, {Counts, _}) -> [atomics:put(Counts, Shard * ?WORDS + Word, 0) || Word <- lists:seq(1, ?WORDS)] end, now_groups()
+        fun(_, {Counts, _}) -> [atomics:put(Counts, Shard * ?WORDS + Word, 0) || Word <- lists:seq(1, ?WORDS)] end,
+        now_groups()
     ).
 
 %% @doc Returns how much a group uses, or all channels (`total').

@@ -65,7 +65,9 @@
 %% How long a request waits for the shard, in milliseconds.
 -define(PATIENCE_MS, 5000).
 
--record(publish, {meta :: weir_pubsub:meta(), data :: binary(), http :: weir_http_request:request(), reference :: reference()}).
+-record(publish, {
+    meta :: weir_pubsub:meta(), data :: binary(), http :: weir_http_request:request(), reference :: reference()
+}).
 
 %% @doc Returns the routes. Fails with `{bad_option, Name, Value, Allowed}' for a wrong option.
 -spec routes(options()) -> [weir_http_routes:route()].
@@ -76,16 +78,30 @@ routes(Options) ->
     end,
     is_map_key(keys, Options) orelse error({bad_option, keys, none, "the name of keys that are loaded"}),
     #{max_body := MaxBody, subscriptions := IsTold} = Set = maps:merge(?DEFAULTS, Options),
-    Told = [{Path, ?MODULE, {subscriptions, Set}, #{methods => [<<"GET">>, <<"OPTIONS">>]}} || IsTold, Path <- weir_pubsub_mercure_api:paths()],
-    [{?HUB_PATH, ?MODULE, {hub, Set}, #{methods => [<<"GET">>, <<"POST">>, <<"OPTIONS">>], max_body => MaxBody}} | Told].
+    Told = [
+        {Path, ?MODULE, {subscriptions, Set}, #{methods => [<<"GET">>, <<"OPTIONS">>]}}
+     || IsTold, Path <- weir_pubsub_mercure_api:paths()
+    ],
+    [
+        {?HUB_PATH, ?MODULE, {hub, Set}, #{methods => [<<"GET">>, <<"POST">>, <<"OPTIONS">>], max_body => MaxBody}}
+        | Told
+    ].
 
-allowed(keys, _Name) -> true;
-allowed(tokens, Tokens) -> is_map(Tokens) orelse "a map of options of tokens";
-allowed(anonymous, IsAnonymous) -> is_boolean(IsAnonymous) orelse "true or false";
-allowed(origins, Origins) -> Origins =:= any orelse (is_list(Origins) andalso lists:all(fun is_binary/1, Origins)) orelse "any, or a list of origins";
-allowed(subscriptions, IsTold) -> is_boolean(IsTold) orelse "true or false";
-allowed(cookie, Name) -> weir_http_cookie:is_name(Name) orelse "the name of a cookie: letters, digits and !#$%&'*+-.^_`|~";
-allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
+allowed(keys, _Name) ->
+    true;
+allowed(tokens, Tokens) ->
+    is_map(Tokens) orelse "a map of options of tokens";
+allowed(anonymous, IsAnonymous) ->
+    is_boolean(IsAnonymous) orelse "true or false";
+allowed(origins, Origins) ->
+    Origins =:= any orelse (is_list(Origins) andalso lists:all(fun is_binary/1, Origins)) orelse
+        "any, or a list of origins";
+allowed(subscriptions, IsTold) ->
+    is_boolean(IsTold) orelse "true or false";
+allowed(cookie, Name) ->
+    weir_http_cookie:is_name(Name) orelse "the name of a cookie: letters, digits and !#$%&'*+-.^_`|~";
+allowed(max_body, Bytes) ->
+    (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
 
 %% @doc Returns the channel that has the updates. Its policy sets how many are kept.
 -spec channel() -> weir_pubsub:channel().
@@ -100,7 +116,11 @@ handle(Request, {What, #{origins := Origins} = Options}) ->
     end.
 
 asked(<<"OPTIONS">>, What, Request, _Options) ->
-    Methods = case What of hub -> <<"GET, POST">>; subscriptions -> <<"GET">> end,
+    Methods =
+        case What of
+            hub -> <<"GET, POST">>;
+            subscriptions -> <<"GET">>
+        end,
     Cors =
         case weir_pubsub_http_fields:origin(Request) of
             [] ->
@@ -108,7 +128,8 @@ asked(<<"OPTIONS">>, What, Request, _Options) ->
             Fields ->
                 [
                     {<<"access-control-allow-methods">>, Methods},
-                    {<<"access-control-allow-headers">>, <<"Authorization, Cache-Control, Content-Type, Last-Event-ID">>}
+                    {<<"access-control-allow-headers">>,
+                        <<"Authorization, Cache-Control, Content-Type, Last-Event-ID">>}
                     | Fields
                 ]
         end,
@@ -140,12 +161,15 @@ tell(Request) ->
     Latest = weir_pubsub_mercure_api:latest(),
     Tag = <<$", Latest/binary, $">>,
     Fields = [
-        {<<"etag">>, Tag}, {<<"cache-control">>, <<"private, no-cache">>}, {<<"link">>, <<"<" ?HUB_PATH ">; rel=\"mercure\"">>}
+        {<<"etag">>, Tag},
+        {<<"cache-control">>, <<"private, no-cache">>},
+        {<<"link">>, <<"<" ?HUB_PATH ">; rel=\"mercure\"">>}
         | weir_pubsub_http_fields:origin(Request)
     ],
     %% The protocol has the tag without quotes.
     case lists:member(weir_http_request:field(<<"if-none-match">>, Request), [Tag, Latest]) of
-        true -> {reply, 304, Fields, <<>>};
+        true ->
+            {reply, 304, Fields, <<>>};
         false ->
             case weir_pubsub_mercure_api:document(Request, Latest) of
                 {ok, Document} -> {reply, 200, [{<<"content-type">>, <<"application/ld+json">>} | Fields], Document};
@@ -170,7 +194,11 @@ subscribe(Request, Claims, #{subscriptions := IsTold, tokens := Tokens}) ->
             Granted = weir_pubsub_mercure_access:subscribes(Claims),
             weir_pubsub_mercure_stream:new({Wanted, Granted}, {?HUB_CHANNEL, from(Request, Pairs)}, Request, #{
                 expires_in => weir_pubsub_mercure_access:expires_in(Claims, Tokens),
-                tell => case IsTold of true -> {Copies, weir_pubsub_mercure_access:payload(Claims)}; false -> nothing end
+                tell =>
+                    case IsTold of
+                        true -> {Copies, weir_pubsub_mercure_access:payload(Claims)};
+                        false -> nothing
+                    end
             });
         {error, Text} ->
             refused(400, Text, Request)
@@ -254,7 +282,9 @@ published(Data, Meta, Http) ->
     case not weir_http_request:is_tls(Http) andalso weir_pubsub_publication:in_reactor(?HUB_CHANNEL, Data, Meta) of
         NotAtOnce when NotAtOnce =:= busy; NotAtOnce =:= false ->
             State = #publish{meta = Meta, data = Data, http = Http, reference = make_ref()},
-            {hold, ?MODULE, State, #{timeout => ?PATIENCE_MS, otherwise => weir_pubsub_http_fields:refusal(unavailable, Http)}};
+            {hold, ?MODULE, State, #{
+                timeout => ?PATIENCE_MS, otherwise => weir_pubsub_http_fields:refusal(unavailable, Http)
+            }};
         Answer ->
             answer(Answer, Http)
     end.

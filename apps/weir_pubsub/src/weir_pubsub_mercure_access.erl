@@ -14,7 +14,11 @@
 -define(NEVER, 1 bsl 50).
 
 -type options() :: #{
-    keys := weir_pubsub_keys:name(), tokens := weir_pubsub_token:options(), cookie := binary(), origins := any | [binary()], _ => _
+    keys := weir_pubsub_keys:name(),
+    tokens := weir_pubsub_token:options(),
+    cookie := binary(),
+    origins := any | [binary()],
+    _ => _
 }.
 
 %% @doc Returns the claims of a request's token, or `none' if it has no token. A browser sends a cookie with requests
@@ -55,7 +59,10 @@ cookie({_, Token}, Request, Origins) ->
 -spec may_publish([binary()], weir_pubsub_token:claims()) -> boolean().
 may_publish(Topics, Claims) ->
     Selectors = selectors(<<"publish">>, Claims),
-    lists:all(fun(Topic) -> lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, Selectors) end, Topics).
+    lists:all(
+        fun(Topic) -> lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, Selectors) end,
+        Topics
+    ).
 
 %% @doc Returns the selectors of topics whose private updates may be received.
 -spec subscribes(weir_pubsub_token:claims()) -> [weir_pubsub_mercure_topics:selector()].
@@ -68,8 +75,10 @@ may_receive(Topic, Claims) ->
 
 selectors(Right, Claims) ->
     case mercure(Claims) of
-        #{Right := Texts} when is_list(Texts) -> lists:usort([weir_pubsub_mercure_topics:new(Text) || Text <- Texts, is_binary(Text)]);
-        _ -> []
+        #{Right := Texts} when is_list(Texts) ->
+            lists:usort([weir_pubsub_mercure_topics:new(Text) || Text <- Texts, is_binary(Text)]);
+        _ ->
+            []
     end.
 
 mercure(Claims) -> maps:get(<<"https://mercure.rocks/">>, Claims, maps:get(<<"mercure">>, Claims, none)).

@@ -35,7 +35,9 @@
 
 %% @doc Returns the result for the listener: a stream of the updates that `Wanted' selects, without private ones that
 %% `Granted' does not.
--spec new({Wanted :: selectors(), Granted :: selectors()}, {weir_pubsub:channel(), weir_pubsub:from()}, Http, Options) ->
+-spec new(
+    {Wanted :: selectors(), Granted :: selectors()}, {weir_pubsub:channel(), weir_pubsub:from()}, Http, Options
+) ->
     weir_http_direct:result()
 when
     Http :: weir_http_request:request(), Options :: #{expires_in := timeout(), tell := tell()}.
@@ -76,7 +78,10 @@ id(Id) -> <<"#", (weir_pubsub_id:to_text(Id))/binary>>.
 -spec open(weir_http_events:stream(), #stream{}) -> weir_http_events:result().
 open(Socket, #stream{subscription = Subscription, framing = Framing, expires_in = ExpiresIn} = Stream) ->
     ok = wake(Stream, ExpiresIn),
-    result(weir_pubsub_http_subscription:open(Socket, Framing, weir_http_events:frame(#{comment => <<>>}), Subscription), Stream).
+    result(
+        weir_pubsub_http_subscription:open(Socket, Framing, weir_http_events:frame(#{comment => <<>>}), Subscription),
+        Stream
+    ).
 
 wake(_Stream, infinity) ->
     ok;
@@ -108,7 +113,8 @@ closed(Reason, #stream{subscription = Subscription, tell = Tell}) ->
 %% Framing -----------------------------------------------------------------------------
 
 %% @doc Returns an event if the subscriber has asked for the update and may get it; otherwise no bytes.
--spec message({Wanted :: selectors(), Granted :: selectors()}, weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
+-spec message({Wanted :: selectors(), Granted :: selectors()}, weir_pubsub:channel(), weir_pubsub_framing:message()) ->
+    binary().
 message({Wanted, Granted}, _Channel, {message, Id, Data, #{mercure := {Topics, IsPrivate, Retry}} = Meta}) ->
     case fits(Topics, Wanted) andalso (not IsPrivate orelse fits(Topics, Granted)) of
         true ->
@@ -122,7 +128,10 @@ message(_Selectors, _Channel, _Message) ->
     <<>>.
 
 fits(Topics, Selectors) ->
-    lists:any(fun(Topic) -> lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, Selectors) end, Topics).
+    lists:any(
+        fun(Topic) -> lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, Selectors) end,
+        Topics
+    ).
 
 %% @doc Returns a comment: clients of Mercure know no event for a gap. How many of the missing updates it had asked
 %% for is unknown.

@@ -46,7 +46,9 @@ begun(Selectors, Payload) ->
     Subscriber.
 
 uuid(<<A:32, B:16, _:4, C:12, _:2, D:14, E:48>>) ->
-    iolist_to_binary(io_lib:format("urn:uuid:~8.16.0b-~4.16.0b-4~3.16.0b-~4.16.0b-~12.16.0b", [A, B, C, 2#10 bsl 14 bor D, E])).
+    iolist_to_binary(
+        io_lib:format("urn:uuid:~8.16.0b-~4.16.0b-4~3.16.0b-~4.16.0b-~12.16.0b", [A, B, C, 2#10 bsl 14 bor D, E])
+    ).
 
 %% @doc Announces that a stream has ended. Does not wait.
 -spec ended(subscriber()) -> ok.
@@ -60,7 +62,11 @@ all() -> [{Subscriber, Selectors, Payload} || {{_Pid, Subscriber}, Selectors, Pa
 -spec document(Selector :: binary(), active(), IsActive :: boolean()) -> #{atom() => term()}.
 document(Selector, {Subscriber, _Selectors, Payload}, IsActive) ->
     Document = #{
-        id => id([Selector, Subscriber]), type => <<"Subscription">>, topic => Selector, subscriber => Subscriber, active => IsActive
+        id => id([Selector, Subscriber]),
+        type => <<"Subscription">>,
+        topic => Selector,
+        subscriber => Subscriber,
+        active => IsActive
     },
     case Payload of
         none -> Document;
@@ -76,7 +82,8 @@ id(Names) -> iolist_to_binary([?HUB_PATH, "/subscriptions" | [[$/, weir_http_per
 init([]) -> {ok, lists:foldl(fun watch/2, #subscriptions{}, [Pid || {{Pid, _}, _, _} <- ets:tab2list(?MODULE)])}.
 
 watch(Pid, #subscriptions{monitors = Monitors} = State) when is_map_key(Pid, Monitors) -> State;
-watch(Pid, #subscriptions{monitors = Monitors} = State) -> State#subscriptions{monitors = Monitors#{Pid => monitor(process, Pid)}}.
+watch(Pid, #subscriptions{monitors = Monitors} = State) ->
+    State#subscriptions{monitors = Monitors#{Pid => monitor(process, Pid)}}.
 
 -spec handle_call(term(), gen_server:from(), #subscriptions{}) -> {noreply, #subscriptions{}}.
 handle_call(_Request, _From, State) -> {noreply, State}.

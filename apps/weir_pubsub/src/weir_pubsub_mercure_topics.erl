@@ -128,7 +128,13 @@ part({expression, First, Separator, Variables}, Offsets, Topic) ->
         fun({Times, Parts}, Before) ->
             Begins = ordsets:union(part({text, First}, Offsets, Topic), part({text, Separator}, Before, Topic)),
             Once = ends(Parts, Begins, Topic),
-            ordsets:union(Before, case Times of once -> Once; many -> again([{text, Separator} | Parts], Once, Once, Topic) end)
+            ordsets:union(
+                Before,
+                case Times of
+                    once -> Once;
+                    many -> again([{text, Separator} | Parts], Once, Once, Topic)
+                end
+            )
         end,
         [],
         Variables
@@ -154,8 +160,10 @@ value_ends([{Offset, One}, {Offset, Other} | Offsets], Also, Topic) ->
     value_ends([{Offset, max(One, Other)} | Offsets], Also, Topic);
 value_ends([{Offset, Left} | Offsets], Also, Topic) ->
     case character(Offset, Also, Topic) of
-        {Size, Count} when Count =< Left -> [Offset | value_ends(insert(Offset + Size, less(Left, Count), Offsets), Also, Topic)];
-        _ -> [Offset | value_ends(Offsets, Also, Topic)]
+        {Size, Count} when Count =< Left ->
+            [Offset | value_ends(insert(Offset + Size, less(Left, Count), Offsets), Also, Topic)];
+        _ ->
+            [Offset | value_ends(Offsets, Also, Topic)]
     end;
 value_ends([], _Also, _Topic) ->
     [].
@@ -184,7 +192,8 @@ character(Offset, Also, Topic) ->
             none
     end.
 
-is_hexadecimal(Byte) -> (Byte >= $0 andalso Byte =< $9) orelse (Byte >= $a andalso Byte =< $f) orelse (Byte >= $A andalso Byte =< $F).
+is_hexadecimal(Byte) ->
+    (Byte >= $0 andalso Byte =< $9) orelse (Byte >= $a andalso Byte =< $f) orelse (Byte >= $A andalso Byte =< $F).
 
 is_unreserved(Byte) when Byte >= $a, Byte =< $z; Byte >= $A, Byte =< $Z; Byte >= $0, Byte =< $9 -> true;
 is_unreserved(Byte) -> Byte =:= $- orelse Byte =:= $. orelse Byte =:= $_ orelse Byte =:= $~.

@@ -34,11 +34,17 @@
 %% @private
 %% There are many of these, so maps are made only for an attached handler. The message is counted earlier, before a
 %% subscriber has it.
--spec published(weir_pubsub:channel(), weir_pubsub_id:id(), Bytes :: non_neg_integer(), Subscribers :: non_neg_integer()) -> ok.
+-spec published(
+    weir_pubsub:channel(), weir_pubsub_id:id(), Bytes :: non_neg_integer(), Subscribers :: non_neg_integer()
+) -> ok.
 published(Channel, Id, Bytes, Subscribers) ->
     case weir_event:is_attached(?PUBLISH) of
-        false -> ok;
-        true -> weir_event:execute(?PUBLISH, #{count => 1, bytes => Bytes, subscribers => Subscribers}, #{channel => Channel, id => Id})
+        false ->
+            ok;
+        true ->
+            weir_event:execute(?PUBLISH, #{count => 1, bytes => Bytes, subscribers => Subscribers}, #{
+                channel => Channel, id => Id
+            })
     end.
 
 %% @private
@@ -63,7 +69,9 @@ slow(Channels) ->
 -spec restarted(Shard :: pos_integer(), Subscribers :: non_neg_integer(), Requests :: non_neg_integer()) -> ok.
 restarted(Shard, Subscribers, Requests) ->
     ok = weir_pubsub_counters:add(restarts, 1),
-    weir_event:execute([weir, shard, restart], #{count => 1, subscribers => Subscribers, requests => Requests}, #{shard => Shard}).
+    weir_event:execute([weir, shard, restart], #{count => 1, subscribers => Subscribers, requests => Requests}, #{
+        shard => Shard
+    }).
 
 %% @private
 -spec broker_there(Shard :: pos_integer()) -> ok.

@@ -31,8 +31,17 @@ unpack([mercure | Names], <<1, Size:32, Value:Size/binary, Rest/binary>>, Meta) 
     case weir_json:decode(Value) of
         {ok, [Topics, IsPrivate | Retry]} when is_list(Topics), is_boolean(IsPrivate), length(Retry) < 2 ->
             case lists:all(fun is_binary/1, Topics) of
-                true -> unpack(Names, Rest, Meta#{mercure => {Topics, IsPrivate, case Retry of [] -> none; [Time] -> Time end}});
-                false -> error
+                true ->
+                    unpack(Names, Rest, Meta#{
+                        mercure =>
+                            {Topics, IsPrivate,
+                                case Retry of
+                                    [] -> none;
+                                    [Time] -> Time
+                                end}
+                    });
+                false ->
+                    error
             end;
         _ ->
             error

@@ -28,7 +28,10 @@ delete(Channel) -> tell({relayed, Channel, {delete, Channel}}).
 %% Sending to a node that cannot be reached does not wait; the node does not get the message.
 tell(Message) ->
     lists:foreach(
-        fun(Pid) when node(Pid) =/= node() -> erlang:send(Pid, {'$gen_cast', Message}, [nosuspend, noconnect]); (_) -> ok end,
+        fun
+            (Pid) when node(Pid) =/= node() -> erlang:send(Pid, {'$gen_cast', Message}, [nosuspend, noconnect]);
+            (_) -> ok
+        end,
         pg:get_members(?SCOPE, ?GROUP)
     ).
 

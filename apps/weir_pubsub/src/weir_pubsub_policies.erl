@@ -100,7 +100,8 @@ configure(Configuration) ->
 
 %% @private
 %% @doc Same as {@link configure/1} for the first configuration, before the processes of the application run.
--spec begin_with(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
+-spec begin_with(configuration()) ->
+    ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
 begin_with(Configuration) -> changed(Configuration, fun weir_pubsub_configuration:set/1).
 
 changed(Configuration, Change) ->
@@ -181,14 +182,32 @@ channel(Entry) ->
 
 new(Policy) ->
     #{
-        max_messages := Messages, max_bytes := Bytes, max_age := Age, max_message := Message, max_subscribers := Subscribers,
-        idle_timeout := Idle, slow := Slow, max_queue := Queue, max_queue_bytes := QueueBytes, presence := Presence,
-        events := Events, group := Group
+        max_messages := Messages,
+        max_bytes := Bytes,
+        max_age := Age,
+        max_message := Message,
+        max_subscribers := Subscribers,
+        idle_timeout := Idle,
+        slow := Slow,
+        max_queue := Queue,
+        max_queue_bytes := QueueBytes,
+        presence := Presence,
+        events := Events,
+        group := Group
     } = maps:merge(?DEFAULTS, Policy),
     #policy{
-        max_messages = Messages, max_bytes = Bytes, max_age = Age, max_message = Message, max_subscribers = Subscribers,
-        idle_timeout = Idle, slow = Slow, max_queue = Queue, max_queue_bytes = QueueBytes, presence = Presence,
-        events = Events, group = Group
+        max_messages = Messages,
+        max_bytes = Bytes,
+        max_age = Age,
+        max_message = Message,
+        max_subscribers = Subscribers,
+        idle_timeout = Idle,
+        slow = Slow,
+        max_queue = Queue,
+        max_queue_bytes = QueueBytes,
+        presence = Presence,
+        events = Events,
+        group = Group
     }.
 
 allowed(Key, Value) when Key =:= max_messages; Key =:= max_bytes; Key =:= idle_timeout ->
@@ -215,13 +234,16 @@ allowed(group, Value) ->
 groups_are_there(Channels, Groups) ->
     lists:foreach(
         fun({Pattern, _, #policy{group = Group}}) ->
-            Group =:= <<>> orelse is_map_key(Group, Groups) orelse bad([channels, Pattern, group], Group, group_allowed(maps:keys(Groups)))
+            Group =:= <<>> orelse is_map_key(Group, Groups) orelse
+                bad([channels, Pattern, group], Group, group_allowed(maps:keys(Groups)))
         end,
         Channels
     ).
 
-group_allowed([]) -> "the name of a group, but groups is empty";
-group_allowed(Names) -> "the name of a group: " ++ binary_to_list(iolist_to_binary(lists:join(", ", lists:sort(Names)))).
+group_allowed([]) ->
+    "the name of a group, but groups is empty";
+group_allowed(Names) ->
+    "the name of a group: " ++ binary_to_list(iolist_to_binary(lists:join(", ", lists:sort(Names)))).
 
 %% Otherwise each event would cause another event.
 no_events_of_events(Channels, [_ | Policies]) ->
@@ -230,7 +252,9 @@ no_events_of_events(Channels, [_ | Policies]) ->
             ({{Pattern, _, _}, #policy{events = Events}}) when Events =/= none ->
                 {_, Parts, Of} = fitting(Events, Channels),
                 Of#policy.events =:= none orelse
-                    bad([channels, Pattern, events], Events, "a channel whose policy, of " ++ Parts ++ ", has no events");
+                    bad(
+                        [channels, Pattern, events], Events, "a channel whose policy, of " ++ Parts ++ ", has no events"
+                    );
             (_) ->
                 ok
         end,

@@ -26,7 +26,8 @@
 %% @doc Publishes in the tables of a shard. The caller has the claim.
 -spec publish(weir_pubsub:channel(), binary(), weir_pubsub:meta(), event(), #shard{}) ->
     {ok, published(), [news()]} | {error, {too_large, pos_integer()} | weir_pubsub:limit()}.
-publish(Name, Data, Meta, Event, Shard) -> opened(weir_pubsub_registry:open(Name, Shard), Name, {Data, Meta}, Event, Shard).
+publish(Name, Data, Meta, Event, Shard) ->
+    opened(weir_pubsub_registry:open(Name, Shard), Name, {Data, Meta}, Event, Shard).
 
 opened({ok, Channel, #policy{max_message = Most}}, Name, {Data, _Meta}, _Event, Shard) when byte_size(Data) > Most ->
     ok = weir_pubsub_registry:abandon(Channel, Shard),
@@ -36,7 +37,8 @@ opened({ok, Channel, Policy}, Name, {Data, Meta}, Event, #shard{index = Index, m
     case weir_pubsub_history:append(Index, Messages, Channel#channel{used = Now}, Policy, {Now, Data, Meta}) of
         {ok, Appended} ->
             ok = weir_pubsub_counters:add(published, 1),
-            {ok, #{id := Id, subscribers := Subscribers}, _} = Given = give(Appended, Policy, {Data, Meta}, Event, Shard),
+            {ok, #{id := Id, subscribers := Subscribers}, _} =
+                Given = give(Appended, Policy, {Data, Meta}, Event, Shard),
             ok = weir_pubsub_observation:published(Name, Id, byte_size(Data), Subscribers),
             Given;
         {error, Reason} ->
@@ -95,5 +97,7 @@ in_reactor(Name, Data, Meta) ->
             BusyOrError
     end.
 
-is_large({ok, #channel{processes = Processes, crowds = Crowds}, _Policy}) -> Processes - weir_pubsub_crowd:waiting(Crowds) > ?FEW;
-is_large({error, _}) -> false.
+is_large({ok, #channel{processes = Processes, crowds = Crowds}, _Policy}) ->
+    Processes - weir_pubsub_crowd:waiting(Crowds) > ?FEW;
+is_large({error, _}) ->
+    false.

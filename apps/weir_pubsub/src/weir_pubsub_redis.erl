@@ -73,10 +73,18 @@ handle_cast({Kind, Reference, _Channel}, #redis{run = Run, count = Count} = Stat
     is_reference(Reference), Kind =:= delete, (Run =:= none orelse Count > ?MOST_ASKED)
 ->
     {noreply, refuse(Reference, State)};
-handle_cast({publish, Reference, _, _, _, _}, #redis{run = Run, count = Count} = State) when Run =:= none; Count > ?MOST_ASKED ->
+handle_cast({publish, Reference, _, _, _, _}, #redis{run = Run, count = Count} = State) when
+    Run =:= none; Count > ?MOST_ASKED
+->
     {noreply, refuse(Reference, State)};
 handle_cast(hello, #redis{run = none, shard = Shard, is_told = IsTold} = State) ->
-    ok = weir_pubsub_broker:report(Shard, case IsTold of true -> away; false -> connecting end),
+    ok = weir_pubsub_broker:report(
+        Shard,
+        case IsTold of
+            true -> away;
+            false -> connecting
+        end
+    ),
     {noreply, State};
 handle_cast(_Request, #redis{run = none} = State) ->
     {noreply, State};
@@ -84,7 +92,11 @@ handle_cast(hello, State) ->
     %% The subscriptions of an earlier shard end with the connection.
     {noreply, lost(new_shard, State)};
 handle_cast({open, Channel, Known}, #redis{run = Run} = State) ->
-    {KnownEpoch, Next} = case Known of none -> {0, 0}; {Epoch, Number} -> {Epoch, Number + 1} end,
+    {KnownEpoch, Next} =
+        case Known of
+            none -> {0, 0};
+            {Epoch, Number} -> {Epoch, Number + 1}
+        end,
     Arguments = [Run, weir_pubsub_id:new_epoch(), KnownEpoch, Next],
     {noreply,
         send(
@@ -97,8 +109,14 @@ handle_cast({open, Channel, Known}, #redis{run = Run} = State) ->
 handle_cast({leave, Channel}, State) ->
     {noreply, send([{unsubscribe, weir_pubsub_resp:command(["UNSUBSCRIBE", topic(Channel, State)])}], State)};
 handle_cast({publish, Reference, Channel, Data, Meta, {Kept, Age}}, #redis{run = Run} = State) ->
-    Milliseconds = case Age of infinity -> 0; _ -> Age end,
-    Arguments = [Run, weir_pubsub_id:new_epoch(), topic(Channel, State), weir_pubsub_packed:pack(Data, Meta), Kept, Milliseconds],
+    Milliseconds =
+        case Age of
+            infinity -> 0;
+            _ -> Age
+        end,
+    Arguments = [
+        Run, weir_pubsub_id:new_epoch(), topic(Channel, State), weir_pubsub_packed:pack(Data, Meta), Kept, Milliseconds
+    ],
     Command = weir_pubsub_redis_scripts:command(publish, keys(Channel, State), Arguments),
     {noreply, send([{{answer, Reference}, Command}], State)};
 handle_cast({delete, Reference, Channel}, #redis{run = Run} = State) ->
@@ -197,7 +215,8 @@ ready(Run, #redis{shard = Shard, is_told = IsTold, options = #{host := Host, por
     ok = weir_pubsub_broker:report(Shard, connected),
     ok = weir_pubsub_observation:broker_there(Shard),
     ok = weir_pubsub_broker:set_connected(Shard, true),
-    IsTold andalso weir_reports:log(notice, #{what => "connected to Redis again", host => Host, port => Port, shard => Shard}),
+    IsTold andalso
+        weir_reports:log(notice, #{what => "connected to Redis again", host => Host, port => Port, shard => Shard}),
     State#redis{run = Run, delay = ?FIRST_MS, is_told = false}.
 
 %% Replies ----------------------------------------------------------------------------
@@ -224,8 +243,12 @@ values(Bytes, State) ->
 
 value({push, [<<"message">>, Topic, Text]}, #redis{shard = Shard} = State) ->
     case message(channel(Topic, State), Text) of
-        {ok, News} -> ok = weir_pubsub_broker:report(Shard, News);
-        error -> weir_reports:say(fun() -> weir_reports:log(warning, #{what => "an invalid message came from Redis", topic => Topic}) end)
+        {ok, News} ->
+            ok = weir_pubsub_broker:report(Shard, News);
+        error ->
+            weir_reports:say(fun() ->
+                weir_reports:log(warning, #{what => "an invalid message came from Redis", topic => Topic})
+            end)
     end,
     State;
 value({push, [<<"subscribe">> | _]}, State) ->

@@ -28,7 +28,10 @@ delete(Name, #shard{channels = Channels} = Shard) ->
             ok = remove(Channel, Told),
             ok = weir_pubsub_counters:add(deleted, 1),
             ok = weir_pubsub_events:deleted(Policy, Channel),
-            {{ok, Info}, lists:foldl(fun(Audience, S) -> finish(Audience, Sockets, S) end, Told, Channel#channel.audiences)};
+            {
+                {ok, Info},
+                lists:foldl(fun(Audience, S) -> finish(Audience, Sockets, S) end, Told, Channel#channel.audiences)
+            };
         none ->
             {{error, no_channel}, Shard}
     end.

@@ -16,4 +16,6 @@ routes() ->
 
 -spec handle(weir_http_request:request(), {file:filename(), binary()}) -> weir_http_direct:result().
 handle(_Request, {Name, Type}) ->
-    {file, filename:join(code:priv_dir(weir_pubsub), Name), [{<<"content-type">>, Type}, {<<"cache-control">>, <<"no-cache">>}]}.
+    {file, filename:join(code:priv_dir(weir_pubsub), Name), [
+        {<<"content-type">>, Type}, {<<"cache-control">>, <<"no-cache">>}
+    ]}.

@@ -124,8 +124,10 @@ listen([#{ip := Ip, port := Port} = Listener | Listeners], Routes, Started) ->
 listen([], _Routes, _Started) ->
     ok.
 
-options(#{tls := none} = Listener) -> maps:remove(tls, Listener);
-options(#{tls := #{cert := Certificate, key := Key}} = Listener) -> Listener#{tls := [{certfile, Certificate}, {keyfile, Key}]}.
+options(#{tls := none} = Listener) ->
+    maps:remove(tls, Listener);
+options(#{tls := #{cert := Certificate, key := Key}} = Listener) ->
+    Listener#{tls := [{certfile, Certificate}, {keyfile, Key}]}.
 
 close(Listeners) -> lists:foreach(fun(Listener) -> ok = weir_http:stop_listener(name(Listener)) end, Listeners).
 
@@ -149,23 +151,32 @@ routes(#{transports := Transports, origins := Origins} = Settings) ->
     #{listeners := Listeners, status := Status} = Settings,
     IsAny = weir_pubsub_http:transports() -- Transports =:= [],
     May = fun(Right, Request, Channel) -> may(Right, Request, Channel, Settings) end,
-    Nchan = weir_pubsub_http:routes((maps:with([origins, plain, poll_answer, poll_timeout, stream_timeout, deflate, max_body], Settings))#{
+    Nchan = weir_pubsub_http:routes((maps:with(
+        [origins, plain, poll_answer, poll_timeout, stream_timeout, deflate, max_body], Settings
+    ))#{
         publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
         subscribers => fun(Request, Channel) ->
             %% The transport is determined again when the request is served.
-            (IsAny orelse lists:member(weir_pubsub_http:transport(Request), Transports)) andalso may_subscribe(Request, Channel, Settings)
+            (IsAny orelse lists:member(weir_pubsub_http:transport(Request), Transports)) andalso
+                may_subscribe(Request, Channel, Settings)
         end
     }),
     [weir_pubsub_ws:route(#{may => May, origins => Origins}) || lists:member(websocket, Transports)] ++
-        weir_pubsub_status:routes([name(Listener) || Listener <- Listeners], fun(Request) -> is_told(Request, Status) end) ++
+        weir_pubsub_status:routes([name(Listener) || Listener <- Listeners], fun(Request) ->
+            is_told(Request, Status)
+        end) ++
         weir_pubsub_script:routes() ++ mercure(Settings) ++ Nchan.
 
 mercure(#{mercure := none}) ->
     [];
 mercure(#{mercure := Mercure, tokens := Tokens, origins := Origins, max_body := MaxBody}) ->
-    weir_pubsub_mercure:routes(maps:merge(
-        maps:with([anonymous, cookie, subscriptions], Mercure), #{keys => ?KEYS, tokens => Tokens, origins => Origins, max_body => MaxBody}
-    )).
+    weir_pubsub_mercure:routes(
+        maps:merge(
+            maps:with([anonymous, cookie, subscriptions], Mercure), #{
+                keys => ?KEYS, tokens => Tokens, origins => Origins, max_body => MaxBody
+            }
+        )
+    ).
 
 is_told(_Request, any) -> true;
 is_told(Request, local) -> weir_pubsub_access:is_local(Request);

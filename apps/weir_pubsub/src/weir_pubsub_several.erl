@@ -78,14 +78,21 @@ tag(Number, #several{socket = Socket, reference = Reference}) -> {weir_reactor, 
 %% @doc Handles a message of a shard. `over': the subscription to one channel has ended, and the caller has to end
 %% those to the others.
 -spec heard(term(), several()) -> {ok, [item()], several()} | {over, Reason :: term()}.
-heard({_, {Reference, Number}, _Channel, What}, #several{reference = Reference} = Several) -> heard(Number, What, Several);
-heard(_Earlier, Several) -> {ok, [], Several}.
+heard({_, {Reference, Number}, _Channel, What}, #several{reference = Reference} = Several) ->
+    heard(Number, What, Several);
+heard(_Earlier, Several) ->
+    {ok, [], Several}.
 
-heard(_Number, {answer, {error, Reason}}, _Several) -> {over, Reason};
-heard(_Number, {closed, Reason}, _Several) -> {over, Reason};
-heard(Number, {answer, {ok, Position}}, Several) -> released(known(Number, Position, Several));
-heard(Number, {message, {Epoch, Count}, _, _} = Message, Several) -> hold(Number, Message, known(Number, {Epoch, Count - 1}, Several));
-heard(Number, {gap, _, Position} = Gap, Several) -> hold(Number, Gap, known(Number, Position, Several)).
+heard(_Number, {answer, {error, Reason}}, _Several) ->
+    {over, Reason};
+heard(_Number, {closed, Reason}, _Several) ->
+    {over, Reason};
+heard(Number, {answer, {ok, Position}}, Several) ->
+    released(known(Number, Position, Several));
+heard(Number, {message, {Epoch, Count}, _, _} = Message, Several) ->
+    hold(Number, Message, known(Number, {Epoch, Count - 1}, Several));
+heard(Number, {gap, _, Position} = Gap, Several) ->
+    hold(Number, Gap, known(Number, Position, Several)).
 
 %% The first message about a channel tells where it begins.
 known(Number, Position, #several{positions = Positions, unknown = Unknown} = Several) ->

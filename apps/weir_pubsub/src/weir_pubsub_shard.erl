@@ -51,7 +51,8 @@ init(Index) ->
     ok = weir_pubsub_claim:release(Claim),
     {ok, Ready}.
 
--spec handle_call({until, integer(), term()}, gen_server:from(), #shard{}) -> {reply, term(), #shard{}} | {noreply, #shard{}}.
+-spec handle_call({until, integer(), term()}, gen_server:from(), #shard{}) ->
+    {reply, term(), #shard{}} | {noreply, #shard{}}.
 handle_call({until, Until, Request}, From, Shard) ->
     case erlang:monotonic_time(millisecond) < Until of
         true ->

@@ -24,7 +24,8 @@
     %% Requests to the broker that are not answered yet.
     asked = #{} :: #{
         reference() => {
-            {publish, weir_pubsub:channel(), Bytes :: non_neg_integer()} | {delete, weir_pubsub:channel()}, weir_pubsub_shared:asker()
+            {publish, weir_pubsub:channel(), Bytes :: non_neg_integer()} | {delete, weir_pubsub:channel()},
+            weir_pubsub_shared:asker()
         }
     },
     %% Channels with an audience that is behind.

@@ -94,7 +94,8 @@ of_channel(Channel) ->
 -spec tables(Index :: pos_integer()) -> tables().
 tables(Index) -> of_shard(shard(Index)).
 
-of_shard(#shard{channels = Channels, messages = Messages, subscribers = Subscribers}) -> {Channels, Messages, Subscribers}.
+of_shard(#shard{channels = Channels, messages = Messages, subscribers = Subscribers}) ->
+    {Channels, Messages, Subscribers}.
 
 %% @doc Returns the tables of the shard that serves a channel.
 -spec tables_of(weir_pubsub:channel()) -> {ok, tables()} | {error, weir_pubsub:unavailable()}.
@@ -185,7 +186,8 @@ send(Channel, Request, Tag) ->
     ask(ask, Channel, Request, Tag).
 
 %% @doc Same as {@link send/3}, but only an error is sent to the caller.
--spec send_unless_ok(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
+-spec send_unless_ok(weir_pubsub:channel(), Request :: term(), Tag :: term()) ->
+    ok | {error, weir_pubsub:unavailable()}.
 send_unless_ok(Channel, Request, Tag) ->
     ask(ask_unless_ok, Channel, Request, Tag).
 
@@ -225,7 +227,9 @@ cast(Channel, Request) ->
 %% @doc Sends a request to all shards. A shard that is restarting does not get it.
 -spec cast_all(Request :: term()) -> ok.
 cast_all(Request) ->
-    lists:foreach(fun({Shard, _}) -> to(Shard, {'$gen_cast', Request}) end, tuple_to_list(persistent_term:get(?MODULE, {}))).
+    lists:foreach(
+        fun({Shard, _}) -> to(Shard, {'$gen_cast', Request}) end, tuple_to_list(persistent_term:get(?MODULE, {}))
+    ).
 
 to(Shard, Message) ->
     try

@@ -19,7 +19,9 @@
 -type asker() :: {call, gen_server:from()} | {ask | ask_unless_ok | tell, weir_pubsub_requests:key()} | nobody.
 %% Who gets the answer; some only if it is an error.
 
--type work() :: {News :: [{weir_pubsub:channel(), [weir_pubsub_publication:news()]}], [{Request :: term(), asker()}], #shard{}}.
+-type work() :: {
+    News :: [{weir_pubsub:channel(), [weir_pubsub_publication:news()]}], [{Request :: term(), asker()}], #shard{}
+}.
 %% News for the shard about channels, and requests that it can handle now with its tables.
 
 %% @doc Announces the start of a shard to the broker. The shard may have taken over channels.
@@ -31,7 +33,8 @@ start(Shard) ->
     Shard.
 
 %% @doc Handles the part of a request that needs the broker. `local': the tables are enough for the rest.
--spec asked(Request, asker(), #shard{}) -> {local, Request} | {answer, term(), #shard{}} | {later, #shard{}} when Request :: term().
+-spec asked(Request, asker(), #shard{}) -> {local, Request} | {answer, term(), #shard{}} | {later, #shard{}} when
+    Request :: term().
 asked(Request, _Asker, #shard{broker = Broker}) when Broker =/= redis ->
     {local, Request};
 asked({publish, Name, Data, Meta}, Asker, Shard) ->
@@ -80,8 +83,10 @@ opened(Name, Request, Asker, #shard{channels = Channels, connection = Connection
     end.
 
 %% The connection is there, or it is soon known that there is none.
-held(Name, Waiting, #shard{connection = connected} = Shard) -> open(Name, Waiting, Shard);
-held(Name, Waiting, #shard{connection = connecting, opening = Opening} = Shard) -> Shard#shard{opening = Opening#{Name => Waiting}}.
+held(Name, Waiting, #shard{connection = connected} = Shard) ->
+    open(Name, Waiting, Shard);
+held(Name, Waiting, #shard{connection = connecting, opening = Opening} = Shard) ->
+    Shard#shard{opening = Opening#{Name => Waiting}}.
 
 open(Name, Waiting, #shard{index = Index, channels = Channels, opening = Opening} = Shard) ->
     Known =
@@ -228,7 +233,9 @@ filled(Channel, #{epoch := Epoch, last := Last, messages := Messages}, Policy, S
     lists:foldl(fun(Message, Before) -> kept(Before, Policy, dated(Message), Shard) end, Empty, Messages).
 
 %% Messages between the copy and the snapshot are missing. Subscribers get a gap, and the messages after that number.
-begin_again(#channel{name = Name}, #{epoch := Epoch} = Snapshot, {From, Missed}, #shard{index = Index, messages = Table} = Shard) ->
+begin_again(
+    #channel{name = Name}, #{epoch := Epoch} = Snapshot, {From, Missed}, #shard{index = Index, messages = Table} = Shard
+) ->
     {ok, #channel{epoch = Before} = Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
     Dropped = weir_pubsub_history:drop(Index, Table, Channel),
     Filled = filled(Dropped, Snapshot, Policy, Shard),

@@ -90,7 +90,11 @@ wait(Name, From, Framing, Tag, Join) ->
         case {weir_pubsub_registry:find(Name, Shard), whereis(weir_pubsub_shards:name(Shard#shard.index))} of
             {{ok, Channel, #policy{events = none} = Policy}, Pid} when is_pid(Pid) ->
                 ok = watched(Pid, Name, Shard),
-                case weir_pubsub_subscription:wait(subscriber(Name, Tag, Framing, 1), From, Join, {Channel, Policy}, Shard) of
+                case
+                    weir_pubsub_subscription:wait(
+                        subscriber(Name, Tag, Framing, 1), From, Join, {Channel, Policy}, Shard
+                    )
+                of
                     {ok, Row} -> {ok, #waiting{shard = Pid, row = Row}};
                     none -> none
                 end;
@@ -173,7 +177,10 @@ taken(Channel, Tag, Count) -> weir_pubsub_shards:cast(Channel, {taken, Channel, 
 %% has to subscribe, also if the policy of the channel has `events'. `others_wait': there is no message, and maybe the
 %% poll can {@link wait/5}. Only for reactors.
 -spec next_at_once(weir_pubsub:channel(), weir_pubsub:from(), {Count :: pos_integer(), Bytes :: pos_integer()}) ->
-    {ok, [weir_pubsub:message(), ...], none | weir_pubsub:missed()} | others_wait | none | {error, weir_pubsub:unavailable()}.
+    {ok, [weir_pubsub:message(), ...], none | weir_pubsub:missed()}
+    | others_wait
+    | none
+    | {error, weir_pubsub:unavailable()}.
 next_at_once(Name, From, Most) ->
     Next = fun(Shard) ->
         case weir_pubsub_registry:find(Name, Shard) of
@@ -188,7 +195,9 @@ next_at_once(Name, From, Most) ->
     end.
 
 %% Only the broker knows whether that is an earlier life of the channel or a later one.
-read_next({{Other, _}, _Most}, #channel{epoch = Epoch}, _Policy, #shard{broker = redis}) when is_integer(Other), Other =/= Epoch ->
+read_next({{Other, _}, _Most}, #channel{epoch = Epoch}, _Policy, #shard{broker = redis}) when
+    is_integer(Other), Other =/= Epoch
+->
     none;
 read_next({From, {Count, Bytes}}, Channel, Policy, #shard{messages = Messages} = Shard) ->
     {Position, Missed} = weir_pubsub_history:position(From, Channel),

@@ -20,7 +20,9 @@ routes(Listeners, May) ->
     ].
 
 %% @private
--spec handle(weir_http_request:request(), {kind(), [weir_listener:name()], fun((weir_http_request:request()) -> boolean())}) ->
+-spec handle(
+    weir_http_request:request(), {kind(), [weir_listener:name()], fun((weir_http_request:request()) -> boolean())}
+) ->
     weir_http_direct:result().
 handle(Request, {Kind, Listeners, May}) ->
     case May(Request) of
@@ -81,7 +83,10 @@ metrics(Listeners) ->
     #{away := Away} = weir_pubsub_broker:status(),
     [
         metric(pubsub, broker_away, gauge, "shards without a connection to the broker", [{"", Away}]),
-        [metric(pubsub, Name, gauge, What, [{"", Value}]) || {Name, What} <- gauges(), #{Name := Value} <- [now_there()]],
+        [
+            metric(pubsub, Name, gauge, What, [{"", Value}])
+         || {Name, What} <- gauges(), #{Name := Value} <- [now_there()]
+        ],
         [
             metric(pubsub, Name, counter, Help, [{"", maps:get(Name, weir_pubsub:counters())}])
          || #{name := Name, help := Help} <- weir_pubsub_counters:table()

@@ -160,7 +160,8 @@ of_process({ByChannel, ByProcess, _}, Pid) ->
 of_reactor({ByChannel, _, _}, Pid) ->
     [
         {Kind, whole(Row)}
-     || #subscriber{key = ?KEY(_, Kind, _, Tag)} = Row <- select(ByChannel, ?KEY('_', '_', Pid, '_')), is_of_reactor(Tag)
+     || #subscriber{key = ?KEY(_, Kind, _, Tag)} = Row <- select(ByChannel, ?KEY('_', '_', Pid, '_')),
+        is_of_reactor(Tag)
     ].
 
 %% @doc Returns the polls of a reactor. Scans the whole table.

@@ -20,7 +20,9 @@
 
 %% @doc Adds a subscriber, and gives it the messages that it has missed. If it subscribes already, the subscription
 %% starts over.
--spec subscribe(weir_pubsub:channel(), weir_pubsub_subscribers:kind(), weir_pubsub_subscribers:subscriber(), Begin, #shard{}) ->
+-spec subscribe(
+    weir_pubsub:channel(), weir_pubsub_subscribers:kind(), weir_pubsub_subscribers:subscriber(), Begin, #shard{}
+) ->
     {{ok, weir_pubsub_id:id()} | {error, term()}, #shard{}}
 when
     Begin :: {weir_pubsub:from(), Head :: iodata()}.
@@ -30,7 +32,9 @@ subscribe(Name, Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber, Begin, Sha
         {ok, Channel, Policy} ->
             case admit(Channel, Policy, Before) of
                 ok ->
-                    begin_at(Kind, Subscriber#subscriber{name = Channel#channel.name}, Begin, {Channel, Policy}, Before);
+                    begin_at(
+                        Kind, Subscriber#subscriber{name = Channel#channel.name}, Begin, {Channel, Policy}, Before
+                    );
                 {error, Reason} ->
                     refused(Channel, Reason, Before)
             end;
@@ -64,9 +68,17 @@ admits(#channel{group = Group} = Channel, Policy, #shard{index = Index}) ->
 
 %% @doc Adds a poll to a crowd, where it waits for the next message. Runs in its reactor, which has the claim. `none':
 %% the poll has to subscribe instead.
--spec wait(weir_pubsub_subscribers:subscriber(), weir_pubsub:from(), Join, {#channel{}, #policy{}}, #shard{}) -> {ok, Row} | none when
+-spec wait(weir_pubsub_subscribers:subscriber(), weir_pubsub:from(), Join, {#channel{}, #policy{}}, #shard{}) ->
+    {ok, Row} | none
+when
     Join :: fun((weir_group:group()) -> ok | {error, term()}), Row :: weir_pubsub_subscribers:subscriber().
-wait(#subscriber{framing = Framing} = Subscriber, From, Join, {Channel, Policy}, #shard{index = Index, subscribers = Subscribers} = Shard) ->
+wait(
+    #subscriber{framing = Framing} = Subscriber,
+    From,
+    Join,
+    {Channel, Policy},
+    #shard{index = Index, subscribers = Subscribers} = Shard
+) ->
     #channel{name = Name, epoch = Epoch, group = Group, last = Last} = Channel,
     case weir_pubsub_history:position(From, Channel) =:= {Last, none} andalso admit(Channel, Policy, Shard) of
         ok ->
@@ -77,7 +89,10 @@ wait(#subscriber{framing = Framing} = Subscriber, From, Join, {Channel, Policy},
                     ok = weir_pubsub_counters:add(subscribed, 1),
                     %% Insert the row last: if the shard is dead, its tables are gone, and nothing is left for the
                     %% next shard.
-                    {ok, weir_pubsub_subscribers:wait(Subscribers, Epoch, Subscriber#subscriber{name = Name, position = Last})};
+                    {ok,
+                        weir_pubsub_subscribers:wait(Subscribers, Epoch, Subscriber#subscriber{
+                            name = Name, position = Last
+                        })};
                 none ->
                     ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
                     none
@@ -89,7 +104,9 @@ wait(#subscriber{framing = Framing} = Subscriber, From, Join, {Channel, Policy},
 %% @doc Handles the end of a poll that waited in a crowd; its row is already deleted. If it has not had its message,
 %% it is no longer counted.
 -spec stop_waiting(weir_pubsub_subscribers:subscriber(), #shard{}) -> ok.
-stop_waiting(#subscriber{key = Key, name = Name, framing = Framing, position = Position}, #shard{index = Index} = Shard) ->
+stop_waiting(
+    #subscriber{key = Key, name = Name, framing = Framing, position = Position}, #shard{index = Index} = Shard
+) ->
     Epoch = element(1, Key),
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, #channel{epoch = Epoch, last = Position, group = Group} = Channel, Policy} ->
@@ -161,7 +178,9 @@ give_missed(Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber, {Position, Mis
     end.
 
 %% Later polls with the same framing can wait in a crowd.
-gather(#subscriber{framing = Framing}, #policy{events = none}, Channel, #shard{broker = memory}) when Framing =/= none ->
+gather(#subscriber{framing = Framing}, #policy{events = none}, Channel, #shard{broker = memory}) when
+    Framing =/= none
+->
     weir_pubsub_crowd:gather(Framing, Channel);
 gather(_Subscriber, _Policy, Channel, _Shard) ->
     Channel.
@@ -211,7 +230,8 @@ unwatch(#subscriber{pid = Pid, tag = Tag}, #shard{monitors = Monitors} = Shard) 
 %% one again soon.
 -spec watch_reactor(pid(), #shard{}) -> #shard{}.
 watch_reactor(Reactor, #shard{reactors = Reactors} = Shard) when is_map_key(Reactor, Reactors) -> Shard;
-watch_reactor(Reactor, #shard{reactors = Reactors} = Shard) -> Shard#shard{reactors = Reactors#{Reactor => monitor(process, Reactor)}}.
+watch_reactor(Reactor, #shard{reactors = Reactors} = Shard) ->
+    Shard#shard{reactors = Reactors#{Reactor => monitor(process, Reactor)}}.
 
 %% @doc Ends a subscription.
 -spec unsubscribe(weir_pubsub:channel(), {pid(), Tag :: term()}, #shard{}) -> {ok | {error, not_subscribed}, #shard{}}.
@@ -238,8 +258,14 @@ remove(Kind, #subscriber{name = Name, pid = Pid, tag = Tag, socket = Socket, gro
     Shard.
 
 left_by(socket, #channel{sockets = Sockets, audiences = Audiences} = Channel, {Group, Socket}) ->
-    {[Audience], Others} = lists:partition(fun(Audience) -> weir_pubsub_audience:group(Audience) =:= Group end, Audiences),
-    Left = case weir_pubsub_audience:leave(Audience, Socket) of {ok, Smaller} -> [Smaller | Others]; none -> Others end,
+    {[Audience], Others} = lists:partition(
+        fun(Audience) -> weir_pubsub_audience:group(Audience) =:= Group end, Audiences
+    ),
+    Left =
+        case weir_pubsub_audience:leave(Audience, Socket) of
+            {ok, Smaller} -> [Smaller | Others];
+            none -> Others
+        end,
     Channel#channel{sockets = Sockets - 1, audiences = Left};
 left_by(_Process, #channel{processes = Processes} = Channel, _Member) ->
     Channel#channel{processes = Processes - 1}.
@@ -266,7 +292,8 @@ taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
 
 %% @doc Brings a socket back into the audience that it left because it was slow; its queue is written by now. It
 %% continues after the message of that mark. Nothing happens if its channel has been replaced by another one.
--spec rejoin(weir_pubsub:channel(), {pid(), Tag :: term()}, {weir_group:group(), Mark :: non_neg_integer()}, #shard{}) -> #shard{}.
+-spec rejoin(weir_pubsub:channel(), {pid(), Tag :: term()}, {weir_group:group(), Mark :: non_neg_integer()}, #shard{}) ->
+    #shard{}.
 rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messages = Messages} = Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, #channel{epoch = Epoch, audiences = Audiences} = Channel, Policy} ->
@@ -316,7 +343,11 @@ polls_left(Reactor, #shard{subscribers = Subscribers} = Shard) ->
 %% @doc Ends the subscriptions of a channel that is about to be removed. The channel itself is not changed.
 %% Subscribing processes are notified. Returns the sockets, which are notified later, as crowds are.
 -spec end_all(#channel{}, Reason :: atom(), #shard{}) -> {Sockets :: [weir_pubsub_subscribers:subscriber()], #shard{}}.
-end_all(#channel{epoch = Epoch, group = Group, crowds = Crowds}, Reason, #shard{index = Index, subscribers = Subscribers} = Shard) ->
+end_all(
+    #channel{epoch = Epoch, group = Group, crowds = Crowds},
+    Reason,
+    #shard{index = Index, subscribers = Subscribers} = Shard
+) ->
     All = [
         {Kind, Subscriber}
      || Kind <- [process, paced, socket], Subscriber <- weir_pubsub_subscribers:of_channel(Subscribers, Epoch, Kind)

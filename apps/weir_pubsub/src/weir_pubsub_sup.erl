@@ -28,5 +28,6 @@ init(Shards) ->
     _ = weir_pubsub_mercure_subscriptions:new(),
     Modules = [weir_pubsub_configuration, weir_pubsub_asker, weir_pubsub_mercure_subscriptions],
     Others = [#{id => Module, start => {Module, start_link, []}} || Module <- Modules],
-    Children = Others ++ [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)],
+    Children =
+        Others ++ [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)],
     {ok, {#{strategy => one_for_one, intensity => 20, period => 1}, Children ++ weir_pubsub_broker:children(Shards)}}.

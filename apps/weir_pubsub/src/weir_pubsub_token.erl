@@ -23,7 +23,8 @@
 %% <dt>`now'</dt><dd>the time in seconds since 1970, by default that of the system clock</dd>
 %% </dl>
 
--type reason() :: malformed | too_long | algorithm | critical | no_key | signature | expired | {claim, exp | nbf | aud | iss}.
+-type reason() ::
+    malformed | too_long | algorithm | critical | no_key | signature | expired | {claim, exp | nbf | aud | iss}.
 %% `algorithm': it is not supported. `critical': the header has `crit', which is not supported. `no_key': there is
 %% none for the algorithm and the `kid'. `claim': it is missing, has another type, or says that the token is not valid
 %% yet, or not for us.

@@ -20,7 +20,9 @@
 -export_type([options/0]).
 
 -type options() :: #{
-    may => fun((weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()),
+    may => fun(
+        (weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()
+    ),
     origins => any | same | [binary()],
     max_channels => pos_integer(),
     max_message => pos_integer()
@@ -74,9 +76,12 @@ route(Options) ->
         {error, Bad} -> error(Bad)
     end.
 
-allowed(may, May) -> is_function(May, 3) orelse "a fun of three arguments";
-allowed(origins, Origins) -> Origins =:= any orelse Origins =:= same orelse is_list(Origins) orelse "any, same, or a list of origins";
-allowed(_Most, Count) -> (is_integer(Count) andalso Count > 0) orelse "an integer from 1 on".
+allowed(may, May) ->
+    is_function(May, 3) orelse "a fun of three arguments";
+allowed(origins, Origins) ->
+    Origins =:= any orelse Origins =:= same orelse is_list(Origins) orelse "any, same, or a list of origins";
+allowed(_Most, Count) ->
+    (is_integer(Count) andalso Count > 0) orelse "an integer from 1 on".
 
 may(Right, Request, _Channel) ->
     lists:member(Right, [subscribe, history]) orelse weir_pubsub_access:is_local(Request).
@@ -144,7 +149,9 @@ rights({subscribe, _, _, _}) -> [subscribe, history];
 rights({unsubscribe, _}) -> [];
 rights(Request) -> [element(1, Request)].
 
-act({subscribe, Channel, _, _}, Ref, #ws{subscriptions = Subscriptions} = State) when is_map_key(Channel, Subscriptions) ->
+act({subscribe, Channel, _, _}, Ref, #ws{subscriptions = Subscriptions} = State) when
+    is_map_key(Channel, Subscriptions)
+->
     fail(Ref, subscribed, <<"already subscribed to this channel">>, State);
 act({subscribe, _, _, _}, Ref, #ws{subscriptions = Subscriptions, options = #{max_channels := Most}} = State) when
     map_size(Subscriptions) >= Most
@@ -154,7 +161,9 @@ act({subscribe, Channel, From, Info}, Ref, State) ->
     #ws{subscriptions = Subscriptions, subscribing = Subscribing} = State,
     Reference = make_ref(),
     Next = State#ws{subscriptions = Subscriptions#{Channel => Reference}, subscribing = Subscribing#{Reference => Ref}},
-    case subscribe(Channel, {From, Info, weir_pubsub_ws_frames:subscribed(Ref, Channel)}, tag(Reference, State), State) of
+    case
+        subscribe(Channel, {From, Info, weir_pubsub_ws_frames:subscribed(Ref, Channel)}, tag(Reference, State), State)
+    of
         {ok, <<>>} -> {ok, Next};
         {ok, Bytes} -> {send, {framed, Bytes}, Next};
         {error, Reason} -> refused(Ref, Reason, State)
@@ -176,14 +185,18 @@ act({publish, _, _, _} = Request, Ref, State) ->
 act({history, Channel, From, Limit}, Ref, State) ->
     case weir_pubsub_inspection:history(Channel, From, Limit) of
         {ok, #{position := Position, missed := Missed, messages := Messages, last_id := Last}} ->
-            answer(Ref, #{
-                type => history,
-                channel => Channel,
-                id => weir_pubsub_id:to_text(Position),
-                last_id => weir_pubsub_id:to_text(Last),
-                missed => weir_pubsub_ws_frames:missed(Missed),
-                messages => weir_pubsub_ws_frames:messages(weir_pubsub_history:of_bytes(Messages, ?HISTORY_BYTES))
-            }, State);
+            answer(
+                Ref,
+                #{
+                    type => history,
+                    channel => Channel,
+                    id => weir_pubsub_id:to_text(Position),
+                    last_id => weir_pubsub_id:to_text(Last),
+                    missed => weir_pubsub_ws_frames:missed(Missed),
+                    messages => weir_pubsub_ws_frames:messages(weir_pubsub_history:of_bytes(Messages, ?HISTORY_BYTES))
+                },
+                State
+            );
         {error, Reason} ->
             refused(Ref, Reason, State)
     end;
@@ -231,7 +244,9 @@ info({_, Reference, may, IsAllowed}, #ws{socket = Socket, verdicts = Verdicts} =
     ok = notify_if_waiting(Next),
     {ok, Next};
 %% Comes before the answer to an `unsubscribe' with the same reference.
-info({_, Reference, Channel, {answer, Answer}}, #ws{subscribing = Subscribing} = State) when is_map_key(Reference, Subscribing) ->
+info({_, Reference, Channel, {answer, Answer}}, #ws{subscribing = Subscribing} = State) when
+    is_map_key(Reference, Subscribing)
+->
     {Ref, Left} = maps:take(Reference, Subscribing),
     case Answer of
         {ok, Position} -> {send, weir_pubsub_ws_frames:position(Channel, Position), State#ws{subscribing = Left}};
@@ -242,8 +257,10 @@ info({_, Reference, _Channel, {answer, Answer}}, #ws{asked = Asked} = State) whe
     answered(Asking, Answer, State#ws{asked = Left});
 info({_, Reference, Channel, {closed, Reason}}, #ws{subscriptions = Subscriptions} = State) ->
     case Subscriptions of
-        #{Channel := Reference} -> {send, weir_pubsub_ws_frames:closed(Channel, Reason), forget(Channel, Reference, State)};
-        #{} -> {ok, State}
+        #{Channel := Reference} ->
+            {send, weir_pubsub_ws_frames:closed(Channel, Reason), forget(Channel, Reference, State)};
+        #{} ->
+            {ok, State}
     end;
 info({{weir_reactor, Socket}, left, Group, Mark}, #ws{left = Left} = State) ->
     _ = weir:notify_writable(Socket),
@@ -272,7 +289,9 @@ forget(Channel, Reference, #ws{subscriptions = Subscriptions} = State) ->
     end.
 
 answered({publish, Ref, Channel}, {ok, #{id := Id, subscribers := Count}}, State) ->
-    answer(Ref, #{type => published, channel => Channel, id => weir_pubsub_id:to_text(Id), subscribers => Count}, State);
+    answer(
+        Ref, #{type => published, channel => Channel, id => weir_pubsub_id:to_text(Id), subscribers => Count}, State
+    );
 answered({publish, Ref, _Channel}, {error, Reason}, State) ->
     refused(Ref, Reason, State);
 %% The client has ended it, or the shard.
@@ -303,7 +322,11 @@ written(_Socket, #ws{left = Left, subscriptions = Subscriptions} = State) ->
     lists:foreach(
         fun({Group, _Mark} = One) ->
             %% A channel that was just created may not be in its table yet.
-            Asked = case ByGroup of #{Group := Channel} -> [Channel]; #{} -> maps:keys(Subscriptions) -- maps:values(ByGroup) end,
+            Asked =
+                case ByGroup of
+                    #{Group := Channel} -> [Channel];
+                    #{} -> maps:keys(Subscriptions) -- maps:values(ByGroup)
+                end,
             [weir_pubsub_socket:rejoin(Channel, tag(map_get(Channel, Subscriptions), State), One) || Channel <- Asked]
         end,
         Left

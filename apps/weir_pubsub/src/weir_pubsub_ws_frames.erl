@@ -72,8 +72,10 @@ request(<<"publish">>, Frame) ->
     {publish, channel(Frame), data(Frame), meta(Frame)};
 request(<<"history">>, Frame) ->
     case maps:get(<<"limit">>, Frame, 100) of
-        Limit when is_integer(Limit), Limit > 0, Limit =< ?MOST_HISTORY -> {history, channel(Frame), from(Frame, oldest), Limit};
-        _ -> wrong(<<"limit is an integer from 1 to 1000">>)
+        Limit when is_integer(Limit), Limit > 0, Limit =< ?MOST_HISTORY ->
+            {history, channel(Frame), from(Frame, oldest), Limit};
+        _ ->
+            wrong(<<"limit is an integer from 1 to 1000">>)
     end;
 request(<<"presence">>, Frame) ->
     {presence, channel(Frame)};
@@ -125,7 +127,10 @@ meta(Frame) ->
     ]).
 
 line(Name, Value) ->
-    case is_binary(Value) andalso byte_size(Value) =< 256 andalso [] =:= [Byte || <<Byte>> <= Value, Byte < 32 orelse Byte =:= 127] of
+    case
+        is_binary(Value) andalso byte_size(Value) =< 256 andalso
+            [] =:= [Byte || <<Byte>> <= Value, Byte < 32 orelse Byte =:= 127]
+    of
         true -> binary:copy(Value);
         false -> wrong(<<Name/binary, " is a string of at most 256 bytes in one line">>)
     end.
@@ -198,8 +203,12 @@ info(Info) ->
 is_json(Text) when is_binary(Text) -> unicode:characters_to_binary(Text) =:= Text;
 is_json([First | Rest]) when is_list(Rest) -> is_json(First) andalso is_json(Rest);
 is_json(#{} = Object) ->
-    lists:all(fun({Key, Value}) -> (is_atom(Key) orelse is_binary(Key)) andalso is_json(Key) andalso is_json(Value) end, maps:to_list(Object));
-is_json(Value) -> is_atom(Value) orelse is_number(Value) orelse Value =:= [].
+    lists:all(
+        fun({Key, Value}) -> (is_atom(Key) orelse is_binary(Key)) andalso is_json(Key) andalso is_json(Value) end,
+        maps:to_list(Object)
+    );
+is_json(Value) ->
+    is_atom(Value) orelse is_number(Value) orelse Value =:= [].
 
 %% Framing -----------------------------------------------------------------------------
 

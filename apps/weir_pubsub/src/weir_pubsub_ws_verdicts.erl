@@ -36,11 +36,15 @@ new() -> #verdicts{}.
 
 %% @doc Starts a process that waits for a verdict, or puts the request in line for one. The connection gets
 %% `{{weir_reactor, Socket}, Reference, may, IsAllowed}', which is for {@link said/4}.
--spec wait(weir_pubsub_access:verdict(), request(), weir_http_websocket:websocket(), verdicts()) -> {ok, verdicts()} | too_many.
+-spec wait(weir_pubsub_access:verdict(), request(), weir_http_websocket:websocket(), verdicts()) ->
+    {ok, verdicts()} | too_many.
 wait(Verdict, Request, Socket, #verdicts{line = Line, count = Count, bytes = Before} = Verdicts) ->
     case Before + bytes(Request) of
         Bytes when Count < ?MOST, Bytes =< ?MOST_BYTES orelse Before =:= 0 ->
-            {ok, next(Socket, Verdicts#verdicts{line = queue:in({Verdict, Request}, Line), count = Count + 1, bytes = Bytes})};
+            {ok,
+                next(Socket, Verdicts#verdicts{
+                    line = queue:in({Verdict, Request}, Line), count = Count + 1, bytes = Bytes
+                })};
         _ ->
             too_many
     end.
@@ -49,8 +53,10 @@ wait(Verdict, Request, Socket, #verdicts{line = Line, count = Count, bytes = Bef
 -spec said(reference(), IsAllowed :: boolean(), weir_http_websocket:websocket(), verdicts()) -> verdicts().
 said(Reference, IsAllowed, Socket, #verdicts{running = Running, decided = Decided} = Verdicts) ->
     case maps:take(Reference, Running) of
-        {Request, Left} -> next(Socket, Verdicts#verdicts{running = Left, decided = queue:in({IsAllowed, Request}, Decided)});
-        error -> Verdicts
+        {Request, Left} ->
+            next(Socket, Verdicts#verdicts{running = Left, decided = queue:in({IsAllowed, Request}, Decided)});
+        error ->
+            Verdicts
     end.
 
 %% @doc Returns the request that was decided first, and removes it.

@@ -70,7 +70,8 @@ kill_soon(true) ->
 %% What a program knows: its subscription to each channel, and the last id that it has seen in any.
 run(Program) ->
     try
-        {done, maps:get(log, finish(lists:foldl(fun(Step, State) -> do(Step, listen(State)) end, #{log => []}, Program)))}
+        {done,
+            maps:get(log, finish(lists:foldl(fun(Step, State) -> do(Step, listen(State)) end, #{log => []}, Program)))}
     catch
         Class:Reason:Stack -> {failed, Class, Reason, Stack}
     end.
@@ -88,7 +89,11 @@ do({subscribe, Channel, From, Window}, State) ->
     Tag = {tag, make_ref()},
     case weir_pubsub:subscribe(Channel, #{from => Begin, window => Window, tag => Tag}) of
         {ok, Position} ->
-            Known = case Begin of {_, _} when element(1, Begin) =/= last -> Begin; _ -> Position end,
+            Known =
+                case Begin of
+                    {_, _} when element(1, Begin) =/= last -> Begin;
+                    _ -> Position
+                end,
             Without#{Channel => #{tag => Tag, position => Known, window => Window, untaken => 0}};
         {error, Reason} when Reason =:= unavailable; element(1, Reason) =:= limit ->
             Without
@@ -111,13 +116,19 @@ do({history, Channel}, State) ->
         {ok, #{position := {Epoch, Begin}, messages := Messages}} ->
             Numbers = [Number || {message, {_, Number}, _, _} <- Messages],
             Numbers = lists:seq(Begin + 1, Begin + length(Messages)),
-            lists:foldl(fun({message, {E, _} = Id, Data, _}, S) when E =:= Epoch -> log({got, Channel, Id, Data}, S) end, State, Messages);
+            lists:foldl(
+                fun({message, {E, _} = Id, Data, _}, S) when E =:= Epoch -> log({got, Channel, Id, Data}, S) end,
+                State,
+                Messages
+            );
         {error, _} ->
             State
     end;
 do({presence, Channel}, State) ->
     case weir_pubsub:presence(Channel) of
-        {ok, Present} -> [#{pid := _} = One || One <- Present], State;
+        {ok, Present} ->
+            [#{pid := _} = One || One <- Present],
+            State;
         {error, Reason} when Reason =:= no_presence; Reason =:= no_channel; Reason =:= unavailable -> State
     end;
 do(usage, State) ->
@@ -167,11 +178,15 @@ listen(State) ->
 
 hear(Tag, Channel, What, State) ->
     case State of
-        #{Channel := #{tag := Tag, position := Position} = Subscription} -> heard(What, Channel, Subscription, Position, State);
-        #{} -> State
+        #{Channel := #{tag := Tag, position := Position} = Subscription} ->
+            heard(What, Channel, Subscription, Position, State);
+        #{} ->
+            State
     end.
 
-heard({message, {Epoch, Number} = Id, Data, _}, Channel, Subscription, {Epoch, Before}, State) when Number =:= Before + 1 ->
+heard({message, {Epoch, Number} = Id, Data, _}, Channel, Subscription, {Epoch, Before}, State) when
+    Number =:= Before + 1
+->
     #{untaken := Count} = Subscription,
     log({got, Channel, Id, Data}, State#{
         Channel := Subscription#{position := Id, untaken := Count + 1}, {last, Channel} => Id
@@ -196,12 +211,19 @@ finish(State, Until) ->
     Now = lists:foldl(fun take/2, listen(State), ?CHANNELS),
     Late = [
         {Channel, Position, Info}
-     || Channel <- ?CHANNELS, #{Channel := #{position := Position}} <- [Now], Info <- [weir_pubsub:info(Channel)], not is_at_end(Position, Info)
+     || Channel <- ?CHANNELS,
+        #{Channel := #{position := Position}} <- [Now],
+        Info <- [weir_pubsub:info(Channel)],
+        not is_at_end(Position, Info)
     ],
     case {Late, erlang:monotonic_time(millisecond) > Until} of
-        {[], _} -> Now;
-        {_, true} -> error({behind, Late, Now});
-        _ -> timer:sleep(5), finish(Now, Until)
+        {[], _} ->
+            Now;
+        {_, true} ->
+            error({behind, Late, Now});
+        _ ->
+            timer:sleep(5),
+            finish(Now, Until)
     end.
 
 is_at_end(Position, {ok, #{last_id := Position}}) -> true;

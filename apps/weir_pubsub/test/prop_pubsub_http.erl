@@ -30,7 +30,13 @@ prop_sequences() ->
     ?FORALL({Policy, Programs}, {policy(), vector(3, list(step()))}, begin
         ok = weir_pubsub:configure(#{channels => [{<<"*">>, Policy}]}),
         Actors = [spawn_monitor(fun() -> exit({shutdown, run(Program)}) end) || Program <- Programs],
-        Logs = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after 4 * weir_test_wait:patience() -> timeout end || {Pid, Monitor} <- Actors],
+        Logs = [
+            receive
+                {'DOWN', Monitor, process, Pid, Reason} -> Reason
+            after 4 * weir_test_wait:patience() -> timeout
+            end
+         || {Pid, Monitor} <- Actors
+        ],
         _ = [weir_pubsub:delete(Channel) || Channel <- ?CHANNELS],
         Verdict = verdict(Logs),
         ?WHENFAIL(io:format("~p~n", [Verdict]), Verdict =:= ok)
@@ -48,7 +54,9 @@ channels() -> ?LET(Some, non_empty(list(oneof(?CHANNELS))), lists:usort(Some)).
 step() ->
     frequency([
         {10, {publish, channels(), oneof([10, 1000, 50000])}},
-        {5, {subscribe, channels(), oneof([stream, multipart, websocket, poll, polls]), oneof([oldest, back, nonsense])}},
+        {5,
+            {subscribe, channels(), oneof([stream, multipart, websocket, poll, polls]),
+                oneof([oldest, back, nonsense])}},
         {2, drop},
         {2, {read, boolean()}},
         {1, {delete, oneof(?CHANNELS)}}
@@ -66,12 +74,16 @@ run(Program) ->
 
 do({publish, Channels, Size}, Client) ->
     Data = [hex(term_to_binary(make_ref())), lists:duplicate(Size, $x)],
-    {Status, _, _} = request(<<"POST">>, ["/pub/", lists:join($,, Channels)], [{"Content-Type", "text/plain"}], iolist_to_binary(Data)),
+    {Status, _, _} = request(
+        <<"POST">>, ["/pub/", lists:join($,, Channels)], [{"Content-Type", "text/plain"}], iolist_to_binary(Data)
+    ),
     true = lists:member(Status, [201, 202]),
     Client;
 do({try_publish, Channels, Size}, Client) ->
     Data = [hex(term_to_binary(make_ref())), lists:duplicate(Size, $x)],
-    {Status, _, _} = request(<<"POST">>, ["/pub/", lists:join($,, Channels)], [{"Content-Type", "text/plain"}], iolist_to_binary(Data)),
+    {Status, _, _} = request(
+        <<"POST">>, ["/pub/", lists:join($,, Channels)], [{"Content-Type", "text/plain"}], iolist_to_binary(Data)
+    ),
     %% A limit, or a shard that was killed.
     true = lists:member(Status, [201, 202, 403, 503, 507]),
     Client;
@@ -118,20 +130,34 @@ forget(Socket) ->
 connect(Id, #client{transport = Transport, channels = Channels} = Client) ->
     Port = weir:get_port(?LISTENER),
     Path = ["/sub/", lists:join($,, Channels)],
-    Fields = case Id of none -> []; _ -> [{"Last-Event-ID", Id}] end,
+    Fields =
+        case Id of
+            none -> [];
+            _ -> [{"Last-Event-ID", Id}]
+        end,
     Socket =
         case Transport of
-            stream -> weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, [{"Accept", "text/event-stream"} | Fields]);
-            multipart -> weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, [{"Accept", "multipart/mixed"} | Fields]);
-            poll -> weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, Fields);
-            polls -> weir_pubsub_nchan:begin_request(Port, <<"GET">>, [Path, "?poll_answer=multipart"], Fields);
-            websocket -> element(2, weir_pubsub_nchan:handshake(Port, Path, "ws+meta.nchan", none, Fields))
+            stream ->
+                weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, [{"Accept", "text/event-stream"} | Fields]);
+            multipart ->
+                weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, [{"Accept", "multipart/mixed"} | Fields]);
+            poll ->
+                weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, Fields);
+            polls ->
+                weir_pubsub_nchan:begin_request(Port, <<"GET">>, [Path, "?poll_answer=multipart"], Fields);
+            websocket ->
+                element(2, weir_pubsub_nchan:handshake(Port, Path, "ws+meta.nchan", none, Fields))
         end,
     ok = inet:setopts(Socket, [{active, Client#client.is_read}, {buffer, 16#10000}]),
-    Positions = case Id of none -> #{}; _ -> positions(Id, Channels) end,
+    Positions =
+        case Id of
+            none -> #{};
+            _ -> positions(Id, Channels)
+        end,
     Client#client{socket = Socket, bytes = <<>>, looked_at = 0, positions = Positions}.
 
-positions(Id, Channels) -> maps:from_list([{Channel, Place} || {Channel, Place} <- lists:zip(Channels, places(Id, Channels)), Place =/= none]).
+positions(Id, Channels) ->
+    maps:from_list([{Channel, Place} || {Channel, Place} <- lists:zip(Channels, places(Id, Channels)), Place =/= none]).
 
 places(Id, [_]) -> {ok, Place} = weir_pubsub_id:from_text(Id), [Place];
 places(Id, Channels) -> {ok, Places} = weir_pubsub_id:several_from_text(Id, length(Channels)), Places.
@@ -185,7 +211,12 @@ events(Transport, Bytes) ->
     end.
 
 events(stream, _Fields, Body) ->
-    [said(Lines) || Event <- lists:droplast(binary:split(Body, <<"\n\n">>, [global])), Lines <- [fields(Event, <<"\n">>)], is_map_key(<<"id">>, Lines)];
+    [
+        said(Lines)
+     || Event <- lists:droplast(binary:split(Body, <<"\n\n">>, [global])),
+        Lines <- [fields(Event, <<"\n">>)],
+        is_map_key(<<"id">>, Lines)
+    ];
 events(multipart, Fields, Body) ->
     {_, <<"multipart/mixed; boundary=", Boundary/binary>>} = lists:keyfind(<<"content-type">>, 1, Fields),
     [
@@ -257,17 +288,32 @@ taken(Id, Missed, [Data], Client) ->
     seen({message, Id, Data}, told(Missed, Id, Client));
 taken(Id, Missed, Several, #client{channels = [_]} = Client) ->
     {ok, {Epoch, Last}} = weir_pubsub_id:from_text(Id),
-    [First | _] = Ids = [weir_pubsub_id:to_text({Epoch, Number}) || Number <- lists:seq(Last - length(Several) + 1, Last)],
-    lists:foldl(fun({Of, Data}, Now) -> seen({message, Of, Data}, Now) end, told(Missed, First, Client), lists:zip(Ids, Several));
+    [First | _] =
+        Ids = [weir_pubsub_id:to_text({Epoch, Number}) || Number <- lists:seq(Last - length(Several) + 1, Last)],
+    lists:foldl(
+        fun({Of, Data}, Now) -> seen({message, Of, Data}, Now) end, told(Missed, First, Client), lists:zip(Ids, Several)
+    );
 taken(Id, Missed, Several, #client{channels = Channels, positions = Before, ids = Ids} = Client) ->
     Now = positions(Id, Channels),
     Taken = [
-        case Before of #{Channel := {Epoch, From}} -> Number - From; #{} -> unknown end
+        case Before of
+            #{Channel := {Epoch, From}} -> Number - From;
+            #{} -> unknown
+        end
      || {Channel, {Epoch, Number}} <- maps:to_list(Now)
     ],
     case lists:member(unknown, [Missed | Taken]) of
-        true -> ok;
-        false -> ?assertEqual(length(Several) + case Missed of none -> 0; _ -> Missed end, lists:sum(Taken))
+        true ->
+            ok;
+        false ->
+            ?assertEqual(
+                length(Several) +
+                    case Missed of
+                        none -> 0;
+                        _ -> Missed
+                    end,
+                lists:sum(Taken)
+            )
     end,
     Client#client{positions = maps:merge(Before, Now), ids = Ids#{Channels => Id}}.
 

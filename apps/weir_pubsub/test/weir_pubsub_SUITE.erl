@@ -46,7 +46,9 @@ groups() ->
 
 published_is_received(_Config) ->
     {Epoch, 0} = subscribe(<<"a">>),
-    {ok, Published} = weir_pubsub:publish(<<"a">>, ["he", <<"llo">>], #{type => <<"text/plain">>, event => <<"greeting">>}),
+    {ok, Published} = weir_pubsub:publish(<<"a">>, ["he", <<"llo">>], #{
+        type => <<"text/plain">>, event => <<"greeting">>
+    }),
     ?assertEqual(#{id => {Epoch, 1}, subscribers => 1, messages => 1}, Published),
     Meta = #{type => <<"text/plain">>, event => <<"greeting">>},
     ?assertEqual([{message, {Epoch, 1}, <<"hello">>, Meta}], got(<<"a">>)).
@@ -56,7 +58,10 @@ ids_are_consecutive(_Config) ->
     {Epoch, 1} = hd(Ids),
     ?assertEqual([{Epoch, Number} || Number <- lists:seq(1, 100)], Ids),
     [?assertEqual({ok, Id}, weir_pubsub_id:from_text(weir_pubsub_id:to_text(Id))) || Id <- Ids],
-    [?assertEqual(error, weir_pubsub_id:from_text(Text)) || Text <- [<<>>, <<"1">>, <<"1:">>, <<"0:1">>, <<"1:-1">>, <<"1:2:3">>, <<"a:1">>, binary:copy(<<"9">>, 100)]],
+    [
+        ?assertEqual(error, weir_pubsub_id:from_text(Text))
+     || Text <- [<<>>, <<"1">>, <<"1:">>, <<"0:1">>, <<"1:-1">>, <<"1:2:3">>, <<"a:1">>, binary:copy(<<"9">>, 100)]
+    ],
     {Other, 1} = publish(<<"b">>, "x"),
     ?assert(Other > Epoch).
 
@@ -93,7 +98,9 @@ kept_by_age_beside_others(_Config) ->
     Shard = fun(Channel) -> element(1, element(2, weir_pubsub_shards:tables_of(Channel))) end,
     [Short | _] = [
         Name
-     || Number <- lists:seq(1, 1000), Name <- [<<"short/", (integer_to_binary(Number))/binary>>], Shard(Name) =:= Shard(<<"long">>)
+     || Number <- lists:seq(1, 1000),
+        Name <- [<<"short/", (integer_to_binary(Number))/binary>>],
+        Shard(Name) =:= Shard(<<"long">>)
     ],
     _ = publish(<<"long">>, "x"),
     _ = publish(Short, "x"),
@@ -150,7 +157,16 @@ tags_are_independent(_Config) ->
     _ = subscribe(<<"a">>, #{tag => one}),
     _ = subscribe(<<"a">>, #{tag => two}),
     {ok, #{id := Id, subscribers := 2}} = weir_pubsub:publish(<<"a">>, "x"),
-    [?assertEqual({Tag, <<"a">>, {message, Id, <<"x">>, #{}}}, receive {Tag, _, _} = M -> M after 0 -> none end) || Tag <- [one, two]],
+    [
+        ?assertEqual(
+            {Tag, <<"a">>, {message, Id, <<"x">>, #{}}},
+            receive
+                {Tag, _, _} = M -> M
+            after 0 -> none
+            end
+        )
+     || Tag <- [one, two]
+    ],
     ok = weir_pubsub:unsubscribe(<<"a">>, one),
     {ok, #{subscribers := 1}} = weir_pubsub:publish(<<"a">>, "y").
 
@@ -184,7 +200,10 @@ gone_when_nobody_uses_it(_Config) ->
 listed(_Config) ->
     [publish(<<"room/", Number>>, "x") || Number <- "cab"],
     _ = publish(<<"other">>, "x"),
-    Names = fun(Options) -> {ok, Channels} = weir_pubsub:channels(Options), [Name || #{channel := Name} <- Channels] end,
+    Names = fun(Options) ->
+        {ok, Channels} = weir_pubsub:channels(Options),
+        [Name || #{channel := Name} <- Channels]
+    end,
     ?assertEqual([<<"other">>, <<"room/a">>, <<"room/b">>, <<"room/c">>], Names(#{})),
     ?assertEqual([<<"room/b">>], Names(#{prefix => <<"room/">>, 'after' => <<"room/a">>, limit => 1})).
 
@@ -206,15 +225,33 @@ events(_Config) ->
     ok = weir_pubsub:unsubscribe(<<"a">>),
     {ok, _} = weir_pubsub:delete(<<"a">>),
     %% Events that go through another shard come later.
-    Events = [receive {weir_pubsub, <<"meta">>, {message, _, Text, _}} -> Text after weir_test_wait:patience() -> none end || _ <- lists:seq(1, 4)],
-    ?assertEqual([<<"subscriber_enqueue a">>, <<"channel_publish a">>, <<"subscriber_dequeue a">>, <<"channel_delete a">>], Events).
+    Events = [
+        receive
+            {weir_pubsub, <<"meta">>, {message, _, Text, _}} -> Text
+        after weir_test_wait:patience() -> none
+        end
+     || _ <- lists:seq(1, 4)
+    ],
+    ?assertEqual(
+        [<<"subscriber_enqueue a">>, <<"channel_publish a">>, <<"subscriber_dequeue a">>, <<"channel_delete a">>],
+        Events
+    ).
 
 %% The wall clock may jump: only the expiry of tokens depends on it.
 no_wall_clock(_Config) ->
     {ok, Modules} = application:get_key(weir_pubsub, modules),
     Clock = [
-        {erlang, system_time}, {os, system_time}, {erlang, timestamp}, {os, timestamp}, {erlang, now}, {erlang, localtime},
-        {erlang, universaltime}, {erlang, date}, {erlang, time}, {calendar, local_time}, {calendar, universal_time}
+        {erlang, system_time},
+        {os, system_time},
+        {erlang, timestamp},
+        {os, timestamp},
+        {erlang, now},
+        {erlang, localtime},
+        {erlang, universaltime},
+        {erlang, date},
+        {erlang, time},
+        {calendar, local_time},
+        {calendar, universal_time}
     ],
     Looks = fun(Module) ->
         {ok, {Module, [{imports, Called}]}} = beam_lib:chunks(code:which(Module), [imports]),

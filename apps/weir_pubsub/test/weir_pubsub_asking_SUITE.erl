@@ -14,7 +14,14 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [asked, asked_about_any_bytes, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, what_is_asked_is_in_no_report].
+    [
+        asked,
+        asked_about_any_bytes,
+        asked_through_tls,
+        an_answer_of_an_earlier_server,
+        nobody_answers,
+        what_is_asked_is_in_no_report
+    ].
 
 %% The answers of the server that decides hold for a while, and only for the same question.
 asked(Config) ->
@@ -47,10 +54,14 @@ asked_through_tls(Config) ->
     #{server_config := Server} = certificates([{dNSName, "localhost"}, {iPAddress, <<127, 0, 0, 1>>}]),
     ok = file:write_file(file(Config, "ca.pem"), pem(cacerts, Server)),
     ok = file:write_file(file(Config, "other.pem"), pem(cacerts, maps:get(server_config, certificates([])))),
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "good", Server)}, [{"/may", ?MODULE, self()}]),
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "good", Server)}, [
+        {"/may", ?MODULE, self()}
+    ]),
     Asking = fun(Host, Ca) ->
         io_lib:format(
-            "[may]\npublish = 'ask'\n[ask]\nurl = 'https://~s:~b/may'\nca = '~s'\ncache = 0\ntimeout = 60000\n", [Host, weir:get_port(?MODULE), Ca]
+            "[may]\npublish = 'ask'\n[ask]\nurl = 'https://~s:~b/may'\nca = '~s'\ncache = 0\ntimeout = 60000\n", [
+                Host, weir:get_port(?MODULE), Ca
+            ]
         )
     end,
     Good = [{"Authorization", "Bearer good"}],
@@ -60,7 +71,10 @@ asked_through_tls(Config) ->
     ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
     ?assertEqual(403, publish(Port, "a", [])),
     ?assertEqual({<<"publish">>, <<"a">>, undefined}, question()),
-    Changed = fun(Text) -> {ok, Now} = weir_pubsub_server:change(settings(Config, Text), Started), Now end,
+    Changed = fun(Text) ->
+        {ok, Now} = weir_pubsub_server:change(settings(Config, Text), Started),
+        Now
+    end,
     _ = Changed(Asking("localhost", "ca.pem")),
     ?assertEqual(202, publish(Port, "a", Good)),
     ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
@@ -72,7 +86,9 @@ asked_through_tls(Config) ->
     #{server_config := OfAnother} = certificates([{dNSName, "other.example"}]),
     ok = file:write_file(file(Config, "ca.pem"), pem(cacerts, OfAnother)),
     ok = weir_http:stop_listener(?MODULE),
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "another", OfAnother)}, [{"/may", ?MODULE, self()}]),
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "another", OfAnother)}, [
+        {"/may", ?MODULE, self()}
+    ]),
     [
         begin
             _ = Changed(Asking(Host, "ca.pem")),
@@ -82,7 +98,10 @@ asked_through_tls(Config) ->
     ],
     #{ask_failures := FailuresNow} = weir_pubsub:counters(),
     ?assertEqual(3, FailuresNow - Failures),
-    receive {question, More} -> ct:fail({asked, More}) after 0 -> ok end.
+    receive
+        {question, More} -> ct:fail({asked, More})
+    after 0 -> ok
+    end.
 
 %% Certificates for a server with these names, signed by their own authority.
 certificates(Names) ->
@@ -90,11 +109,14 @@ certificates(Names) ->
     Extension = #'Extension'{extnID = ?'id-ce-subjectAltName', extnValue = Names, critical = false},
     Peer = [{extensions, [Extension || Names =/= []]} | Key],
     public_key:pkix_test_data(#{
-        server_chain => #{root => Key, intermediates => [], peer => Peer}, client_chain => #{root => Key, intermediates => [], peer => Key}
+        server_chain => #{root => Key, intermediates => [], peer => Peer},
+        client_chain => #{root => Key, intermediates => [], peer => Key}
     }).
 
-pem(cert, Options) -> public_key:pem_encode([{'Certificate', proplists:get_value(cert, Options), not_encrypted}]);
-pem(cacerts, Options) -> public_key:pem_encode([{'Certificate', Der, not_encrypted} || Der <- proplists:get_value(cacerts, Options)]);
+pem(cert, Options) ->
+    public_key:pem_encode([{'Certificate', proplists:get_value(cert, Options), not_encrypted}]);
+pem(cacerts, Options) ->
+    public_key:pem_encode([{'Certificate', Der, not_encrypted} || Der <- proplists:get_value(cacerts, Options)]);
 pem(key, Options) ->
     {Type, Key} = proplists:get_value(key, Options),
     public_key:pem_encode([{Type, Key, not_encrypted}]).
@@ -113,10 +135,17 @@ question() -> receive {question, Question} -> Question after weir_test_wait:pati
 
 asking(Cache) ->
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/may", ?MODULE, self()}]),
-    io_lib:format("[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\ntimeout = 60000\n", [weir:get_port(?MODULE), Cache]).
+    io_lib:format(
+        "[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\ntimeout = 60000\n",
+        [weir:get_port(?MODULE), Cache]
+    ).
 
 handle(Request, Test) ->
-    Question = {_, Channel, Token} = list_to_tuple([weir_http_request:field(Name, Request) || Name <- [<<"weir-right">>, <<"weir-channel">>, <<"authorization">>]]),
+    Question =
+        {_, Channel, Token} = list_to_tuple([
+            weir_http_request:field(Name, Request)
+         || Name <- [<<"weir-right">>, <<"weir-channel">>, <<"authorization">>]
+        ]),
     Test ! {question, Question},
     case {Channel, Token} of
         {<<"broken">>, _} -> {reply, 500, [], <<>>};
@@ -130,7 +159,12 @@ an_answer_of_an_earlier_server(Config) ->
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, SlowPort} = inet:port(Slow),
     Asked = #{
-        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => weir_test_wait:patience(), cache => 3600000, max_concurrent => 10
+        host => "127.0.0.1",
+        port => SlowPort,
+        target => <<"/may">>,
+        timeout => weir_test_wait:patience(),
+        cache => 3600000,
+        max_concurrent => 10
     },
     ok = weir_pubsub_asker:configure(Asked),
     Question = <<"weir-right: publish\r\nweir-channel: a\r\n">>,
@@ -141,9 +175,18 @@ an_answer_of_an_earlier_server(Config) ->
     %% This server refuses clients without a token.
     ok = weir_pubsub_asker:configure(Asked#{port := weir:get_port(?MODULE)}),
     ok = gen_tcp:send(Connection, "HTTP/1.1 204 No Content\r\n\r\n"),
-    receive {allowed, true} -> ok after weir_test_wait:patience() -> ct:fail(no_answer) end,
+    receive
+        {allowed, true} -> ok
+    after weir_test_wait:patience() -> ct:fail(no_answer)
+    end,
     _ = Ask(),
-    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after weir_test_wait:patience() -> no_answer end).
+    ?assertEqual(
+        false,
+        receive
+            {allowed, Allowed} -> Allowed
+        after weir_test_wait:patience() -> no_answer
+        end
+    ).
 
 %% Without an answer clients are refused. This is counted, and not kept.
 nobody_answers(Config) ->
@@ -163,7 +206,12 @@ what_is_asked_is_in_no_report(Config) ->
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, SlowPort} = inet:port(Slow),
     ok = weir_pubsub_asker:configure(#{
-        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => weir_test_wait:patience(), cache => 0, max_concurrent => 10
+        host => "127.0.0.1",
+        port => SlowPort,
+        target => <<"/may">>,
+        timeout => weir_test_wait:patience(),
+        cache => 0,
+        max_concurrent => 10
     }),
     Test = self(),
     _ = spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(<<"authorization: Bearer top-secret\r\n">>)} end),
@@ -175,4 +223,10 @@ what_is_asked_is_in_no_report(Config) ->
     Reported = weir_pubsub_asker:format_status(#{message => Message, reason => shutdown}),
     ?assertEqual(nomatch, string:find(io_lib:format("~0p", [Reported]), "top-secret")),
     ok = gen_tcp:send(Connection, "HTTP/1.1 401 Unauthorized\r\n\r\n"),
-    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after weir_test_wait:patience() -> no_answer end).
+    ?assertEqual(
+        false,
+        receive
+            {allowed, Allowed} -> Allowed
+        after weir_test_wait:patience() -> no_answer
+        end
+    ).

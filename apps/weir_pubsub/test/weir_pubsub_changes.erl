@@ -24,7 +24,9 @@
 %% The clients use the listener of prop_pubsub_http.
 start() ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
-    {ok, _} = weir_http:start_listener(prop_pubsub_http, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{publishers => any})),
+    {ok, _} = weir_http:start_listener(
+        prop_pubsub_http, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{publishers => any})
+    ),
     ok.
 
 stop() ->
@@ -42,14 +44,24 @@ rounds(Seed, Rounds, Steps) ->
         {Verdict, Died} -> error({failed, #{seed => Seed, steps => Steps, verdict => Verdict, shards => Died}})
     end.
 
-everything() -> {configuration(), range(0, 3), vector(6, list(step())), vector(3, ?SIZED(Size, resize(Size div 3, list(client_step())))), polls()}.
+everything() ->
+    {
+        configuration(),
+        range(0, 3),
+        vector(6, list(step())),
+        vector(3, ?SIZED(Size, resize(Size div 3, list(client_step())))),
+        polls()
+    }.
 
 tried({Configuration, Kills, Programs, Clients, Polls}) ->
     ok = weir_pubsub:configure(Configuration),
     Watch = spawn_monitor(fun() -> watch() end),
     Actors =
         [spawn_monitor(fun() -> exit({shutdown, prop_pubsub:run(Program)}) end) || Program <- Programs] ++
-            [spawn_monitor(fun() -> exit({shutdown, prop_pubsub_http:run(Program)}) end) || Program <- Polls ++ Clients],
+            [
+                spawn_monitor(fun() -> exit({shutdown, prop_pubsub_http:run(Program)}) end)
+             || Program <- Polls ++ Clients
+            ],
     ok = kill(Kills),
     Logs = [ended(Actor, 4 * weir_test_wait:patience()) || Actor <- Actors],
     ok = everything_goes(),
@@ -73,14 +85,21 @@ step() ->
 client_step() ->
     frequency([
         {10, {try_publish, channels(), oneof([10, 1000])}},
-        {5, {subscribe, channels(), oneof([stream, multipart, websocket, poll, polls]), oneof([oldest, back, nonsense])}},
+        {5,
+            {subscribe, channels(), oneof([stream, multipart, websocket, poll, polls]),
+                oneof([oldest, back, nonsense])}},
         {2, drop},
         {2, {read, boolean()}},
         {1, {delete, channel()}}
     ]).
 
 %% Mostly of one channel: only then messages are written to groups of sockets.
-channels() -> frequency([{4, ?LET(Channel, channel(), [Channel])}, {1, ?LET({A, B}, {channel(), channel()}, lists:usort([A, B]))}, {1, ?CHANNELS}]).
+channels() ->
+    frequency([
+        {4, ?LET(Channel, channel(), [Channel])},
+        {1, ?LET({A, B}, {channel(), channel()}, lists:usort([A, B]))},
+        {1, ?CHANNELS}
+    ]).
 
 %% As many as it takes for most of them to wait together.
 polls() -> vector(?POLLERS, [{subscribe, [<<"one">>], oneof([poll, poll, polls]), oneof([oldest, back])}]).
@@ -89,7 +108,9 @@ polls() -> vector(?POLLERS, [{subscribe, [<<"one">>], oneof([poll, poll, polls])
 configuration() ->
     ?LET(
         {Before, Patterns, Total, Groups},
-        {range(0, 9), resize(10, list({oneof([<<"*">>, <<"t*">> | ?CHANNELS]), policy()})), limits(), {limits(), limits()}},
+        {range(0, 9), resize(10, list({oneof([<<"*">>, <<"t*">> | ?CHANNELS]), policy()})), limits(), {
+            limits(), limits()
+        }},
         #{
             channels => [{?EVENTS, #{}} | lists:duplicate(Before, {<<"nothing">>, #{presence => true}})] ++ Patterns,
             groups => #{<<"g">> => element(1, Groups), <<"h">> => element(2, Groups)},
@@ -101,12 +122,28 @@ policy() ->
     ?LET(
         {Messages, Bytes, Age, Slow, Queue, Idle, Most, Presence, Events, Group},
         {
-            oneof([0, 1, 3, 10, 1000]), oneof([50, 1000000]), oneof([1, 20, infinity]), oneof([drop_oldest, disconnect]), oneof([1, 4, 64]),
-            oneof([0, 10, 5000]), oneof([2, infinity, infinity]), boolean(), oneof([none, none, ?EVENTS]), oneof([<<>>, <<"g">>, <<"h">>])
+            oneof([0, 1, 3, 10, 1000]),
+            oneof([50, 1000000]),
+            oneof([1, 20, infinity]),
+            oneof([drop_oldest, disconnect]),
+            oneof([1, 4, 64]),
+            oneof([0, 10, 5000]),
+            oneof([2, infinity, infinity]),
+            boolean(),
+            oneof([none, none, ?EVENTS]),
+            oneof([<<>>, <<"g">>, <<"h">>])
         },
         #{
-            max_messages => Messages, max_bytes => Bytes, max_age => Age, slow => Slow, max_queue => Queue, idle_timeout => Idle,
-            max_subscribers => Most, presence => Presence, events => Events, group => Group
+            max_messages => Messages,
+            max_bytes => Bytes,
+            max_age => Age,
+            slow => Slow,
+            max_queue => Queue,
+            idle_timeout => Idle,
+            max_subscribers => Most,
+            presence => Presence,
+            events => Events,
+            group => Group
         }
     ).
 
@@ -180,7 +217,13 @@ deleted(Channel) ->
 
 left(Index) ->
     Shard = weir_pubsub_shards:shard(Index),
-    #shard{channels = Channels, messages = Messages, due = Due, requests = Requests, subscribers = {Subscribers, Processes, Polls}} = Shard,
+    #shard{
+        channels = Channels,
+        messages = Messages,
+        due = Due,
+        requests = Requests,
+        subscribers = {Subscribers, Processes, Polls}
+    } = Shard,
     Tables = [Channels, Messages, Due, Requests, Subscribers, Processes, Polls],
     #shard{monitors = Monitors, opening = Opening, asked = Asked, behind = Behind, ending = Ending, renewing = Renewing} =
         sys:get_state(weir_pubsub_shards:name(Index), weir_test_wait:patience()),
@@ -192,8 +235,10 @@ left(Index) ->
 %% An id means one message, for everybody, and a message has one id.
 agree(Logs) ->
     case [Log || Log <- Logs, not is_done(Log)] of
-        [] -> agree(lists:append([lists:append([entry(Entry) || Entry <- Log]) || {shutdown, {done, Log}} <- Logs]), #{});
-        Failed -> {failed, Failed}
+        [] ->
+            agree(lists:append([lists:append([entry(Entry) || Entry <- Log]) || {shutdown, {done, Log}} <- Logs]), #{});
+        Failed ->
+            {failed, Failed}
     end.
 
 is_done({shutdown, {done, _}}) -> true;

@@ -29,7 +29,11 @@ who_had_the_claim_is_killed(_Config) ->
     ok = begun_again(Epoch).
 
 begun_again(Epoch) ->
-    {weir_pubsub, <<"a">>, {gap, unknown, {Later, 0}}} = receive {weir_pubsub, _, _} = M -> M after weir_test_wait:patience() -> none end,
+    {weir_pubsub, <<"a">>, {gap, unknown, {Later, 0}}} =
+        receive
+            {weir_pubsub, _, _} = M -> M
+        after weir_test_wait:patience() -> none
+        end,
     ?assert(Later > Epoch),
     {ok, #{id := {Later, 1}, subscribers := 1}} = weir_pubsub:publish(<<"a">>, "2"),
     ok.
@@ -67,4 +71,8 @@ asked_while_claimed() ->
     end),
     {Holder, Publisher}.
 
-published() -> receive {published, Result, Publisher} -> {Result, Publisher} after weir_test_wait:patience() -> error(not_published) end.
+published() ->
+    receive
+        {published, Result, Publisher} -> {Result, Publisher}
+    after weir_test_wait:patience() -> error(not_published)
+    end.

@@ -73,7 +73,8 @@ two_configure_at_once(_Config) ->
     Configure = fun(Name) ->
         Group = iolist_to_binary([Name, integer_to_list(rand:uniform(5))]),
         ok = weir_pubsub:configure(#{
-            channels => [{<<"c*">>, #{group => Group}} | maps:get(channels, nine())], groups => #{Group => #{channels => 1000}}
+            channels => [{<<"c*">>, #{group => Group}} | maps:get(channels, nine())],
+            groups => #{Group => #{channels => 1000}}
         })
     end,
     Channels = [<<"c", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 16)],
@@ -83,7 +84,10 @@ two_configure_at_once(_Config) ->
     %% All are counted in their current group.
     ok = weir_pubsub:configure(#{channels => [{<<"c*">>, #{group => <<"last">>}}], groups => #{<<"last">> => #{}}}),
     ?waitEqual(16, used(<<"last">>, channels)),
-    [?assertEqual(0, used(iolist_to_binary([Name, N]), channels)) || Name <- "ab", N <- "12345", {ok, _} <- [weir_pubsub:usage(<<Name, N>>)]],
+    [
+        ?assertEqual(0, used(iolist_to_binary([Name, N]), channels))
+     || Name <- "ab", N <- "12345", {ok, _} <- [weir_pubsub:usage(<<Name, N>>)]
+    ],
     ?assertEqual(16, used(total, channels)).
 
 %% The index of its policy changes, its content does not.
@@ -97,7 +101,9 @@ presence_that_no_configuration_tells(_Config) ->
             fun() -> {ok, _} = weir_pubsub:publish(Channel, "x") end
             | lists:duplicate(3, fun() -> {error, no_presence} = weir_pubsub:presence(Channel) end)
         ],
-        fun() -> change([#{channels => [Secret, Told]}, #{channels => [Told, Secret]}, #{channels => [Told]}], ?CHANGES) end
+        fun() ->
+            change([#{channels => [Secret, Told]}, #{channels => [Told, Secret]}, #{channels => [Told]}], ?CHANGES)
+        end
     ).
 
 readers_are_answered_meanwhile(_Config) ->
@@ -120,7 +126,13 @@ who_has_a_message_finds_it(_Config) ->
     Channels = [<<"a", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 8)],
     Count = 2000,
     Readers = [spawn_monitor(fun() -> find(Channel, Count) end) || Channel <- Channels],
-    ?waitMatch(8, lists:sum([Subscribers || Channel <- Channels, {ok, #{subscribers := Subscribers}} <- [weir_pubsub:info(Channel)]])),
+    ?waitMatch(
+        8,
+        lists:sum([
+            Subscribers
+         || Channel <- Channels, {ok, #{subscribers := Subscribers}} <- [weir_pubsub:info(Channel)]
+        ])
+    ),
     Writers = [spawn_monitor(fun() -> publish_numbered(Channel, lists:seq(1, Count)) end) || Channel <- Channels],
     [?assertEqual(normal, weir_pubsub_test:ended(Process)) || Process <- Writers ++ Readers].
 
@@ -141,7 +153,8 @@ found(Channel, Count) ->
 
 in_tables(Channel, {Epoch, Number} = Id) ->
     {ok, #{missed := Missed, position := {Epoch, Position}}} = History = weir_pubsub:history(Channel, #{from => Id}),
-    {Missed =/= unknown andalso Position >= Number, History} =:= {true, History} orelse exit({not_in_history, Id, History}),
+    {Missed =/= unknown andalso Position >= Number, History} =:= {true, History} orelse
+        exit({not_in_history, Id, History}),
     {ok, #{last_id := {Epoch, Last}}} = weir_pubsub:info(Channel),
     Last >= Number orelse exit({not_in_info, Id, Last}),
     ok.
@@ -184,7 +197,9 @@ a_channel_that_nobody_uses_follows(_Config) ->
     Names = [<<"a", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 1000)],
     [publish_numbered(Name, [1, 2, 3]) || Name <- Names],
     ?assertEqual(3000, used(total, messages)),
-    ok = weir_pubsub:configure(#{channels => [{<<"a*">>, #{max_messages => 1, group => <<"g">>}}], groups => #{<<"g">> => #{}}}),
+    ok = weir_pubsub:configure(#{
+        channels => [{<<"a*">>, #{max_messages => 1, group => <<"g">>}}], groups => #{<<"g">> => #{}}
+    }),
     ?waitEqual({1000, 1000}, {used(total, messages), used(<<"g">>, messages)}),
     ok = weir_pubsub:configure(#{channels => [{<<"a*">>, #{max_age => 1, idle_timeout => 0}}]}),
     ?waitEqual({ok, []}, weir_pubsub:channels(#{})),
@@ -202,7 +217,9 @@ who_has_given_up_changes_nothing(_Config) ->
 usage_stays_below_the_limit(_Config) ->
     Most = 50,
     ok = weir_pubsub:configure(#{
-        channels => [{<<"g*">>, #{group => <<"g">>}}], groups => #{<<"g">> => #{subscribers => Most}}, total => #{subscribers => Most}
+        channels => [{<<"g*">>, #{group => <<"g">>}}],
+        groups => #{<<"g">> => #{subscribers => Most}},
+        total => #{subscribers => Most}
     }),
     Subscribe = fun() ->
         Channel = <<"g", (integer_to_binary(rand:uniform(40)))/binary>>,

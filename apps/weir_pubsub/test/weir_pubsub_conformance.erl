@@ -8,7 +8,9 @@
 %% The script -------------------------------------------------------------------------------
 
 %% A case is a name and steps. In paths `A', `B' and `C' stand for channels that no other case has.
-cases() -> publishing() ++ telling() ++ polls() ++ poll_answers() ++ buffers() ++ streams() ++ websockets() ++ several() ++ refusals() ++ methods() ++ origins().
+cases() ->
+    publishing() ++ telling() ++ polls() ++ poll_answers() ++ buffers() ++ streams() ++ websockets() ++ several() ++
+        refusals() ++ methods() ++ origins().
 
 read(Path) -> read(Path, []).
 read(Path, Fields) -> {request, <<"GET">>, Path, Fields, <<>>}.
@@ -24,11 +26,15 @@ publishing() ->
         {"publish by PUT", [{request, <<"PUT">>, "/pub/A", [], <<"x">>}]},
         {"publish nothing", [post("/pub/A", <<>>)]},
         {"publish twice", [post("/pub/A", <<"x">>), post("/pub/A", <<"y">>)]},
-        {"publish, somebody there", [{stream, s, "/sub/A", accept("text/event-stream")}, {subscribers, "A", 1}, post("/pub/A", <<"x">>)]},
+        {"publish, somebody there", [
+            {stream, s, "/sub/A", accept("text/event-stream")}, {subscribers, "A", 1}, post("/pub/A", <<"x">>)
+        ]},
         {"publish with a type", [post("/pub/A", type("text/x-foo; charset=utf-8"), <<"x">>), read("/sub/A")]},
         {"publish with the name of an event", [
             post("/pub/A", [{"X-EventSource-Event", "born"}], <<"x">>),
-            {stream, s, "/sub/A", accept("text/event-stream")}, {until, s, <<"data: x\n\n">>}, {cut, s}
+            {stream, s, "/sub/A", accept("text/event-stream")},
+            {until, s, <<"data: x\n\n">>},
+            {cut, s}
         ]},
         {"publish by /pubsub", [post("/pubsub/A", <<"x">>), read("/pub/A")]},
         {"eleven messages: ten are kept", [post("/pub/A", <<N>>) || N <- lists:seq($a, $k)] ++ [read("/sub/A")]},
@@ -42,8 +48,18 @@ telling() ->
         [
             {"tell as " ++ Type, [post("/pub/A", <<"x">>), read("/pub/A", accept(Type))]}
          || Type <- [
-                "*/*", "text/plain", "text/json", "application/json", "text/xml", "application/xml", "text/yaml", "text/x-yaml",
-                "application/yaml", "application/x-yaml", "text/html", "image/png"
+                "*/*",
+                "text/plain",
+                "text/json",
+                "application/json",
+                "text/xml",
+                "application/xml",
+                "text/yaml",
+                "text/x-yaml",
+                "application/yaml",
+                "application/x-yaml",
+                "text/html",
+                "image/png"
             ]
         ] ++
         [
@@ -54,22 +70,34 @@ telling() ->
 polls() ->
     [
         {"long poll", [post("/pub/A", <<"x">>), read("/sub/A")]},
-        {"long poll, and on", [post("/pub/A", <<"x">>), post("/pub/A", <<"y">>), read("/sub/A"), {resume, "/sub/A", []}]},
+        {"long poll, and on", [
+            post("/pub/A", <<"x">>), post("/pub/A", <<"y">>), read("/sub/A"), {resume, "/sub/A", []}
+        ]},
         {"long poll that waits", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}]},
         {"long poll: timeout", [read("/brief/A")]},
         {"long poll, and on: timeout", [post("/pub/A", <<"x">>), read("/brief/A"), {resume, "/brief/A", []}]},
         {"long poll: deleted", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
         {"long poll, and on: deleted", [
-            post("/pub/A", <<"x">>), read("/sub/A"), {begin_resume, s, "/sub/A"}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}
+            post("/pub/A", <<"x">>),
+            read("/sub/A"),
+            {begin_resume, s, "/sub/A"},
+            {subscribers, "A", 1},
+            delete("/pub/A"),
+            {rest, s}
         ]},
         {"long poll: a date without a tag", [read("/sub/A", [{"If-Modified-Since", ?DATE}])]},
-        {"long poll: a date that is none", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", "yesterday"}])]},
+        {"long poll: a date that is none", [
+            post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", "yesterday"}])
+        ]},
         {"long poll: a tag alone", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-None-Match", "foo"}])]},
         {"long poll: Last-Event-ID that is none", [post("/pub/A", <<"x">>), read("/sub/A", [{"Last-Event-ID", "foo"}])]},
         {"long poll: last_event_id that is none", [post("/pub/A", <<"x">>), read("/sub/A?last_event_id=foo")]},
-        {"long poll: a tag of three channels", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "0,99,110"}])]},
+        {"long poll: a tag of three channels", [
+            post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "0,99,110"}])
+        ]},
         {"long poll: brackets in brackets", [
-            post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "[[[0,13,[9],[11]]]]"}])
+            post("/pub/A", <<"x">>),
+            read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "[[[0,13,[9],[11]]]]"}])
         ]},
         {"long poll: a bracket too many", [
             post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "0,13,[9]]"}])
@@ -81,11 +109,19 @@ polls() ->
 
 %% Several messages in the response to a long poll.
 poll_answers() ->
-    Several = [post("/pub/A", type("text/x-foo"), <<"one">>), post("/pub/A", <<"two\r\n--">>), post("/pub/A", <<>>), post("/pub/A", <<"four">>)],
+    Several = [
+        post("/pub/A", type("text/x-foo"), <<"one">>),
+        post("/pub/A", <<"two\r\n--">>),
+        post("/pub/A", <<>>),
+        post("/pub/A", <<"four">>)
+    ],
     lists:append([
         [
             {"several in " ++ How, Several ++ [read(Path ++ "A")]},
-            {"several in " ++ How ++ ", and on", Several ++ [read(Path ++ "A"), post("/pub/A", <<"five">>), {resume, Path ++ "A", []}]},
+            {
+                "several in " ++ How ++ ", and on",
+                Several ++ [read(Path ++ "A"), post("/pub/A", <<"five">>), {resume, Path ++ "A", []}]
+            },
             {"several in " ++ How ++ ", and on: timeout", Several ++ [read(Brief ++ "A"), {resume, Brief ++ "A", []}]},
             {"several in " ++ How ++ ", but one", [post("/pub/A", type("text/x-foo"), <<"x">>), read(Path ++ "A")]},
             {"several in " ++ How ++ ", but none: timeout", [read(Brief ++ "A")]},
@@ -103,36 +139,62 @@ poll_answers() ->
 buffers() ->
     Stream = accept("text/event-stream"),
     [
-        {"two of three are kept", [post("/pub/two-A", Data) || Data <- [<<"1">>, <<"2">>, <<"3">>]] ++ [
-            read("/pub/two-A"), {stream, s, "/sub/two-A", Stream}, {until, s, <<"data: 3\n\n">>}, {cut, s}
-        ]},
+        {"two of three are kept",
+            [post("/pub/two-A", Data) || Data <- [<<"1">>, <<"2">>, <<"3">>]] ++
+                [
+                    read("/pub/two-A"), {stream, s, "/sub/two-A", Stream}, {until, s, <<"data: 3\n\n">>}, {cut, s}
+                ]},
         {"none is kept: told", [post("/pub/none-A", <<"x">>), read("/pub/none-A")]},
         {"none is kept: long poll", [post("/pub/none-A", <<"x">>), read("/brief/none-A")]},
         {"none is kept: who waits gets it", [
             {stream, s, "/sub/none-A", []}, {subscribers, "none-A", 1}, post("/pub/none-A", <<"x">>), {rest, s}
         ]},
         {"none is kept: event stream", [
-            post("/pub/none-A", <<"1">>), {stream, s, "/sub/none-A", Stream}, {subscribers, "none-A", 1}, post("/pub/none-A", <<"2">>),
-            post("/pub/none-A", <<"3">>), {until, s, <<"data: 3\n\n">>}, {cut, s}
+            post("/pub/none-A", <<"1">>),
+            {stream, s, "/sub/none-A", Stream},
+            {subscribers, "none-A", 1},
+            post("/pub/none-A", <<"2">>),
+            post("/pub/none-A", <<"3">>),
+            {until, s, <<"data: 3\n\n">>},
+            {cut, s}
         ]},
         {"none is kept in one of several", [
-            {stream, s, "/sub/A,none-B", Stream}, {subscribers, "A", 1}, {subscribers, "none-B", 1}, post("/pub/A", <<"1">>),
-            post("/pub/none-B", <<"2">>), post("/pub/A", <<"3">>), {until, s, <<"data: 3\n\n">>}, {cut, s}
+            {stream, s, "/sub/A,none-B", Stream},
+            {subscribers, "A", 1},
+            {subscribers, "none-B", 1},
+            post("/pub/A", <<"1">>),
+            post("/pub/none-B", <<"2">>),
+            post("/pub/A", <<"3">>),
+            {until, s, <<"data: 3\n\n">>},
+            {cut, s}
         ]},
         {"too old", [post("/pub/brief-A", <<"x">>), {pause, 2500}, read("/brief/brief-A")]},
         {"too old: told", [post("/pub/brief-A", <<"x">>), {pause, 2500}, read("/pub/brief-A")]},
         {"too old in one of several", [
-            post("/pub/brief-A", <<"1">>), post("/pub/B", <<"2">>), {pause, 2500}, {stream, s, "/sub/brief-A,B", Stream},
-            {until, s, <<"data: 2\n\n">>}, {cut, s}
+            post("/pub/brief-A", <<"1">>),
+            post("/pub/B", <<"2">>),
+            {pause, 2500},
+            {stream, s, "/sub/brief-A,B", Stream},
+            {until, s, <<"data: 2\n\n">>},
+            {cut, s}
         ]},
         {"100,000 bytes", [post("/pub/A", binary:copy(<<"x">>, 100000)), read("/sub/A")]},
-        {"one subscriber at most: long poll", [{stream, s, "/sub/single-A", Stream}, {subscribers, "single-A", 1}, read("/sub/single-A")]},
+        {"one subscriber at most: long poll", [
+            {stream, s, "/sub/single-A", Stream}, {subscribers, "single-A", 1}, read("/sub/single-A")
+        ]},
         {"one subscriber at most: event stream", [
-            {stream, s, "/sub/single-A", Stream}, {subscribers, "single-A", 1}, {stream, t, "/sub/single-A", Stream}, {rest, t}
+            {stream, s, "/sub/single-A", Stream},
+            {subscribers, "single-A", 1},
+            {stream, t, "/sub/single-A", Stream},
+            {rest, t}
         ]},
         {"one subscriber at most: the next", [
-            {stream, s, "/sub/single-A", []}, {subscribers, "single-A", 1}, post("/pub/single-A", <<"x">>), {rest, s},
-            {subscribers, "single-A", 0}, {resume, "/brief/single-A", []}
+            {stream, s, "/sub/single-A", []},
+            {subscribers, "single-A", 1},
+            post("/pub/single-A", <<"x">>),
+            {rest, s},
+            {subscribers, "single-A", 0},
+            {resume, "/brief/single-A", []}
         ]}
     ].
 
@@ -145,28 +207,46 @@ streams() ->
     lists:append([
         [
             {Way ++ ": history, and on", [
-                post("/pub/A", type("text/x-foo"), <<"one">>), {stream, s, "/sub/A", Fields}, {subscribers, "A", 1},
-                post("/pub/A", type("text/x-foo"), <<"two">>), {until, s, Until}, {cut, s}
+                post("/pub/A", type("text/x-foo"), <<"one">>),
+                {stream, s, "/sub/A", Fields},
+                {subscribers, "A", 1},
+                post("/pub/A", type("text/x-foo"), <<"two">>),
+                {until, s, Until},
+                {cut, s}
             ]},
             {Way ++ ": timeout", [{stream, s, "/brief/A", Fields}, {rest, s}]},
             {Way ++ ": deleted", [{stream, s, "/sub/A", Fields}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
             {Way ++ ": empty message", [
-                {stream, s, "/sub/A", Fields}, {subscribers, "A", 1}, post("/pub/A", type("text/x-foo"), <<>>),
-                post("/pub/A", type("text/x-foo"), <<"two">>), {until, s, Until}, {cut, s}
+                {stream, s, "/sub/A", Fields},
+                {subscribers, "A", 1},
+                post("/pub/A", type("text/x-foo"), <<>>),
+                post("/pub/A", type("text/x-foo"), <<"two">>),
+                {until, s, Until},
+                {cut, s}
             ]}
         ]
      || {Way, Fields, Until} <- Ways
     ]) ++
         [
             {"event stream: several lines", [
-                post("/pub/A", <<"one\ntwo">>), {stream, s, "/sub/A", accept("text/event-stream")}, {until, s, <<"data: two\n\n">>}, {cut, s}
+                post("/pub/A", <<"one\ntwo">>),
+                {stream, s, "/sub/A", accept("text/event-stream")},
+                {until, s, <<"data: two\n\n">>},
+                {cut, s}
             ]},
             {"event stream: CR LF in a message", [
-                post("/pub/A", <<"one\r\ntwo">>), {stream, s, "/sub/A", accept("text/event-stream")}, {until, s, <<"data: two\n\n">>}, {cut, s}
+                post("/pub/A", <<"one\r\ntwo">>),
+                {stream, s, "/sub/A", accept("text/event-stream")},
+                {until, s, <<"data: two\n\n">>},
+                {cut, s}
             ]},
             {"raw", [
-                post("/pub/A", <<"one">>), {stream, s, "/raw/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"two">>),
-                {until, s, <<"two\n">>}, {cut, s}
+                post("/pub/A", <<"one">>),
+                {stream, s, "/raw/A", []},
+                {subscribers, "A", 1},
+                post("/pub/A", <<"two">>),
+                {until, s, <<"two\n">>},
+                {cut, s}
             ]}
         ].
 
@@ -176,35 +256,70 @@ websockets() ->
     Ping = 9,
     [
         {"WebSocket: history, and on", [
-            post("/pub/A", <<"one">>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}, post("/pub/A", <<"two">>), {frames, w, 1}
+            post("/pub/A", <<"one">>),
+            {websocket, w, "/sub/A", none, none},
+            {frames, w, 1},
+            post("/pub/A", <<"two">>),
+            {frames, w, 1}
         ]},
-        {"WebSocket: bytes", [post("/pub/A", type("application/octet-stream"), <<0, 255>>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}]},
-        {"WebSocket: text of another type", [post("/pub/A", type("text/x-foo"), <<"x">>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}]},
-        {"WebSocket: deleted", [{websocket, w, "/sub/A", none, none}, {subscribers, "A", 1}, delete("/pub/A"), {frames, w, 1}]},
+        {"WebSocket: bytes", [
+            post("/pub/A", type("application/octet-stream"), <<0, 255>>),
+            {websocket, w, "/sub/A", none, none},
+            {frames, w, 1}
+        ]},
+        {"WebSocket: text of another type", [
+            post("/pub/A", type("text/x-foo"), <<"x">>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}
+        ]},
+        {"WebSocket: deleted", [
+            {websocket, w, "/sub/A", none, none}, {subscribers, "A", 1}, delete("/pub/A"), {frames, w, 1}
+        ]},
         {"WebSocket: timeout", [{websocket, w, "/brief/A", none, none}, {frames, w, 1}]},
         {"WebSocket: ping", [{websocket, w, "/pubsub/A", none, none}, {say, w, Ping, <<"p">>}, {frames, w, 1}]},
-        {"WebSocket: publish where only subscribing is allowed", [{websocket, w, "/sub/A", none, none}, {say, w, Text, <<"x">>}, {frames, w, 1}]},
+        {"WebSocket: publish where only subscribing is allowed", [
+            {websocket, w, "/sub/A", none, none}, {say, w, Text, <<"x">>}, {frames, w, 1}
+        ]},
         {"WebSocket: publish and subscribe", [
-            {websocket, w, "/pubsub/A", none, none}, {say, w, Text, <<"x">>}, {say, w, Binary, <<0, 255>>}, {frames, w, 2}, read("/sub/A")
+            {websocket, w, "/pubsub/A", none, none},
+            {say, w, Text, <<"x">>},
+            {say, w, Binary, <<0, 255>>},
+            {frames, w, 2},
+            read("/sub/A")
         ]},
         {"WebSocket: publish", [
-            {websocket, w, "/pub/A", none, none}, {say, w, Text, <<"x">>}, {frames, w, 1}, {say, w, Binary, <<0, 255>>}, {frames, w, 1}
+            {websocket, w, "/pub/A", none, none},
+            {say, w, Text, <<"x">>},
+            {frames, w, 1},
+            {say, w, Binary, <<0, 255>>},
+            {frames, w, 1}
         ]},
-        {"WebSocket: publish, ws+meta.nchan", [{websocket, w, "/pub/A", "ws+meta.nchan", none}, {say, w, Text, <<"x">>}, {frames, w, 1}]},
+        {"WebSocket: publish, ws+meta.nchan", [
+            {websocket, w, "/pub/A", "ws+meta.nchan", none}, {say, w, Text, <<"x">>}, {frames, w, 1}
+        ]},
         {"ws+meta.nchan", [
-            post("/pub/A", <<"one">>), post("/pub/A", type("text/x-foo"), <<"two">>), {websocket, w, "/sub/A", "ws+meta.nchan", none}, {frames, w, 2}
+            post("/pub/A", <<"one">>),
+            post("/pub/A", type("text/x-foo"), <<"two">>),
+            {websocket, w, "/sub/A", "ws+meta.nchan", none},
+            {frames, w, 2}
         ]},
-        {"ws+meta.nchan is not the first", [post("/pub/A", <<"one">>), {websocket, w, "/sub/A", "other, ws+meta.nchan", none}, {frames, w, 1}]},
+        {"ws+meta.nchan is not the first", [
+            post("/pub/A", <<"one">>), {websocket, w, "/sub/A", "other, ws+meta.nchan", none}, {frames, w, 1}
+        ]},
         {"another subprotocol", [post("/pub/A", <<"one">>), {websocket, w, "/sub/A", "other", none}, {frames, w, 1}]},
         {"permessage-deflate", [{websocket, w, "/sub/A", none, "permessage-deflate"}]},
-        {"permessage-deflate, a window of ours", [{websocket, w, "/sub/A", none, "permessage-deflate; server_max_window_bits=12"}]},
-        {"permessage-deflate, a window that is too small", [{websocket, w, "/sub/A", none, "permessage-deflate; server_max_window_bits=8"}]},
+        {"permessage-deflate, a window of ours", [
+            {websocket, w, "/sub/A", none, "permessage-deflate; server_max_window_bits=12"}
+        ]},
+        {"permessage-deflate, a window that is too small", [
+            {websocket, w, "/sub/A", none, "permessage-deflate; server_max_window_bits=8"}
+        ]},
         {"a date without a tag", [{websocket, w, "/sub/A", none, none, [{"If-Modified-Since", ?DATE}]}]}
     ].
 
 several() ->
     [
-        {"several: publish", [post("/pub/A,B", <<"x">>), post("/pub/B", <<"y">>), post("/pub/A,B,C", accept("text/json"), <<"z">>)]},
+        {"several: publish", [
+            post("/pub/A,B", <<"x">>), post("/pub/B", <<"y">>), post("/pub/A,B,C", accept("text/json"), <<"z">>)
+        ]},
         {"several: tell", [post("/pub/A,B", <<"x">>), read("/pub/A,B")]},
         {"several: delete", [post("/pub/A,B", <<"x">>), delete("/pub/A,B"), read("/poll/A,B")]},
         {"several: delete what is not there", [delete("/pub/A,B")]},
@@ -213,11 +328,18 @@ several() ->
         ]},
         {"several: long poll: timeout", [read("/brief/A,B")]},
         {"several: one is deleted", [{stream, s, "/sub/A,B", []}, {subscribers, "B", 1}, delete("/pub/B"), {rest, s}]},
-        {"several: an id of another number", [post("/pub/A", <<"x">>), read("/sub/A,B", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "[0],-,-"}])]},
-        {"several: twice the same", [
-            post("/pub/A", <<"x">>), {stream, s, "/sub/A,A", accept("text/event-stream")}, {until, s, <<"data: x\n\n">>, 2}, {cut, s}
+        {"several: an id of another number", [
+            post("/pub/A", <<"x">>), read("/sub/A,B", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "[0],-,-"}])
         ]},
-        {"several: ws+meta.nchan", [post("/pub/B", <<"x">>), {websocket, w, "/sub/A,B", "ws+meta.nchan", none}, {frames, w, 1}]},
+        {"several: twice the same", [
+            post("/pub/A", <<"x">>),
+            {stream, s, "/sub/A,A", accept("text/event-stream")},
+            {until, s, <<"data: x\n\n">>, 2},
+            {cut, s}
+        ]},
+        {"several: ws+meta.nchan", [
+            post("/pub/B", <<"x">>), {websocket, w, "/sub/A,B", "ws+meta.nchan", none}, {frames, w, 1}
+        ]},
         {"several: 255, whose names have more than 1,024 bytes together", [post(["/pub/", many(255)], <<"x">>)]},
         {"several: 256", [post(["/pub/", many(256)], <<"x">>)]}
     ].
@@ -250,10 +372,17 @@ origins() ->
             {"publish from a page", [post("/pub/A", Origin, <<"x">>)]},
             {"long poll of a page", [post("/pub/A", <<"x">>), read("/sub/A", Origin)]},
             {"long poll of a page: timeout", [read("/brief/A", Origin)]},
-            {"long poll of a page: deleted", [{stream, s, "/sub/A", Origin}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
-            {"interval poll of a page, and on", [post("/pub/A", <<"x">>), read("/poll/A", Origin), {resume, "/poll/A", Origin}]},
+            {"long poll of a page: deleted", [
+                {stream, s, "/sub/A", Origin}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}
+            ]},
+            {"interval poll of a page, and on", [
+                post("/pub/A", <<"x">>), read("/poll/A", Origin), {resume, "/poll/A", Origin}
+            ]},
             {"event stream of a page", [
-                post("/pub/A", <<"x">>), {stream, s, "/sub/A", accept("text/event-stream") ++ Origin}, {until, s, <<"data: x\n\n">>}, {cut, s}
+                post("/pub/A", <<"x">>),
+                {stream, s, "/sub/A", accept("text/event-stream") ++ Origin},
+                {until, s, <<"data: x\n\n">>},
+                {cut, s}
             ]}
         ].
 
@@ -323,11 +452,24 @@ step({frames, Key, Count}, #run{open = Open, seen = Seen} = Run) ->
 
 %% The fields for a request after the last id of a response.
 resume(#run{last = Last}) ->
-    [{Name, Value} || {Name, Of} <- [{"If-Modified-Since", <<"last-modified">>}, {"If-None-Match", <<"etag">>}], {F, Value} <- Last, F =:= Of].
+    [
+        {Name, Value}
+     || {Name, Of} <- [{"If-Modified-Since", <<"last-modified">>}, {"If-None-Match", <<"etag">>}],
+        {F, Value} <- Last,
+        F =:= Of
+    ].
 
 %% Maps a path to its place: capitals are names of channels.
 place(Path, #run{server = Server, prefix = Prefix}) ->
-    Server(lists:flatten([case Byte >= $A andalso Byte =< $C of true -> [Prefix, Byte]; false -> Byte end || Byte <- lists:flatten(Path)])).
+    Server(
+        lists:flatten([
+            case Byte >= $A andalso Byte =< $C of
+                true -> [Prefix, Byte];
+                false -> Byte
+            end
+         || Byte <- lists:flatten(Path)
+        ])
+    ).
 
 request(Method, Path, Fields, Body, Run) ->
     {Port, There} = place(Path, Run),
@@ -335,8 +477,15 @@ request(Method, Path, Fields, Body, Run) ->
 
 answered({Status, Fields, Raw} = Answer, #run{seen = Seen, last = Before} = Run) ->
     {_, _, Body} = weir_pubsub_nchan:normal(Answer),
-    Normal = [normal(Field, Raw) || {Name, _} = Field <- Fields, not lists:member(Name, [<<"date">>, <<"server">>, <<"connection">>])],
-    Last = case lists:keymember(<<"last-modified">>, 1, Fields) of true -> Fields; false -> Before end,
+    Normal = [
+        normal(Field, Raw)
+     || {Name, _} = Field <- Fields, not lists:member(Name, [<<"date">>, <<"server">>, <<"connection">>])
+    ],
+    Last =
+        case lists:keymember(<<"last-modified">>, 1, Fields) of
+            true -> Fields;
+            false -> Before
+        end,
     Run#run{last = Last, seen = [[{status, Status} | lists:sort(Normal)] ++ [{body, without_times(Body)}] | Seen]}.
 
 %% Ids differ in length, so a length is right if it is that of the body.

@@ -17,10 +17,15 @@ init_per_suite(Config) ->
             {ok, _} = application:ensure_all_started(weir_pubsub),
             %% An empty channel is removed when it was idle for some seconds: a script may take longer.
             Stays = #{idle_timeout => 3600000},
-            ok = weir_pubsub:configure(#{channels => [
-                {<<"two-*">>, Stays#{max_messages => 2}}, {<<"none-*">>, Stays#{max_messages => 0}},
-                {<<"brief-*">>, Stays#{max_age => 1000}}, {<<"single-*">>, Stays#{max_subscribers => 1}}, {<<"*">>, Stays}
-            ]}),
+            ok = weir_pubsub:configure(#{
+                channels => [
+                    {<<"two-*">>, Stays#{max_messages => 2}},
+                    {<<"none-*">>, Stays#{max_messages => 0}},
+                    {<<"brief-*">>, Stays#{max_age => 1000}},
+                    {<<"single-*">>, Stays#{max_subscribers => 1}},
+                    {<<"*">>, Stays}
+                ]
+            }),
             Ports = maps:from_list([{Path, start(Path, Options)} || {Path, Options} <- listeners()]),
             [{ports, Ports} | Config];
         {skip, _} = Skip ->
@@ -39,13 +44,20 @@ end_per_testcase(_Case, Config) -> weir_pubsub_nchan:stop(proplists:get_value(nc
 listeners() ->
     Brief = #{poll_timeout => 1000, stream_timeout => 1000},
     [
-        {"/sub", #{}}, {"/poll", #{plain => interval_poll}}, {"/raw", #{plain => raw}}, {"/parts", #{poll_answer => multipart}},
-        {"/lines", #{poll_answer => raw}}, {"/brief", Brief}, {"/brief-parts", Brief#{poll_answer => multipart}},
+        {"/sub", #{}},
+        {"/poll", #{plain => interval_poll}},
+        {"/raw", #{plain => raw}},
+        {"/parts", #{poll_answer => multipart}},
+        {"/lines", #{poll_answer => raw}},
+        {"/brief", Brief},
+        {"/brief-parts", Brief#{poll_answer => multipart}},
         {"/brief-lines", Brief#{poll_answer => raw}}
     ].
 
 start(Path, Options) ->
-    Routes = weir_pubsub_http:routes(maps:merge(#{publishers => any, poll_timeout => 3600000, deflate => true}, Options)),
+    Routes = weir_pubsub_http:routes(
+        maps:merge(#{publishers => any, poll_timeout => 3600000, deflate => true}, Options)
+    ),
     {ok, _} = weir_http:start_listener({?MODULE, Path}, #{ip => {127, 0, 0, 1}}, Routes),
     weir:get_port({?MODULE, Path}).
 
@@ -64,7 +76,9 @@ the_same_but_for_reasons(Config) ->
     Cases = lists:zip(lists:seq(1, length(weir_pubsub_conformance:cases())), weir_pubsub_conformance:cases()),
     Results = all_at_once(
         fun({_, {Name, _}} = Case) ->
-            [Theirs, Our] = all_at_once(fun(Server) -> weir_pubsub_conformance:run(Server, Case) end, [fun(Path) -> {Port, Path} end, Ours]),
+            [Theirs, Our] = all_at_once(fun(Server) -> weir_pubsub_conformance:run(Server, Case) end, [
+                fun(Path) -> {Port, Path} end, Ours
+            ]),
             Differences = [
                 {weir_pubsub_conformance_differences:reason(Name, Difference), Difference}
              || Difference <- weir_pubsub_conformance_differences:differences(Theirs, Our)
@@ -74,8 +88,13 @@ the_same_but_for_reasons(Config) ->
         Cases
     ),
     case os:getenv("WEIR_WRITE_RESULTS") of
-        "1" -> ok = file:write_file(filename:join(tree(filename:dirname(code:which(?MODULE))), "conformance/results/nchan.md"), table(Results));
-        _ -> ok
+        "1" ->
+            ok = file:write_file(
+                filename:join(tree(filename:dirname(code:which(?MODULE))), "conformance/results/nchan.md"),
+                table(Results)
+            );
+        _ ->
+            ok
     end,
     ?assertEqual([], [{Name, Difference} || {Name, _, Differences} <- Results, {none, Difference} <- Differences]),
     Used = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
@@ -112,9 +131,16 @@ table(Results) ->
         "and to weir_pubsub. Statuses, fields and bodies are compared byte by byte, except dates, ids, boundaries, and how long ago something was;\n"
         "a Content-Length counts as the same if both fit their bodies.\n"
         "The requests are in `weir_pubsub_conformance`. What the tests of Nchan itself cover is in [nchan-tests.md](../nchan-tests.md).\n\n",
-        io_lib:format("Of ~b cases ~b have the same responses; ~b differ, each for one of the reasons at the end.~n~n", [length(Results), Same, length(Results) - Same]),
+        io_lib:format(
+            "Of ~b cases ~b have the same responses; ~b differ, each for one of the reasons at the end.~n~n", [
+                length(Results), Same, length(Results) - Same
+            ]
+        ),
         "| case | status of the last answer | differs in |\n| --- | --- | --- |\n",
-        [["| ", Name, " | ", last_status(Answers), " | ", differs(Differences), " |\n"] || {Name, Answers, Differences} <- Results],
+        [
+            ["| ", Name, " | ", last_status(Answers), " | ", differs(Differences), " |\n"]
+         || {Name, Answers, Differences} <- Results
+        ],
         "\n| why | cases | for example, Nchan | and here |\n| --- | --- | --- | --- |\n",
         [reason(Reason, Results) || Reason <- Reasons]
     ].
@@ -135,7 +161,20 @@ reason(Reason, Results) ->
     Found = [{Name, Difference} || {Name, _, Differences} <- Results, {Of, Difference} <- Differences, Of =:= Reason],
     [{_, {_, Theirs, Ours}} | _] = Found,
     Cases = integer_to_list(length(lists:usort([Name || {Name, _} <- Found]))),
-    ["| ", case Reason of none -> "none"; _ -> Reason end, " | ", Cases, " | ", shown(Theirs), " | ", shown(Ours), " |\n"].
+    [
+        "| ",
+        case Reason of
+            none -> "none";
+            _ -> Reason
+        end,
+        " | ",
+        Cases,
+        " | ",
+        shown(Theirs),
+        " | ",
+        shown(Ours),
+        " |\n"
+    ].
 
 shown(What) ->
     Text = lists:flatten(io_lib:format("~0tp", [What])),

@@ -6,7 +6,9 @@
 read(Text) -> read(Text, []).
 
 read(Text, Files) ->
-    Directory = filename:join("_build", lists:concat(["weir_pubsub_file_", os:getpid(), "_", erlang:unique_integer([positive])])),
+    Directory = filename:join(
+        "_build", lists:concat(["weir_pubsub_file_", os:getpid(), "_", erlang:unique_integer([positive])])
+    ),
     ok = filelib:ensure_path(Directory),
     [ok = file:write_file(filename:join(Directory, Name), Bytes) || {Name, Bytes} <- [{"push.toml", Text} | Files]],
     try
@@ -17,13 +19,24 @@ read(Text, Files) ->
 
 an_empty_file_is_the_defaults_test() ->
     ?assertEqual({ok, weir_pubsub_file:defaults()}, read("")),
-    ?assertMatch(#{listeners := [#{ip := {127, 0, 0, 1}, port := 0}], origins := any, keys := []}, weir_pubsub_file:defaults()).
+    ?assertMatch(
+        #{listeners := [#{ip := {127, 0, 0, 1}, port := 0}], origins := any, keys := []}, weir_pubsub_file:defaults()
+    ).
 
 a_broker_test() ->
-    Text = "[broker]\nkind = 'redis'\nhost = 'redis'\nport = 7000\nusername = 'push'\npassword = 'password'\ndatabase = 2\nprefix = 'chat'\n",
+    Text =
+        "[broker]\nkind = 'redis'\nhost = 'redis'\nport = 7000\nusername = 'push'\npassword = 'password'\ndatabase = 2\nprefix = 'chat'\n",
     {ok, #{broker := Broker}} = read(Text, [{"password", "secret\n"}]),
     ?assertEqual(
-        #{kind => redis, host => "redis", port => 7000, username => <<"push">>, password => <<"secret">>, database => 2, prefix => <<"chat">>},
+        #{
+            kind => redis,
+            host => "redis",
+            port => 7000,
+            username => <<"push">>,
+            password => <<"secret">>,
+            database => 2,
+            prefix => <<"chat">>
+        },
         Broker
     ),
     ?assertMatch({error, [{6, _}]}, read(Text)),
@@ -53,14 +66,21 @@ everything_test() ->
         #{
             drain := 1000,
             listeners := [
-                #{ip := {0, 0, 0, 0, 0, 0, 0, 1}, port := 1, max_connections := 5, access_log := #{format := json, to := {file, _}}},
+                #{
+                    ip := {0, 0, 0, 0, 0, 0, 0, 1},
+                    port := 1,
+                    max_connections := 5,
+                    access_log := #{format := json, to := {file, _}}
+                },
                 #{ip := {127, 0, 0, 1}, port := 2, access_log := off}
             ],
             transports := [stream, poll],
             plain := long_poll,
             poll_answer := multipart,
             origins := [<<"https://a.example:8443">>],
-            poll_timeout := 30000, stream_timeout := 60000, deflate := true,
+            poll_timeout := 30000,
+            stream_timeout := 60000,
+            deflate := true,
             max_body := 10,
             keys := [{secret, _}],
             tokens := #{audience := <<"chat">>, issuer := <<"me">>, leeway := 5, require_exp := false},
@@ -69,7 +89,11 @@ everything_test() ->
                 groups := #{<<"chat">> := #{channels := 10}},
                 channels := [
                     {<<"chat/*">>, #{
-                        max_messages := 5, max_age := infinity, slow := disconnect, presence := true, group := <<"chat">>,
+                        max_messages := 5,
+                        max_age := infinity,
+                        slow := disconnect,
+                        presence := true,
+                        group := <<"chat">>,
                         events := <<"events">>
                     }},
                     {<<"*">>, #{}}
@@ -84,7 +108,10 @@ faults_have_line_key_and_what_is_allowed_test() ->
         begin
             {error, Faults} = read(Text),
             Told = [{At, iolist_to_binary(What)} || {At, What} <- Faults],
-            ?assertMatch({Text, [_]}, {Text, [Line || {At, What} <- Told, At =:= Line, binary:match(What, list_to_binary(Part)) =/= nomatch]})
+            ?assertMatch(
+                {Text, [_]},
+                {Text, [Line || {At, What} <- Told, At =:= Line, binary:match(What, list_to_binary(Part)) =/= nomatch]}
+            )
         end
      || {Line, Part, Text} <- [
             {1, "unknown key; valid: ask, broker, channels, control, drain", "colour = 1\n"},
@@ -93,15 +120,19 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {3, "listeners.1.port: an integer from 0 to 65535", "\n[[listeners]]\nport = 65536\n"},
             {2, "listeners.1.ip: an address", "[[listeners]]\nip = 'here'\n"},
             {2, "listeners.1.colour: unknown key; valid: access_log", "[[listeners]]\ncolour = 1\n"},
-            {3, "listeners.1.access_log_format: only with access_log", "[[listeners]]\nport = 8\naccess_log_format = 'json'\n"},
+            {3, "listeners.1.access_log_format: only with access_log",
+                "[[listeners]]\nport = 8\naccess_log_format = 'json'\n"},
             {1, "control: the name of a file", "control = \"push\\u0000.sock\"\n"},
             {3, "broker.host: the name or address of a host", "[broker]\nkind = 'redis'\nhost = \"redis\\u0000\"\n"},
             {2, "mercure.cookie: the name of a cookie", "[mercure]\ncookie = 'my cookie'\n"},
-            {3, "channels.1.group: the name of a group, but groups is empty", "[[channels]]\npattern = 'a'\ngroup = 'chat'\n"},
-            {5, "channels.1.group: the name of a group: chat, other", "[groups.chat]\n[groups.other]\n[[channels]]\npattern = 'a'\ngroup = 'chats'\n"},
+            {3, "channels.1.group: the name of a group, but groups is empty",
+                "[[channels]]\npattern = 'a'\ngroup = 'chat'\n"},
+            {5, "channels.1.group: the name of a group: chat, other",
+                "[groups.chat]\n[groups.other]\n[[channels]]\npattern = 'a'\ngroup = 'chats'\n"},
             {2, "listeners.1.tls: a table", "[[listeners]]\ntls = 1\n"},
             {2, "listeners.1.tls: cert and key, each the name of a file", "[[listeners]]\ntls = {cert = 'a.pem'}\n"},
-            {2, "listeners.1.tls.cert: a readable file (enoent)", "[[listeners]]\ntls = {cert = 'a.pem', key = 'b.pem'}\n"},
+            {2, "listeners.1.tls.cert: a readable file (enoent)",
+                "[[listeners]]\ntls = {cert = 'a.pem', key = 'b.pem'}\n"},
             {4, "listeners.2.port: another listener", "[[listeners]]\nport = 8\n[[listeners]]\nport = 8\n"},
             {1, "listeners: tables: [[listeners]]", "listeners = 1\n"},
             {1, "listeners.1: a table", "listeners = [1]\n"},
@@ -130,8 +161,10 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {2, "limits.bytes: an integer from 0", "[limits]\nbytes = -1\n"},
             {2, "groups.a.colour: unknown key", "[groups.a]\ncolour = 1\n"},
             {1, "channels.1: pattern is missing", "[[channels]]\nmax_messages = 1\n"},
-            {4, "channels.2.pattern: occurs twice in the file", "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'a'\n"},
-            {5, "channels.2.max_age: milliseconds from 1 on", "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'b'\nmax_age = 0\n"},
+            {4, "channels.2.pattern: occurs twice in the file",
+                "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'a'\n"},
+            {5, "channels.2.max_age: milliseconds from 1 on",
+                "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'b'\nmax_age = 0\n"},
             {3, "channels.1.slow: drop_oldest or disconnect", "[[channels]]\npattern = 'a'\nslow = 'never'\n"},
             {3, "channels.1.events: a channel whose policy", "[[channels]]\npattern = 'a'\nevents = 'a'\n"},
             {2, "duplicate key", "drain = 1\ndrain = 2\n"}
@@ -143,12 +176,17 @@ settings_without_effect_are_faults_test() ->
     [
         ?assertEqual({Text, {error, [{Line, What}]}}, {Text, read(Text)})
      || {Line, What, Text} <- [
-            {3, <<"http.poll_answer: only with plain = \"long_poll\"">>, "[http]\nplain = 'raw'\npoll_answer = 'multipart'\n"},
-            {2, <<"http.poll_answer: only with plain = \"long_poll\"">>, "[http]\npoll_answer = 'raw'\nplain = 'interval_poll'\n"},
-            {3, <<"http.poll_timeout: only with plain = \"long_poll\"">>, "[http]\nplain = 'interval_poll'\npoll_timeout = 1000\n"},
+            {3, <<"http.poll_answer: only with plain = \"long_poll\"">>,
+                "[http]\nplain = 'raw'\npoll_answer = 'multipart'\n"},
+            {2, <<"http.poll_answer: only with plain = \"long_poll\"">>,
+                "[http]\npoll_answer = 'raw'\nplain = 'interval_poll'\n"},
+            {3, <<"http.poll_timeout: only with plain = \"long_poll\"">>,
+                "[http]\nplain = 'interval_poll'\npoll_timeout = 1000\n"},
             {3, <<"http.plain: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\nplain = 'raw'\n"},
-            {3, <<"http.poll_answer: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\npoll_answer = 'raw'\n"},
-            {3, <<"http.poll_timeout: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\npoll_timeout = 1000\n"},
+            {3, <<"http.poll_answer: only with \"poll\" in transports">>,
+                "[http]\ntransports = ['stream']\npoll_answer = 'raw'\n"},
+            {3, <<"http.poll_timeout: only with \"poll\" in transports">>,
+                "[http]\ntransports = ['stream']\npoll_timeout = 1000\n"},
             {3, <<"http.stream_timeout: only with a transport other than \"poll\", or with plain = \"raw\"">>,
                 "[http]\ntransports = ['poll']\nstream_timeout = 1000\n"},
             {2, <<"tokens.audience: only with a key: secrets, public_keys or jwks">>, "[tokens]\naudience = 'chat'\n"}
@@ -171,17 +209,32 @@ whom_to_ask_test() ->
     Ask = fun(Text) -> read(["[ask]\n", Text], [{"ca.pem", Certificate}, {"no.pem", "nothing"}]) end,
     {ok, #{ask := Plain}} = Ask("url = 'http://[::1]:9000/may?a=b'\n"),
     ?assertEqual(
-        #{host => "::1", port => 9000, target => <<"/may?a=b">>, timeout => 2000, cache => 10000, max_concurrent => 100}, Plain
+        #{
+            host => "::1",
+            port => 9000,
+            target => <<"/may?a=b">>,
+            timeout => 2000,
+            cache => 10000,
+            max_concurrent => 100
+        },
+        Plain
     ),
     {ok, #{ask := Asked}} = Ask("url = 'HTTPS://a.example'\nca = 'ca.pem'\n"),
     ?assertMatch(#{host := "a.example", port := 443, target := <<"/">>, cacerts := [<<"a certificate">>]}, Asked),
-    ?assertEqual({error, [{3, <<"ask.ca: only for a url with https">>}]}, Ask("url = 'http://a.example'\nca = 'ca.pem'\n")),
-    ?assertEqual({error, [{3, <<"ask.ca: no.pem: contains no certificate in PEM">>}]}, Ask("url = 'https://a.example'\nca = 'no.pem'\n")).
+    ?assertEqual(
+        {error, [{3, <<"ask.ca: only for a url with https">>}]}, Ask("url = 'http://a.example'\nca = 'ca.pem'\n")
+    ),
+    ?assertEqual(
+        {error, [{3, <<"ask.ca: no.pem: contains no certificate in PEM">>}]},
+        Ask("url = 'https://a.example'\nca = 'no.pem'\n")
+    ).
 
 %% A system that trusts one certificate. Reading the hundred and more of this machine takes seconds of CPU time.
 whom_this_system_trusts_test() ->
     #{cert := Certificate} = public_key:pkix_test_root_cert("a.example", [{key, {namedCurve, secp256r1}}]),
-    File = filename:join("_build", lists:concat(["weir_pubsub_trusted_", os:getpid(), "_", erlang:unique_integer([positive])])),
+    File = filename:join(
+        "_build", lists:concat(["weir_pubsub_trusted_", os:getpid(), "_", erlang:unique_integer([positive])])
+    ),
     ok = file:write_file(File, public_key:pem_encode([{'Certificate', Certificate, not_encrypted}])),
     try
         ok = public_key:cacerts_load(File),
@@ -197,4 +250,6 @@ a_short_secret_is_told_test() ->
     ?assertMatch({_, _}, binary:match(iolist_to_binary(Text), <<"at least 32 bytes">>)).
 
 no_file_test() ->
-    ?assertMatch({error, [{none, ["cannot be read: ", "no such file or directory"]}]}, weir_pubsub_file:read("nothing/at/all")).
+    ?assertMatch(
+        {error, [{none, ["cannot be read: ", "no such file or directory"]}]}, weir_pubsub_file:read("nothing/at/all")
+    ).

@@ -6,7 +6,14 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_nchan, [
-    by_configuration/3, publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, read_stream/2, normal/1
+    by_configuration/3,
+    publish/3,
+    wait_for_subscribers/3,
+    request/4, request/5,
+    begin_request/4,
+    answer/1,
+    read_stream/2,
+    normal/1
 ]).
 -import(weir_pubsub_http_test, [resume/1, read_until/3]).
 
@@ -19,8 +26,29 @@ all() -> [{group, nchan}].
 groups() ->
     [
         {nchan, [], [
-            publishing, information, long_poll, held, resumed, ids_that_are_wrong, timeouts, deleting, event_stream,
-            event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, websocket_for_publishers, streams_time_out, channel_events, methods, options, pages_of_other_sites
+            publishing,
+            information,
+            long_poll,
+            held,
+            resumed,
+            ids_that_are_wrong,
+            timeouts,
+            deleting,
+            event_stream,
+            event_stream_goes_on,
+            chunked,
+            multipart,
+            raw,
+            interval_poll,
+            websocket,
+            websocket_with_ids,
+            websocket_publishes,
+            websocket_for_publishers,
+            streams_time_out,
+            channel_events,
+            methods,
+            options,
+            pages_of_other_sites
         ]}
     ].
 
@@ -45,7 +73,18 @@ information(Config) ->
         [{nothing, request(Port, <<"GET">>, "/pub/nothing", [])}] ++
             [
                 {Accept, request(Port, <<"GET">>, "/pub/a", [{"Accept", Accept}])}
-             || Accept <- ["*/*", "text/plain", "text/json", "application/json", "text/xml", "application/xml", "text/yaml", "text/x-yaml", "application/yaml", "image/png"]
+             || Accept <- [
+                    "*/*",
+                    "text/plain",
+                    "text/json",
+                    "application/json",
+                    "text/xml",
+                    "application/xml",
+                    "text/yaml",
+                    "text/x-yaml",
+                    "application/yaml",
+                    "image/png"
+                ]
             ]
     end).
 
@@ -53,7 +92,11 @@ long_poll(Config) ->
     same(Config, fun(Port) ->
         _ = request(Port, <<"POST">>, "/pub/a", [{"Content-Type", "text/x-foo"}], <<"hello">>),
         _ = publish(Port, "b", <<"no type">>),
-        [{typed, request(Port, <<"GET">>, "/sub/a", [])}, {untyped, request(Port, <<"GET">>, "/sub/b", [])}, {pubsub, request(Port, <<"GET">>, "/pubsub/a", [])}]
+        [
+            {typed, request(Port, <<"GET">>, "/sub/a", [])},
+            {untyped, request(Port, <<"GET">>, "/sub/b", [])},
+            {pubsub, request(Port, <<"GET">>, "/pubsub/a", [])}
+        ]
     end).
 
 held(Config) ->
@@ -133,7 +176,9 @@ event_stream(Config) ->
 event_stream_goes_on(Config) ->
     same(Config, fun(Port) ->
         _ = [publish(Port, "a", Data) || Data <- [<<"one">>, <<"two">>, <<"three">>]],
-        {200, _, Text} = read_stream(begin_request(Port, <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), <<"three\n\n">>),
+        {200, _, Text} = read_stream(
+            begin_request(Port, <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), <<"three\n\n">>
+        ),
         {match, [_, Second | _]} = re:run(Text, "id: ([0-9:]+)", [global, {capture, all_but_first, list}]),
         Again = begin_request(Port, <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}, {"Last-Event-ID", Second}]),
         ByQuery = begin_request(Port, <<"GET">>, ["/sub/a?last_event_id=", Second], [{"Accept", "text/event-stream"}]),
@@ -213,7 +258,10 @@ channel_events(Config) ->
         begin
             Events = begin_request(Port, <<"GET">>, Told, [{"Accept", "text/event-stream"}]),
             %% One after the other: the order of events from two places is not defined.
-            Then = fun(Bytes, Act, Event) -> Act(), read_until(Events, <<"data: ", Event/binary, " watched\n\n">>, Bytes) end,
+            Then = fun(Bytes, Act, Event) ->
+                Act(),
+                read_until(Events, <<"data: ", Event/binary, " watched\n\n">>, Bytes)
+            end,
             Published = Then(<<>>, fun() -> request(Port, <<"POST">>, Pub, [], <<"x">>) end, <<"channel_publish">>),
             Stream = begin_request(Port, <<"GET">>, Sub, [{"Accept", "text/event-stream"}]),
             Came = Then(Published, fun() -> ok end, <<"subscriber_enqueue">>),
@@ -273,10 +321,16 @@ websocket_for_publishers(Config) ->
         [
             begin
                 {Answer, Socket} = weir_pubsub_nchan:websocket(Port, Path, Protocol),
-                [ok = weir_pubsub_nchan:send_frame(Socket, Opcode, Data) || {Opcode, Data} <- [{1, <<"hello">>}, {2, <<0, 255>>}, {1, <<>>}]],
+                [
+                    ok = weir_pubsub_nchan:send_frame(Socket, Opcode, Data)
+                 || {Opcode, Data} <- [{1, <<"hello">>}, {2, <<0, 255>>}, {1, <<>>}]
+                ],
                 Frames = [answered(Frame) || Frame <- weir_pubsub_nchan:frames(Socket, 3)],
                 ok = gen_tcp:close(Socket),
-                {Answer, Frames, [element(3, normal(request(Port, <<"GET">>, ["/pub/", Name], []))) || Name <- ["a", "b"]]}
+                {Answer, Frames, [
+                    element(3, normal(request(Port, <<"GET">>, ["/pub/", Name], [])))
+                 || Name <- ["a", "b"]
+                ]}
             end
          || {Path, Protocol} <- [{"/pub/a", none}, {"/pub/a", "ws+meta.nchan"}, {"/pub/a,b", none}]
         ]
@@ -310,6 +364,7 @@ pages_of_other_sites(Config) ->
         [
             {published, request(Port, <<"POST">>, "/pub/a", Origin, <<"x">>)},
             {read, request(Port, <<"GET">>, "/sub/a", Origin)},
-            {wrong, request(Port, <<"GET">>, "/sub/a", [{"If-Modified-Since", "Sat, 21 Nov 2026 23:13:24 GMT"} | Origin])}
+            {wrong,
+                request(Port, <<"GET">>, "/sub/a", [{"If-Modified-Since", "Sat, 21 Nov 2026 23:13:24 GMT"} | Origin])}
         ]
     end).

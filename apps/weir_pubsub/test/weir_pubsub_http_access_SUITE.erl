@@ -26,12 +26,17 @@ local_publishers_only(_Config) ->
     set(#{}),
     {202, _, _} = publish(port(), "a", <<"x">>),
     Origin = [{"Origin", "http://x.y"}],
-    [{403, _, <<>>} = request(port(), Method, "/pub/a", Origin, <<"x">>) || Method <- [<<"POST">>, <<"PUT">>, <<"DELETE">>]],
+    [
+        {403, _, <<>>} = request(port(), Method, "/pub/a", Origin, <<"x">>)
+     || Method <- [<<"POST">>, <<"PUT">>, <<"DELETE">>]
+    ],
     {403, _, <<>>} = request(port(), <<"GET">>, "/pub/a", Origin),
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", Origin).
 
 who_may(_Config) ->
-    May = fun(Name) -> fun(Request, Channel) -> {weir_http_request:field(<<"x-who">>, Request), Channel} =:= {Name, <<"a">>} end end,
+    May = fun(Name) ->
+        fun(Request, Channel) -> {weir_http_request:field(<<"x-who">>, Request), Channel} =:= {Name, <<"a">>} end
+    end,
     set(#{publishers => May(<<"writer">>), subscribers => May(<<"reader">>)}),
     Who = fun(Name) -> [{"X-Who", Name}] end,
     {202, _, _} = request(port(), <<"POST">>, "/pub/a", Who("writer"), <<"x">>),
@@ -71,14 +76,31 @@ tokens(_Config) ->
     ok = file:delete(File),
     By = fun(Right) -> weir_pubsub_access:by_token(Right, ?MODULE, #{require_exp => false}) end,
     set(#{publishers => By(publish), subscribers => By(subscribe)}),
-    Url = fun(Bytes) -> <<<<(case C of $+ -> $-; $/ -> $_; _ -> C end)>> || <<C>> <= base64:encode(Bytes), C =/= $=>> end,
-    Signed = <<(Url(<<"{\"alg\":\"HS256\"}">>))/binary, ".", (Url(<<"{\"weir\":{\"publish\":[\"a\"],\"subscribe\":[\"*\"]}}">>))/binary>>,
+    Url = fun(Bytes) ->
+        <<
+            <<
+                (case C of
+                    $+ -> $-;
+                    $/ -> $_;
+                    _ -> C
+                end)
+            >>
+         || <<C>> <= base64:encode(Bytes), C =/= $=
+        >>
+    end,
+    Signed = <<
+        (Url(<<"{\"alg\":\"HS256\"}">>))/binary,
+        ".",
+        (Url(<<"{\"weir\":{\"publish\":[\"a\"],\"subscribe\":[\"*\"]}}">>))/binary
+    >>,
     Token = <<Signed/binary, ".", (Url(crypto:mac(hmac, sha256, Secret, Signed)))/binary>>,
     Bearer = [{"Authorization", ["Bearer ", Token]}],
     {202, _, _} = request(port(), <<"POST">>, "/pub/a", Bearer, <<"x">>),
     {403, _, _} = request(port(), <<"POST">>, "/pub/b", Bearer, <<"x">>),
     {403, _, _} = request(port(), <<"POST">>, "/pub/a", [], <<"x">>),
-    {403, _, _} = request(port(), <<"POST">>, "/pub/a", [{"Authorization", [<<255, 254, 253, 252, 251, 250>>, " x"]}], <<"x">>),
+    {403, _, _} = request(
+        port(), <<"POST">>, "/pub/a", [{"Authorization", [<<255, 254, 253, 252, 251, 250>>, " x"]}], <<"x">>
+    ),
     {200, _, <<"x">>} = request(port(), <<"GET">>, ["/sub/a?access_token=", Token], []),
     {403, _, _} = request(port(), <<"GET">>, ["/sub/a?access_token=", Token, "x"], []),
     {403, _, _} = request(port(), <<"GET">>, "/sub/a", [{"Authorization", ["Basic ", Token]}]).
@@ -99,5 +121,15 @@ messages_that_are_too_large(_Config) ->
 options_that_are_wrong(_Config) ->
     [
         ?assertError({bad_option, Name, Value, _}, weir_pubsub_http:routes(#{Name => Value}))
-     || {Name, Value} <- [{publishers, nobody}, {subscribers, local}, {poll_timeout, 0}, {stream_timeout, 0}, {deflate, 1}, {deflate, #{context => true}}, {plain, poll}, {max_body, 0}, {other, 1}]
+     || {Name, Value} <- [
+            {publishers, nobody},
+            {subscribers, local},
+            {poll_timeout, 0},
+            {stream_timeout, 0},
+            {deflate, 1},
+            {deflate, #{context => true}},
+            {plain, poll},
+            {max_body, 0},
+            {other, 1}
+        ]
     ].

@@ -20,9 +20,18 @@ all() -> [{group, ours}].
 groups() ->
     [
         {ours, [], [
-            a_client_that_goes_away, a_flood_of_messages, a_flood_of_channels, a_flood_of_subscriptions, a_shard_is_killed, asked_of_a_shard_that_is_killed, a_shard_at_work_answers_later,
-            a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late,
-            slow_clients_have_all_when_publishing_stops, publishers_at_once,
+            a_client_that_goes_away,
+            a_flood_of_messages,
+            a_flood_of_channels,
+            a_flood_of_subscriptions,
+            a_shard_is_killed,
+            asked_of_a_shard_that_is_killed,
+            a_shard_at_work_answers_later,
+            a_poll_that_need_not_wait,
+            clients_that_do_not_read,
+            clients_that_read_late,
+            slow_clients_have_all_when_publishing_stops,
+            publishers_at_once,
             shards_killed_while_reactors_publish
         ]}
     ].
@@ -58,8 +67,12 @@ a_flood_of_messages(_Config) ->
 a_flood_of_channels(_Config) ->
     ok = weir_pubsub:configure(#{total => #{channels => 100}}),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
-    Request = fun(Number, Last) -> ["POST /pub/", integer_to_list(Number), " HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n", Last, "\r\nx"] end,
-    ok = gen_tcp:send(Socket, [[Request(Number, []) || Number <- lists:seq(1, 999)], Request(1000, "Connection: close\r\n")]),
+    Request = fun(Number, Last) ->
+        ["POST /pub/", integer_to_list(Number), " HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n", Last, "\r\nx"]
+    end,
+    ok = gen_tcp:send(Socket, [
+        [Request(Number, []) || Number <- lists:seq(1, 999)], Request(1000, "Connection: close\r\n")
+    ]),
     Bytes = weir_pubsub_http_test:read_until_end(Socket, <<>>),
     Answers = fun(Status) -> length(binary:matches(Bytes, <<"HTTP/1.1 ", Status/binary>>)) end,
     ?assertEqual({100, 900}, {Answers(<<"202 ">>), Answers(<<"403 ">>)}),
@@ -70,9 +83,14 @@ a_flood_of_channels(_Config) ->
 a_flood_of_subscriptions(_Config) ->
     ok = weir_pubsub:configure(#{total => #{subscribers => 50}}),
     #{refused := Before} = weir_pubsub:counters(),
-    Stream = fun(Number) -> begin_request(port(), <<"GET">>, ["/sub/", integer_to_list(Number rem 20)], [{"Accept", "text/event-stream"}]) end,
+    Stream = fun(Number) ->
+        begin_request(port(), <<"GET">>, ["/sub/", integer_to_list(Number rem 20)], [{"Accept", "text/event-stream"}])
+    end,
     Streams = [Stream(Number) || Number <- lists:seq(1, 200)],
-    Subscribers = fun() -> {ok, #{subscribers := Count}} = weir_pubsub:usage(total), Count end,
+    Subscribers = fun() ->
+        {ok, #{subscribers := Count}} = weir_pubsub:usage(total),
+        Count
+    end,
     ?waitEqual(Before + 150, maps:get(refused, weir_pubsub:counters())),
     ?assertEqual(50, Subscribers()),
     [ok = gen_tcp:close(Socket) || Socket <- Streams],
@@ -165,7 +183,10 @@ a_poll_that_need_not_wait(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"a">>, #{events => <<"events">>}}]}),
     {ok, _} = weir_pubsub:subscribe(<<"events">>, #{}),
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", []),
-    receive {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok after weir_test_wait:patience() -> error(not_told) end.
+    receive
+        {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok
+    after weir_test_wait:patience() -> error(not_told)
+    end.
 
 %% By each transport that reports gaps: messages are in order, every gap is announced, and queues are bounded.
 clients_that_read_late(_Config) ->
@@ -174,13 +195,28 @@ clients_that_read_late(_Config) ->
     Data = binary:copy(<<"x">>, 50000),
     Count = 100,
     Streams = [
-        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), fun weir_pubsub_http_test:body/1, "data: ([0-9]+)([\n:])"},
-        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "multipart/mixed"}]), fun weir_pubsub_http_test:body/1, "\r\n\r\n([0-9]+)(\r|:)"},
-        {element(2, weir_pubsub_nchan:websocket(port(), "/sub/a", "ws+meta.nchan")), fun(Bytes) -> Bytes end, "\n\n([0-9]+)(:|[^0-9x]|$)"}
+        {
+            begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+            fun weir_pubsub_http_test:body/1,
+            "data: ([0-9]+)([\n:])"
+        },
+        {
+            begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "multipart/mixed"}]),
+            fun weir_pubsub_http_test:body/1,
+            "\r\n\r\n([0-9]+)(\r|:)"
+        },
+        {
+            element(2, weir_pubsub_nchan:websocket(port(), "/sub/a", "ws+meta.nchan")),
+            fun(Bytes) -> Bytes end,
+            "\n\n([0-9]+)(:|[^0-9x]|$)"
+        }
     ],
     ok = wait_for_subscribers(port(), "a", length(Streams)),
     #{lagged := Before, slow := Slow} = weir_pubsub:counters(),
-    [{201, _, _} = publish(port(), "a", <<(integer_to_binary(Number))/binary, $:, Data/binary>>) || Number <- lists:seq(1, Count)],
+    [
+        {201, _, _} = publish(port(), "a", <<(integer_to_binary(Number))/binary, $:, Data/binary>>)
+     || Number <- lists:seq(1, Count)
+    ],
     %% Clients that read now get the rest, and what is published after that.
     [
         begin
@@ -195,13 +231,21 @@ clients_that_read_late(_Config) ->
     ?assertEqual(Slow, Same),
     ?assert(After >= Before + length(Streams)),
     {201, _, _} = publish(port(), "a", <<"end">>),
-    [begin _ = read_until(Socket, <<"end">>), ok = gen_tcp:close(Socket) end || {Socket, _, _} <- Streams].
+    [
+        begin
+            _ = read_until(Socket, <<"end">>),
+            ok = gen_tcp:close(Socket)
+        end
+     || {Socket, _, _} <- Streams
+    ].
 
 %% They are closed and counted, and the others get every message.
 clients_that_do_not_read(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2, slow => disconnect}}]}),
     start_with_small_buffers(),
-    Ask = fun(Count) -> [begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]) || _ <- lists:seq(1, Count)] end,
+    Ask = fun(Count) ->
+        [begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]) || _ <- lists:seq(1, Count)]
+    end,
     Deaf = Ask(3),
     Quick = Ask(3),
     {_, WebSocket} = weir_pubsub_nchan:websocket(port(), "/sub/a", none),
@@ -301,7 +345,10 @@ publishers_at_once(_Config) ->
     Publishers = [spawn_monitor(fun() -> lists:foreach(One, lists:seq(1, Each)) end) || One <- Publish],
     [normal = weir_pubsub_test:ended(Publisher) || Publisher <- Publishers],
     Got = [
-        receive {weir_pubsub, <<"a">>, {message, {Epoch, N}, <<"x">>, _}} -> N after weir_test_wait:patience() -> error(nothing_comes) end
+        receive
+            {weir_pubsub, <<"a">>, {message, {Epoch, N}, <<"x">>, _}} -> N
+        after weir_test_wait:patience() -> error(nothing_comes)
+        end
      || _ <- lists:seq(1, 3 * Each)
     ],
     ?assertEqual(lists:seq(1, 3 * Each), Got).
@@ -322,8 +369,16 @@ shards_killed_while_reactors_publish(_Config) ->
     [
         begin
             %% The second answer is to a request that was made after the shard before had ended.
-            [?waitMatch(true, counters:get(Answered, Number) >= Before + 2) || {Number, Before} <- answered_by_now(Answered, Channels)],
-            true = exit(weir_test_wait:wait_match(fun() -> whereis(lists:nth(1 + Round rem length(Shards), Shards)) end, fun is_pid/1, #{}), kill)
+            [
+                ?waitMatch(true, counters:get(Answered, Number) >= Before + 2)
+             || {Number, Before} <- answered_by_now(Answered, Channels)
+            ],
+            true = exit(
+                weir_test_wait:wait_match(
+                    fun() -> whereis(lists:nth(1 + Round rem length(Shards), Shards)) end, fun is_pid/1, #{}
+                ),
+                kill
+            )
         end
      || Round <- lists:seq(1, 8)
     ],

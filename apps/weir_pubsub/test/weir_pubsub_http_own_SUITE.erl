@@ -5,7 +5,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, read_stream/2]).
+-import(weir_pubsub_nchan, [
+    publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, read_stream/2
+]).
 -import(weir_pubsub_http_test, [field/2, read_until_end/2, inflated/1, read_until/2]).
 
 -include("pubsub_http_suite.hrl").
@@ -52,7 +54,10 @@ gaps(_Config) ->
     ?assertEqual(<<"1">>, field(<<"weir-missed">>, Poll)),
     Unknown = request(port(), <<"GET">>, "/sub/a", [{"If-None-Match", "77:1"}]),
     ?assertEqual(<<"unknown">>, field(<<"weir-missed">>, Unknown)),
-    {200, _, Text} = read_stream(begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}, {"Last-Event-ID", Id}]), <<"data: 3\n\n">>),
+    {200, _, Text} = read_stream(
+        begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}, {"Last-Event-ID", Id}]),
+        <<"data: 3\n\n">>
+    ),
     ?assertMatch({_, _}, binary:match(Text, <<"event: gap\n">>)),
     ?assertMatch({_, _}, binary:match(Text, <<"data: 1\n\n">>)).
 
@@ -84,7 +89,9 @@ a_gap_for_a_websocket(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1}}]}),
     [{ok, #{id := First}}, _, _] = [weir_pubsub:publish(<<"a">>, Data) || Data <- ["1", "2", "3"]],
     set(#{}),
-    {_, Socket} = weir_pubsub_nchan:websocket(port(), ["/pubsub/a?last_event_id=", weir_pubsub_id:to_text(First)], "ws+meta.nchan"),
+    {_, Socket} = weir_pubsub_nchan:websocket(
+        port(), ["/pubsub/a?last_event_id=", weir_pubsub_id:to_text(First)], "ws+meta.nchan"
+    ),
     ?assertEqual(
         [{1, <<"id: ID\ncontent-type: weir/gap\n\n1">>}, {1, <<"id: ID\n\n3">>}], weir_pubsub_nchan:frames(Socket, 2)
     ),
@@ -109,7 +116,12 @@ a_type_that_is_no_text(_Config) ->
 %% Clients with the same parameters get the same bytes; others get plain frames, or frames with their own window.
 a_frame_compressed_once(_Config) ->
     set(#{publishers => any, deflate => true}),
-    Offers = ["permessage-deflate", "permessage-deflate; client_max_window_bits", "permessage-deflate; server_max_window_bits=9", none],
+    Offers = [
+        "permessage-deflate",
+        "permessage-deflate; client_max_window_bits",
+        "permessage-deflate; server_max_window_bits=9",
+        none
+    ],
     Sockets = [element(2, weir_pubsub_nchan:websocket(port(), "/sub/a", none, Offer)) || Offer <- Offers],
     ok = wait_for_subscribers(port(), "a", length(Sockets)),
     Data = binary:copy(<<"hello ">>, 40),
@@ -117,7 +129,14 @@ a_frame_compressed_once(_Config) ->
     [One, Two, Three, Plain] = [
         begin
             {ok, <<Head:8, Short:8>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()),
-            Size = case Short of 126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()), Long; _ -> Short end,
+            Size =
+                case Short of
+                    126 ->
+                        {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()),
+                        Long;
+                    _ ->
+                        Short
+                end,
             {ok, Bytes} = gen_tcp:recv(Socket, Size, weir_test_wait:patience()),
             {Head, Bytes}
         end

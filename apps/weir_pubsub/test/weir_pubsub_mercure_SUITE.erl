@@ -21,22 +21,41 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
-        publish_and_subscribe, who_may_publish, what_is_malformed, private_updates, topics_that_are_selected,
-        coming_back, an_id_that_is_not_known, topics_are_bytes, a_token_that_ends, nobody_without_a_token, tokens_in_three_places,
-        cookies_of_other_sites, a_cookie_that_no_client_has, other_ways_to_the_channel, head, kept_in_redis, a_browser
+        publish_and_subscribe,
+        who_may_publish,
+        what_is_malformed,
+        private_updates,
+        topics_that_are_selected,
+        coming_back,
+        an_id_that_is_not_known,
+        topics_are_bytes,
+        a_token_that_ends,
+        nobody_without_a_token,
+        tokens_in_three_places,
+        cookies_of_other_sites,
+        a_cookie_that_no_client_has,
+        other_ways_to_the_channel,
+        head,
+        kept_in_redis,
+        a_browser
     ].
 
 publish_and_subscribe(_Config) ->
     Before = maps:get(subscribed, weir_pubsub:counters()),
     Socket = subscribe(["https://a.example/1"], []),
     ok = subscribed(Before + 1),
-    {200, <<"#", _/binary>> = Id} = publish([{"topic", "https://a.example/1"}, {"data", "one\ntwo"}, {"type", "news"}, {"retry", "300"}]),
+    {200, <<"#", _/binary>> = Id} = publish([
+        {"topic", "https://a.example/1"}, {"data", "one\ntwo"}, {"type", "news"}, {"retry", "300"}
+    ]),
     {200, _} = publish([{"topic", "https://a.example/other"}, {"data", "unheard"}]),
     {200, _} = publish([{"topic", "https://a.example/x"}, {"topic", "https://a.example/1"}, {"data", "last"}]),
     {Fields, Data, Body} = hears(Socket, <<"last">>),
     ?assertEqual([<<"one">>, <<"two">>, <<"last">>], Data),
     ?assertEqual(<<"text/event-stream">>, proplists:get_value(<<"content-type">>, Fields)),
-    [?assertMatch({_, _}, binary:match(Body, Line)) || Line <- [<<"id: ", Id/binary, "\n">>, <<"event: news\n">>, <<"retry: 300\n">>]].
+    [
+        ?assertMatch({_, _}, binary:match(Body, Line))
+     || Line <- [<<"id: ", Id/binary, "\n">>, <<"event: news\n">>, <<"retry: 300\n">>]
+    ].
 
 who_may_publish(_Config) ->
     Form = [{"topic", "https://a.example/1"}, {"data", "x"}],
@@ -47,14 +66,21 @@ who_may_publish(_Config) ->
     ?assertMatch({403, _}, publish(Form, [bearer(#{publish => []})])),
     ?assertMatch({200, _}, publish(Form, [bearer(#{publish => [<<"https://a.example/{id}">>]})])),
     %% All of its topics have to be granted.
-    ?assertMatch({403, _}, publish([{"topic", "https://b.example"} | Form], [bearer(#{publish => [<<"https://a.example/{id}">>]})])),
+    ?assertMatch(
+        {403, _},
+        publish([{"topic", "https://b.example"} | Form], [bearer(#{publish => [<<"https://a.example/{id}">>]})])
+    ),
     ?assertMatch({403, _}, publish([{"topic", "https://a.example/.well-known/mercure/subscriptions/x"}])).
 
 what_is_malformed(_Config) ->
     [
         ?assertMatch({Form, {400, _}}, {Form, publish(Form)})
      || Form <- [
-            [{"data", "x"}], [{"topic", ""}], [{"topic", "a\nb"}], [{"topic", "a"}, {"type", "a\nb"}], [{"topic", "a"}, {"retry", "soon"}],
+            [{"data", "x"}],
+            [{"topic", ""}],
+            [{"topic", "a\nb"}],
+            [{"topic", "a"}, {"type", "a\nb"}],
+            [{"topic", "a"}, {"retry", "soon"}],
             [{"topic", "a"} || _ <- lists:seq(1, 101)]
         ]
     ],
@@ -78,7 +104,10 @@ topics_that_are_selected(_Config) ->
     Before = maps:get(subscribed, weir_pubsub:counters()),
     Socket = subscribe(["https://a.example/books/{id}", "end"], []),
     ok = subscribed(Before + 1),
-    [{200, _} = publish([{"topic", Topic}, {"data", Topic}]) || Topic <- ["https://a.example/books/1", "https://a.example/films/1", "end"]],
+    [
+        {200, _} = publish([{"topic", Topic}, {"data", Topic}])
+     || Topic <- ["https://a.example/books/1", "https://a.example/films/1", "end"]
+    ],
     ?assertMatch({_, [<<"https://a.example/books/1">>, <<"end">>], _}, hears(Socket, <<"data: end">>)).
 
 %% With the field, and with the query. The field of the response shows that updates are gone.
@@ -103,7 +132,9 @@ topics_are_bytes(_Config) ->
 
 an_id_that_is_not_known(_Config) ->
     {200, _} = publish([{"topic", "a"}, {"data", "1"}]),
-    {Fields, Data, _} = hears(subscribe(["a"], [{"Last-Event-ID", "urn:uuid:e1ee88e2-532a-4d6f-ba70-f0f8bd584022"}]), <<"data: 1">>),
+    {Fields, Data, _} = hears(
+        subscribe(["a"], [{"Last-Event-ID", "urn:uuid:e1ee88e2-532a-4d6f-ba70-f0f8bd584022"}]), <<"data: 1">>
+    ),
     ?assertEqual([<<"1">>], Data),
     ?assertEqual(<<"earliest">>, proplists:get_value(<<"last-event-id">>, Fields)).
 
@@ -123,16 +154,23 @@ nobody_without_a_token(_Config) ->
     {401, Fields, _} = request(port(), <<"GET">>, ?HUB ++ "?topic=a", []),
     ?assertEqual(<<"Bearer">>, proplists:get_value(<<"www-authenticate">>, Fields)),
     _ = publish([{"topic", "a"}, {"data", "1"}]),
-    ?assertMatch({_, [<<"1">>], _}, hears(subscribe(["a"], [bearer(#{subscribe => []}), {"Last-Event-ID", "earliest"}]), <<"data: 1">>)).
+    ?assertMatch(
+        {_, [<<"1">>], _},
+        hears(subscribe(["a"], [bearer(#{subscribe => []}), {"Last-Event-ID", "earliest"}]), <<"data: 1">>)
+    ).
 
 tokens_in_three_places(_Config) ->
     start(#{anonymous => false}),
     _ = publish([{"topic", "a"}, {"data", "1"}]),
     Token = token(#{mercure => #{subscribe => []}}),
     Early = {"Last-Event-ID", "earliest"},
-    ?assertMatch({_, [<<"1">>], _}, hears(subscribe(["a"], [Early, {"Cookie", ["mercureAuthorization=", Token]}]), <<"data: 1">>)),
+    ?assertMatch(
+        {_, [<<"1">>], _}, hears(subscribe(["a"], [Early, {"Cookie", ["mercureAuthorization=", Token]}]), <<"data: 1">>)
+    ),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
-    ok = gen_tcp:send(Socket, ["GET ", ?HUB, "?topic=a&lastEventID=earliest&authorization=", Token, " HTTP/1.1\r\nHost: localhost\r\n\r\n"]),
+    ok = gen_tcp:send(Socket, [
+        "GET ", ?HUB, "?topic=a&lastEventID=earliest&authorization=", Token, " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    ]),
     ?assertMatch({_, [<<"1">>], _}, hears(Socket, <<"data: 1">>)).
 
 %% A browser sends a cookie with requests of any page.
@@ -150,13 +188,18 @@ cookies_of_other_sites(_Config) ->
 a_cookie_that_no_client_has(_Config) ->
     Routes = fun(Name) -> weir_pubsub_mercure:routes(#{keys => weir_pubsub_mercure_test, cookie => Name}) end,
     [_] = Routes(<<"__Host-hub">>),
-    [?assertError({bad_option, cookie, Name, [_ | _]}, Routes(Name)) || Name <- [<<>>, <<"my cookie">>, <<"a=b">>, <<"a;b">>, <<"a\0">>, "hub"]].
+    [
+        ?assertError({bad_option, cookie, Name, [_ | _]}, Routes(Name))
+     || Name <- [<<>>, <<"my cookie">>, <<"a=b">>, <<"a;b">>, <<"a\0">>, "hub"]
+    ].
 
 other_ways_to_the_channel(_Config) ->
     _ = publish([{"topic", "a"}, {"data", "1"}, {"private", "on"}]),
     %% A path has no zero byte, but a frame of the push protocol may.
     {400, _, _} = request(port(), <<"GET">>, "/sub/%00mercure", []),
-    Frame = fun(Channel) -> weir_pubsub_ws_frames:request(iolist_to_binary(weir_json:compact(#{type => subscribe, channel => Channel}))) end,
+    Frame = fun(Channel) ->
+        weir_pubsub_ws_frames:request(iolist_to_binary(weir_json:compact(#{type => subscribe, channel => Channel})))
+    end,
     ?assertMatch({ok, _, _}, Frame(<<"mercure">>)),
     ?assertMatch({error, _, _}, Frame(weir_pubsub_mercure:channel())),
     ?assertMatch({error, {bad_option, channel, _, _}}, weir_pubsub:subscribe(weir_pubsub_mercure:channel(), #{})).
@@ -211,7 +254,9 @@ a_browser(Config) ->
             {skip, "chromium is missing (scripts/setup test)"};
         {ok, Program} ->
             {ok, _} = weir_http:start_listener(mercure_page, #{ip => {127, 0, 0, 1}}, [{"/", ?MODULE, []}]),
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(proplists:get_value(priv_dir, Config), "browser")),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(proplists:get_value(priv_dir, Config), "browser")
+            ),
             try
                 in_browser(Browser)
             after
@@ -221,12 +266,22 @@ a_browser(Config) ->
     end.
 
 in_browser(Browser) ->
-    Page = weir_compatibility_chromium:open(Browser, ["http://localhost:", integer_to_list(weir:get_port(mercure_page)), "/"], #{}),
-    Url = ["http://127.0.0.1:", integer_to_list(port()), ?HUB, "?topic=a&authorization=", token(#{mercure => #{subscribe => [<<"a">>]}})],
+    Page = weir_compatibility_chromium:open(
+        Browser, ["http://localhost:", integer_to_list(weir:get_port(mercure_page)), "/"], #{}
+    ),
+    Url = [
+        "http://127.0.0.1:",
+        integer_to_list(port()),
+        ?HUB,
+        "?topic=a&authorization=",
+        token(#{mercure => #{subscribe => [<<"a">>]}})
+    ],
     ok = weir_compatibility_chromium:wait_until(Page, "document.title === 'Mercure'"),
     Before = maps:get(subscribed, weir_pubsub:counters()),
     _ = weir_compatibility_chromium:evaluate(Page, [
-        "globalThis.heard = []; globalThis.source = new EventSource('", Url, "'); source.onmessage = ({ data }) => heard.push(data)"
+        "globalThis.heard = []; globalThis.source = new EventSource('",
+        Url,
+        "'); source.onmessage = ({ data }) => heard.push(data)"
     ]),
     ok = subscribed(Before + 1),
     {200, _} = publish([{"topic", "a"}, {"data", "one"}, {"private", "on"}, {"retry", "10"}]),
@@ -240,4 +295,5 @@ in_browser(Browser) ->
     ok = weir_compatibility_chromium:wait_until(Page, "heard.length === 2"),
     ?assertEqual([<<"one">>, <<"two">>], weir_compatibility_chromium:evaluate(Page, "heard")).
 
-handle(_Request, []) -> {reply, 200, [{<<"content-type">>, <<"text/html">>}], <<"<!DOCTYPE html><title>Mercure</title>">>}.
+handle(_Request, []) ->
+    {reply, 200, [{<<"content-type">>, <<"text/html">>}], <<"<!DOCTYPE html><title>Mercure</title>">>}.

@@ -19,8 +19,13 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
-        subscriptions_are_told, the_web_api, paths_that_are_no_text, who_may_see_subscriptions, one_that_is_refused_is_not_told,
-        subscriptions_end_with_their_reactor, subscriptions_outlive_who_tells_them
+        subscriptions_are_told,
+        the_web_api,
+        paths_that_are_no_text,
+        who_may_see_subscriptions,
+        one_that_is_refused_is_not_told,
+        subscriptions_end_with_their_reactor,
+        subscriptions_outlive_who_tells_them
     ].
 
 %% Subscriptions -----------------------------------------------------------------------
@@ -32,7 +37,8 @@ with_subscriptions() ->
 %% Requests to the web API, of a client that may see everything.
 tells(Path) -> tells(Path, []).
 
-tells(Path, Fields) -> request(port(), <<"GET">>, Path, [bearer(#{subscribe => [<<?SUBSCRIPTIONS>>, <<?ANY_SUBSCRIPTION>>]}) | Fields]).
+tells(Path, Fields) ->
+    request(port(), <<"GET">>, Path, [bearer(#{subscribe => [<<?SUBSCRIPTIONS>>, <<?ANY_SUBSCRIPTION>>]}) | Fields]).
 
 document({200, Fields, Body}) ->
     <<"application/ld+json">> = proplists:get_value(<<"content-type">>, Fields),
@@ -49,9 +55,16 @@ until_active(Count) ->
 told_up_to_the_end_of(Topic) ->
     Last = iolist_to_binary(["\"active\":false,\"id\":\"", ?SUBSCRIPTIONS, $/, uri_string:quote(Topic), $/]),
     {_, Data, _} = hears(
-        subscribe([?ANY_SUBSCRIPTION], [bearer(#{subscribe => [<<?ANY_SUBSCRIPTION>>]}), {"Last-Event-ID", "earliest"}]), Last
+        subscribe([?ANY_SUBSCRIPTION], [bearer(#{subscribe => [<<?ANY_SUBSCRIPTION>>]}), {"Last-Event-ID", "earliest"}]),
+        Last
     ),
-    [begin {ok, Document} = weir_json:decode(Text), Document end || Text <- Data].
+    [
+        begin
+            {ok, Document} = weir_json:decode(Text),
+            Document
+        end
+     || Text <- Data
+    ].
 
 %% No client subscribes to them.
 paths_that_are_no_text(_Config) ->
@@ -82,7 +95,9 @@ subscriptions_are_told(_Config) ->
                 <<"payload">> => #{<<"name">> => <<"ann">>}
             }
          || IsActive <- [true, false],
-            {Topic, Quoted} <- [{<<"b">>, <<"b">>}, {<<"https://a.example/{id}">>, <<"https%3A%2F%2Fa.example%2F%7Bid%7D">>}]
+            {Topic, Quoted} <- [
+                {<<"b">>, <<"b">>}, {<<"https://a.example/{id}">>, <<"https%3A%2F%2Fa.example%2F%7Bid%7D">>}
+            ]
         ],
         Told
     ),
@@ -95,12 +110,17 @@ the_web_api(_Config) ->
     _ = [subscribe(Topics, []) || Topics <- [["https://a.example/{id}", "b"], ["b"]]],
     ok = until_active(3),
     {200, Fields, Body} = tells(?SUBSCRIPTIONS),
-    {ok, #{<<"id">> := <<?SUBSCRIPTIONS>>, <<"type">> := <<"Subscriptions">>, <<"lastEventID">> := Latest}} = weir_json:decode(Body),
+    {ok, #{<<"id">> := <<?SUBSCRIPTIONS>>, <<"type">> := <<"Subscriptions">>, <<"lastEventID">> := Latest}} = weir_json:decode(
+        Body
+    ),
     ?assertMatch({match, _}, re:run(Latest, "^#[0-9]+:[0-9]+$")),
     Path = ?SUBSCRIPTIONS "/https%3A%2F%2Fa.example%2F%7Bid%7D",
     #{<<"id">> := OfTopic, <<"subscriptions">> := [#{<<"id">> := Id} = One]} = document(tells(Path)),
     ?assertEqual(list_to_binary(Path), OfTopic),
-    ?assertEqual([<<"b">>, <<"b">>], [Topic || #{<<"topic">> := Topic} <- maps:get(<<"subscriptions">>, document(tells(?SUBSCRIPTIONS "/b")))]),
+    ?assertEqual([<<"b">>, <<"b">>], [
+        Topic
+     || #{<<"topic">> := Topic} <- maps:get(<<"subscriptions">>, document(tells(?SUBSCRIPTIONS "/b")))
+    ]),
     ?assertMatch(#{<<"subscriptions">> := []}, document(tells(?SUBSCRIPTIONS "/c"))),
     ?assertEqual(One, maps:without([<<"@context">>, <<"lastEventID">>], document(tells(Id)))),
     ?assertMatch({404, _, _}, tells(?SUBSCRIPTIONS "/c/" ++ lists:last(string:split(Id, "/", all)))),
@@ -123,11 +143,19 @@ who_may_see_subscriptions(_Config) ->
     [#{<<"id">> := Id}] = active(),
     ?assertMatch({401, _, _}, request(port(), <<"GET">>, ?SUBSCRIPTIONS, [])),
     [
-        ?assertMatch({Path, Selector, Status}, {Path, Selector, element(1, request(port(), <<"GET">>, Path, [bearer(#{subscribe => [Selector]})]))})
+        ?assertMatch(
+            {Path, Selector, Status},
+            {Path, Selector, element(1, request(port(), <<"GET">>, Path, [bearer(#{subscribe => [Selector]})]))}
+        )
      || {Status, Path, Selector} <- [
-            {200, ?SUBSCRIPTIONS, <<"*">>}, {200, ?SUBSCRIPTIONS, <<?SUBSCRIPTIONS>>}, {403, ?SUBSCRIPTIONS, <<?SUBSCRIPTIONS "/b">>},
-            {200, ?SUBSCRIPTIONS "/b", <<?SUBSCRIPTIONS "{/topic}">>}, {403, ?SUBSCRIPTIONS "/c", <<?SUBSCRIPTIONS "/b">>},
-            {403, Id, <<?SUBSCRIPTIONS "{/topic}">>}, {200, Id, <<?SUBSCRIPTIONS "/b{/subscriber}">>}, {403, Id, <<?SUBSCRIPTIONS "/c{/subscriber}">>}
+            {200, ?SUBSCRIPTIONS, <<"*">>},
+            {200, ?SUBSCRIPTIONS, <<?SUBSCRIPTIONS>>},
+            {403, ?SUBSCRIPTIONS, <<?SUBSCRIPTIONS "/b">>},
+            {200, ?SUBSCRIPTIONS "/b", <<?SUBSCRIPTIONS "{/topic}">>},
+            {403, ?SUBSCRIPTIONS "/c", <<?SUBSCRIPTIONS "/b">>},
+            {403, Id, <<?SUBSCRIPTIONS "{/topic}">>},
+            {200, Id, <<?SUBSCRIPTIONS "/b{/subscriber}">>},
+            {403, Id, <<?SUBSCRIPTIONS "/c{/subscriber}">>}
         ]
     ],
     start(#{subscriptions => true, origins => [<<"https://site.example">>]}),
@@ -136,12 +164,17 @@ who_may_see_subscriptions(_Config) ->
     ?assertEqual(<<"GET">>, proplists:get_value(<<"access-control-allow-methods">>, Allowed)).
 
 one_that_is_refused_is_not_told(_Config) ->
-    ok = weir_pubsub:configure(#{channels => [{weir_pubsub_mercure:channel(), #{max_messages => 100, max_subscribers => 1}}]}),
+    ok = weir_pubsub:configure(#{
+        channels => [{weir_pubsub_mercure:channel(), #{max_messages => 100, max_subscribers => 1}}]
+    }),
     start(#{subscriptions => true}),
     _ = subscribe(["a"], []),
     ok = until_active(1),
     _ = until_closed(subscribe(["b"], [])),
-    ?assertMatch(#{<<"lastEventID">> := <<"#", _/binary>>, <<"subscriptions">> := [#{<<"topic">> := <<"a">>}]}, document(tells(?SUBSCRIPTIONS))),
+    ?assertMatch(
+        #{<<"lastEventID">> := <<"#", _/binary>>, <<"subscriptions">> := [#{<<"topic">> := <<"a">>}]},
+        document(tells(?SUBSCRIPTIONS))
+    ),
     ?assertMatch({match, _}, re:run(maps:get(<<"lastEventID">>, document(tells(?SUBSCRIPTIONS))), ":1$")).
 
 %% A reactor that is killed cannot announce the end of its streams.

@@ -44,7 +44,18 @@ start(Options) ->
 port() -> weir:get_port(?MODULE).
 
 token(Claims) ->
-    Url = fun(Bytes) -> <<<<(case C of $+ -> $-; $/ -> $_; _ -> C end)>> || <<C>> <= base64:encode(iolist_to_binary(Bytes)), C =/= $=>> end,
+    Url = fun(Bytes) ->
+        <<
+            <<
+                (case C of
+                    $+ -> $-;
+                    $/ -> $_;
+                    _ -> C
+                end)
+            >>
+         || <<C>> <= base64:encode(iolist_to_binary(Bytes)), C =/= $=
+        >>
+    end,
     Signed = <<(Url("{\"alg\":\"HS256\"}"))/binary, $., (Url(weir_json:compact(Claims)))/binary>>,
     <<Signed/binary, $., (Url(crypto:mac(hmac, sha256, ?SECRET, Signed)))/binary>>.
 
@@ -55,7 +66,9 @@ publish(Form) -> publish(Form, [bearer(#{publish => [<<"*">>]})]).
 
 publish(Form, Fields) ->
     Body = unicode:characters_to_binary(uri_string:compose_query(Form)),
-    {Status, _, Answer} = request(port(), <<"POST">>, ?HUB, [{"Content-Type", "application/x-www-form-urlencoded"} | Fields], Body),
+    {Status, _, Answer} = request(
+        port(), <<"POST">>, ?HUB, [{"Content-Type", "application/x-www-form-urlencoded"} | Fields], Body
+    ),
     {Status, Answer}.
 
 %% Opens a stream, and waits for its head.
@@ -63,7 +76,13 @@ subscribe(Topics, Fields) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
     Query = uri_string:compose_query([{"topic", Topic} || Topic <- Topics]),
     ok = gen_tcp:send(Socket, [
-        "GET ", ?HUB, "?", Query, " HTTP/1.1\r\nHost: localhost\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"
+        "GET ",
+        ?HUB,
+        "?",
+        Query,
+        " HTTP/1.1\r\nHost: localhost\r\n",
+        [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields],
+        "\r\n"
     ]),
     Socket.
 

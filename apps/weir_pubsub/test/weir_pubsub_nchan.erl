@@ -19,7 +19,9 @@ find() ->
 
 start() ->
     {ok, Nginx} = find(),
-    Directory = filename:join("/tmp", "weir_nchan_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive]))),
+    Directory = filename:join(
+        "/tmp", "weir_nchan_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive]))
+    ),
     ok = filelib:ensure_dir(filename:join(Directory, "x")),
     %% The caller holds the port until it ends.
     Port = weir_test_port:claim(),
@@ -27,39 +29,94 @@ start() ->
     Long = "nchan_subscriber_timeout 1h;",
     Brief = "nchan_subscriber_timeout 1s;",
     Configuration = [
-        "load_module ", ?MODULE_FILE, ";\nworker_processes 1; daemon off; master_process off;\n",
-        "pid ", Directory, "/pid; error_log ", Directory, "/error;\nevents { worker_connections 1024; }\n",
-        "http { access_log off; client_body_temp_path ", Directory, "/body; proxy_temp_path ", Directory, "/proxy;\n",
-        " fastcgi_temp_path ", Directory, "/fastcgi; uwsgi_temp_path ", Directory, "/uwsgi; scgi_temp_path ", Directory, "/scgi;\n",
-        " server { listen 127.0.0.1:", integer_to_list(Port), ";\n",
+        "load_module ",
+        ?MODULE_FILE,
+        ";\nworker_processes 1; daemon off; master_process off;\n",
+        "pid ",
+        Directory,
+        "/pid; error_log ",
+        Directory,
+        "/error;\nevents { worker_connections 1024; }\n",
+        "http { access_log off; client_body_temp_path ",
+        Directory,
+        "/body; proxy_temp_path ",
+        Directory,
+        "/proxy;\n",
+        " fastcgi_temp_path ",
+        Directory,
+        "/fastcgi; uwsgi_temp_path ",
+        Directory,
+        "/uwsgi; scgi_temp_path ",
+        Directory,
+        "/scgi;\n",
+        " server { listen 127.0.0.1:",
+        integer_to_list(Port),
+        ";\n",
         "  nchan_channel_id_split_delimiter \",\"; nchan_channel_timeout 1h;\n",
         [
-            ["  location ~ ", Path, "/(single-.+)$ { nchan_subscriber; nchan_channel_id $1; ", Timeout, " nchan_channel_group t;",
-                " nchan_max_channel_subscribers 1; }\n"]
+            [
+                "  location ~ ",
+                Path,
+                "/(single-.+)$ { nchan_subscriber; nchan_channel_id $1; ",
+                Timeout,
+                " nchan_channel_group t;",
+                " nchan_max_channel_subscribers 1; }\n"
+            ]
          || {Path, Timeout} <- [{"/sub", Long}, {"/brief", Brief}]
         ],
         [
-            ["  location ~ /pub/(", Kind, "-.+)$ { nchan_publisher; nchan_channel_id $1; nchan_channel_group t; ", Directive, "; }\n"]
+            [
+                "  location ~ /pub/(",
+                Kind,
+                "-.+)$ { nchan_publisher; nchan_channel_id $1; nchan_channel_group t; ",
+                Directive,
+                "; }\n"
+            ]
          || {Kind, Directive} <- [
-                {"two", "nchan_message_buffer_length 2"}, {"none", "nchan_store_messages off"}, {"brief", "nchan_message_timeout 1s"}
+                {"two", "nchan_message_buffer_length 2"},
+                {"none", "nchan_store_messages off"},
+                {"brief", "nchan_message_timeout 1s"}
             ]
         ],
         [
-            ["  location ~ ", Path, "/(.+)$ { nchan_subscriber; nchan_channel_id $1; ", Timeout, " nchan_channel_group t; }\n"]
+            [
+                "  location ~ ",
+                Path,
+                "/(.+)$ { nchan_subscriber; nchan_channel_id $1; ",
+                Timeout,
+                " nchan_channel_group t; }\n"
+            ]
          || {Path, Timeout} <- [{"/sub", Long}, {"/brief", Brief}]
         ],
         "  location ~ /raw/(.+)$ { nchan_subscriber http-raw-stream; nchan_channel_id $1; nchan_channel_group t; }\n",
         [
-            ["  location ~ /", Path, "/(.+)$ { nchan_subscriber; nchan_channel_id $1; ", Timeout, " nchan_channel_group t;",
-                " nchan_longpoll_multipart_response ", Several, "; }\n"]
+            [
+                "  location ~ /",
+                Path,
+                "/(.+)$ { nchan_subscriber; nchan_channel_id $1; ",
+                Timeout,
+                " nchan_channel_group t;",
+                " nchan_longpoll_multipart_response ",
+                Several,
+                "; }\n"
+            ]
          || {Path, Timeout, Several} <- [
-                {"parts", Long, "on"}, {"lines", Long, "raw"}, {"brief-parts", Brief, "on"}, {"brief-lines", Brief, "raw"}
+                {"parts", Long, "on"},
+                {"lines", Long, "raw"},
+                {"brief-parts", Brief, "on"},
+                {"brief-lines", Brief, "raw"}
             ]
         ],
         "  location ~ /poll/(.+)$ { nchan_subscriber interval-poll; nchan_channel_id $1; nchan_channel_group t; }\n",
         [
-            ["  location ~ ", Path, "/(.+)$ { ", Kind, "; nchan_channel_id $1; nchan_channel_group t; nchan_channel_events_channel_id ev;",
-                " nchan_channel_event_string \"$nchan_channel_event $nchan_channel_id\"; }\n"]
+            [
+                "  location ~ ",
+                Path,
+                "/(.+)$ { ",
+                Kind,
+                "; nchan_channel_id $1; nchan_channel_group t; nchan_channel_events_channel_id ev;",
+                " nchan_channel_event_string \"$nchan_channel_event $nchan_channel_id\"; }\n"
+            ]
          || {Path, Kind} <- [{"/evpub", "nchan_publisher"}, {"/evsub", "nchan_subscriber"}]
         ],
         "  location = /events { nchan_subscriber; nchan_channel_id ev; nchan_channel_group meta; }\n",
@@ -113,7 +170,10 @@ same(Config, Port, Script) ->
     #{port := Nchan} = proplists:get_value(nchan, Config),
     Theirs = Script(Nchan),
     Ours = Script(Port),
-    [?assertEqual({Step, normal(Answer)}, {Step, normal(Own)}) || {{Step, Answer}, {Step, Own}} <- lists:zip(Theirs, Ours)],
+    [
+        ?assertEqual({Step, normal(Answer)}, {Step, normal(Own)})
+     || {{Step, Answer}, {Step, Own}} <- lists:zip(Theirs, Ours)
+    ],
     ok.
 
 %% Nchan has another path for it, we have an option of the listener.
@@ -218,19 +278,28 @@ normal({Status, Fields, Body}) ->
     ],
     Kept = lists:sort([field(Field) || {Name, _} = Field <- Fields, not lists:member(Name, Skipped)]),
     case lists:keyfind(<<"content-type">>, 1, Fields) of
-        {_, <<"multipart/mixed; boundary=", Boundary/binary>>} -> {Status, Kept, parts(binary:replace(Body, Boundary, <<"B">>, [global]))};
-        _ -> {Status, Kept, ids(Body)}
+        {_, <<"multipart/mixed; boundary=", Boundary/binary>>} ->
+            {Status, Kept, parts(binary:replace(Body, Boundary, <<"B">>, [global]))};
+        _ ->
+            {Status, Kept, ids(Body)}
     end.
 
-parts(Body) -> re:replace(several(Body), "Last-Modified: [^\r]+\r\nEtag: (ID)?[0-9]+\r\n", "ID\r\n", [global, {return, binary}]).
+parts(Body) ->
+    re:replace(several(Body), "Last-Modified: [^\r]+\r\nEtag: (ID)?[0-9]+\r\n", "ID\r\n", [global, {return, binary}]).
 
 %% Our fields come after Nchan's.
-field({<<"access-control-allow-headers">> = Name, Value}) -> {Name, re:replace(Value, ", Authorization.*$", "", [{return, binary}])};
-field({<<"access-control-expose-headers">> = Name, Value}) -> {Name, re:replace(Value, ", Weir-Missed$", "", [{return, binary}])};
-field({<<"last-modified">>, _}) -> {<<"last-modified">>, <<"DATE">>};
-field({<<"content-type">>, <<"multipart/mixed; boundary=", _/binary>>}) -> {<<"content-type">>, <<"multipart/mixed">>};
-field({<<"etag">>, Tag}) -> {<<"etag">>, re:replace(several(Tag), "^[0-9]+$", "TAG", [{return, binary}])};
-field(Field) -> Field.
+field({<<"access-control-allow-headers">> = Name, Value}) ->
+    {Name, re:replace(Value, ", Authorization.*$", "", [{return, binary}])};
+field({<<"access-control-expose-headers">> = Name, Value}) ->
+    {Name, re:replace(Value, ", Weir-Missed$", "", [{return, binary}])};
+field({<<"last-modified">>, _}) ->
+    {<<"last-modified">>, <<"DATE">>};
+field({<<"content-type">>, <<"multipart/mixed; boundary=", _/binary>>}) ->
+    {<<"content-type">>, <<"multipart/mixed">>};
+field({<<"etag">>, Tag}) ->
+    {<<"etag">>, re:replace(several(Tag), "^[0-9]+$", "TAG", [{return, binary}])};
+field(Field) ->
+    Field.
 
 ids(Body) -> re:replace(several(Body), "[0-9]{6,}:[0-9]+", "ID", [global, {return, binary}]).
 

@@ -23,7 +23,9 @@ end_per_testcase(Case, _Config) ->
 
 hear_of(Case, Event) ->
     Test = self(),
-    ok = weir_event:attach(Case, Event, fun(Of, Measurements, Metadata, _) -> Test ! {Of, Measurements, Metadata} end, []).
+    ok = weir_event:attach(
+        Case, Event, fun(Of, Measurements, Metadata, _) -> Test ! {Of, Measurements, Metadata} end, []
+    ).
 
 %% A handler gets an event before the call that causes it returns.
 told(Event) ->
@@ -44,9 +46,13 @@ publications(_Config) ->
 
 refusals(_Config) ->
     Event = [weir, channel, refuse],
-    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_message => 3, max_subscribers => 0}}], total => #{channels => 1}}),
+    ok = weir_pubsub:configure(#{
+        channels => [{<<"*">>, #{max_message => 3, max_subscribers => 0}}], total => #{channels => 1}
+    }),
     ok = hear_of(?FUNCTION_NAME, Event),
-    Told = fun(Channel, Reason) -> ?assertEqual({#{count => 1}, #{channel => Channel, reason => Reason}}, told(Event)) end,
+    Told = fun(Channel, Reason) ->
+        ?assertEqual({#{count => 1}, #{channel => Channel, reason => Reason}}, told(Event))
+    end,
     {error, {too_large, 3}} = weir_pubsub:publish(<<"a">>, "1234"),
     Told(<<"a">>, {too_large, 3}),
     {error, Full} = weir_pubsub:subscribe(<<"a">>, #{}),
@@ -79,14 +85,19 @@ a_slow_websocket(_Config) ->
     Event = [weir, channel, slow],
     ok = hear_of(?FUNCTION_NAME, Event),
     #{slow := Before} = weir_pubsub:counters(),
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}, socket_opts => [{sndbuf, 65536}]}, [weir_pubsub_ws:route(#{})]),
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}, socket_opts => [{sndbuf, 65536}]}, [
+        weir_pubsub_ws:route(#{})
+    ]),
     {{101, _}, Socket} = weir_pubsub_nchan:websocket(weir:get_port(?MODULE), "/ws", none),
     Frames = [<<"{\"type\":\"subscribe\",\"channel\":\"", Channel, "\"}">> || Channel <- "ab"],
     ok = gen_tcp:send(Socket, [<<16#81, 1:1, (byte_size(Frame)):7, 0:32, Frame/binary>> || Frame <- Frames]),
     Data = binary:copy(<<"x">>, 100000),
     Flood = fun Flood(Number) ->
         _ = publish(<<"a">>, Data),
-        case told(Event) of none when Number < 10000 -> Flood(Number + 1); Told -> Told end
+        case told(Event) of
+            none when Number < 10000 -> Flood(Number + 1);
+            Told -> Told
+        end
     end,
     ?assertEqual({#{count => 1}, #{channels => [<<"a">>, <<"b">>]}}, Flood(1)),
     #{slow := After} = weir_pubsub:counters(),

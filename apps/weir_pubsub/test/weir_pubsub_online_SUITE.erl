@@ -17,7 +17,10 @@ all() -> [shards_stay].
 shards_stay(_Config) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Server, _} = peer:start(#{
-        connection => standard_io, wait_boot => weir_test_wait:patience(), env => [{"ERL_FLAGS", ""}], args => ["+S", "8:2" | Paths]
+        connection => standard_io,
+        wait_boot => weir_test_wait:patience(),
+        env => [{"ERL_FLAGS", ""}],
+        args => ["+S", "8:2" | Paths]
     }),
     try
         ok = peer:call(Server, ?MODULE, change, [], infinity)
@@ -55,4 +58,7 @@ start(Shards) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
     policy(#{max_messages => 100}),
     ?assertEqual(Shards, weir_pubsub_shards:count()),
-    ?assertEqual(Shards, length([Pid || Index <- lists:seq(1, Shards), Pid <- [whereis(weir_pubsub_shards:name(Index))], is_pid(Pid)])).
+    ?assertEqual(
+        Shards,
+        length([Pid || Index <- lists:seq(1, Shards), Pid <- [whereis(weir_pubsub_shards:name(Index))], is_pid(Pid)])
+    ).

@@ -40,8 +40,19 @@ end_per_testcase(_Case, Config) ->
 
 cluster_node() ->
     Name = "n" ++ integer_to_list(weir_test_port:claim()),
-    Epmd = ["-start_epmd", "false", "-epmd_module", "weir_pubsub_test_epmd", "-setcookie", "weir_test", "-connect_all", "false"],
-    Peer = weir_pubsub_test_redis:node(#{kind => pg}, ["-name", Name ++ "@127.0.0.1", "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Epmd]),
+    Epmd = [
+        "-start_epmd",
+        "false",
+        "-epmd_module",
+        "weir_pubsub_test_epmd",
+        "-setcookie",
+        "weir_test",
+        "-connect_all",
+        "false"
+    ],
+    Peer = weir_pubsub_test_redis:node(#{kind => pg}, [
+        "-name", Name ++ "@127.0.0.1", "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Epmd
+    ]),
     {Peer, list_to_atom(Name ++ "@127.0.0.1")}.
 
 members(Node) -> on(Node, pg, get_members, [weir_pubsub_cluster, nodes]).

@@ -8,7 +8,9 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_nchan, [request/4]).
--import(weir_pubsub_polls_test, [restart/2, port/0, connect/0, answer/1, until_subscribers/1, together/0, nobody/0, kill_shard/0]).
+-import(weir_pubsub_polls_test, [
+    restart/2, port/0, connect/0, answer/1, until_subscribers/1, together/0, nobody/0, kill_shard/0
+]).
 
 -include("polls_suite.hrl").
 -include("../src/weir_pubsub_subscriber.hrl").
@@ -76,7 +78,9 @@ of_several_channels(_Config) ->
     publish(["a1", "a2"]),
     publish("b", ["b1", "b2"]),
     {Parts, Fields} = parts("a,b", []),
-    ?assertEqual({[<<"a1">>, <<"a2">>], [<<"b1">>, <<"b2">>]}, lists:partition(fun(<<Channel, _>>) -> Channel =:= $a end, Parts)),
+    ?assertEqual(
+        {[<<"a1">>, <<"a2">>], [<<"b1">>, <<"b2">>]}, lists:partition(fun(<<Channel, _>>) -> Channel =:= $a end, Parts)
+    ),
     publish("b", ["b3"]),
     publish(["a3"]),
     {Next, _} = parts("a,b", resume(Fields)),
@@ -152,7 +156,13 @@ wait_together() ->
         begin
             Client = connect(),
             ok = weir_pubsub_test:idle(<<"a">>),
-            ok = gen_tcp:send(Client, case Form of multipart -> request_for("a", []); one -> "GET /sub/a HTTP/1.1\r\nHost: x\r\n\r\n" end),
+            ok = gen_tcp:send(
+                Client,
+                case Form of
+                    multipart -> request_for("a", []);
+                    one -> "GET /sub/a HTTP/1.1\r\nHost: x\r\n\r\n"
+                end
+            ),
             ok = until_subscribers(Number),
             {Form, Client}
         end
@@ -188,9 +198,15 @@ an_answer_for_all_with_the_same_position(_Config) ->
     Id = weir_pubsub_id:to_text(First),
     Client = connect(),
     Ask = fun(Query, From, Fields) ->
-        ok = gen_tcp:send(Client, ["GET /sub/a", Query, " HTTP/1.1\r\nHost: x\r\nIf-None-Match: ", From, "\r\n", Fields, "\r\n"]),
+        ok = gen_tcp:send(Client, [
+            "GET /sub/a", Query, " HTTP/1.1\r\nHost: x\r\nIf-None-Match: ", From, "\r\n", Fields, "\r\n"
+        ]),
         {200, Told, Body} = answer(Client),
-        {contents(Told, Body), proplists:get_value(<<"etag">>, Told), proplists:get_value(<<"access-control-allow-origin">>, Told)}
+        {
+            contents(Told, Body),
+            proplists:get_value(<<"etag">>, Told),
+            proplists:get_value(<<"access-control-allow-origin">>, Told)
+        }
     end,
     Several = "?poll_answer=multipart",
     [
@@ -234,7 +250,13 @@ publish(Channel, Messages) ->
     [begin {ok, #{id := Id}} = weir_pubsub:publish(list_to_binary(Channel), Data), Id end || Data <- Messages].
 
 request_for(Channels, Fields) ->
-    ["GET /sub/", Channels, "?poll_answer=multipart HTTP/1.1\r\nHost: x\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"].
+    [
+        "GET /sub/",
+        Channels,
+        "?poll_answer=multipart HTTP/1.1\r\nHost: x\r\n",
+        [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields],
+        "\r\n"
+    ].
 
 parts(Channels, Fields) -> poll(["/sub/", Channels, "?poll_answer=multipart"], Fields).
 
@@ -255,4 +277,7 @@ contents(Fields, Body) ->
     end.
 
 resume(Fields) ->
-    [{"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)}, {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}].
+    [
+        {"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)},
+        {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}
+    ].

@@ -9,8 +9,23 @@
 -import(weir_pubsub_nchan, [request/4]).
 -import(weir_test_wait, [wait_until/1]).
 -import(weir_pubsub_polls_test, [
-    restart/2, port/0, publish/1, publish/2, connect/0, poll/1, poll/2, bytes/2, answer/1, silent/1, resume/1, wait/1, wait/2,
-    wait/3, again/2, subscribers/0, until_subscribers/1, together/0, crowds/0, rows/0, nobody/0
+    restart/2,
+    port/0,
+    publish/1, publish/2,
+    connect/0,
+    poll/1, poll/2,
+    bytes/2,
+    answer/1,
+    silent/1,
+    resume/1,
+    wait/1, wait/2, wait/3,
+    again/2,
+    subscribers/0,
+    until_subscribers/1,
+    together/0,
+    crowds/0,
+    rows/0,
+    nobody/0
 ]).
 
 -include("polls_suite.hrl").
@@ -110,14 +125,27 @@ messages_come_while_polls_come_back(_Config) ->
     Count = 150,
     Readers = [
         spawn_monitor(fun() ->
-            receive go -> ok end,
+            receive
+                go -> ok
+            end,
             read(Client, 1, Count)
         end)
      || Client <- Clients
     ],
-    [begin ok = gen_tcp:controlling_process(Client, Pid), Pid ! go end || {Client, {Pid, _}} <- lists:zip(Clients, Readers)],
+    [
+        begin
+            ok = gen_tcp:controlling_process(Client, Pid),
+            Pid ! go
+        end
+     || {Client, {Pid, _}} <- lists:zip(Clients, Readers)
+    ],
     [{ok, _} = weir_pubsub:publish(<<"a">>, integer_to_binary(Number)) || Number <- lists:seq(1, Count)],
-    [receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) end || {_, Monitor} <- Readers],
+    [
+        receive
+            {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason)
+        end
+     || {_, Monitor} <- Readers
+    ],
     ok = nobody().
 
 read(Client, Number, Count) ->
@@ -169,7 +197,9 @@ wait_until_then([], _Until) ->
 wait_until_then([{Number, Client} | Others], Until) ->
     ok = weir_pubsub_test:idle(<<"a">>),
     ok = poll(Client),
-    weir_test_wait:becomes_true(fun() -> subscribers() =:= Number end, max(0, Until - erlang:monotonic_time(millisecond))) andalso
+    weir_test_wait:becomes_true(
+        fun() -> subscribers() =:= Number end, max(0, Until - erlang:monotonic_time(millisecond))
+    ) andalso
         wait_until_then(Others, Until).
 
 %% For example the requests before it.
@@ -231,7 +261,11 @@ who_is_there(_Config) ->
     {ok, Present} = weir_pubsub:presence(<<"a">>),
     ?assertEqual(?MANY, length(Present)),
     {201, _} = publish(<<"x">>),
-    ?assertEqual({ok, []}, begin [{200, _, _} = answer(Client) || Client <- Clients], ok = nobody(), weir_pubsub:presence(<<"a">>) end).
+    ?assertEqual({ok, []}, begin
+        [{200, _, _} = answer(Client) || Client <- Clients],
+        ok = nobody(),
+        weir_pubsub:presence(<<"a">>)
+    end).
 
 limits(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_subscribers => ?MANY}}]}),

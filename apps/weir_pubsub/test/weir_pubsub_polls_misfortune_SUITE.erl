@@ -144,10 +144,15 @@ shards_are_killed_again_and_again(_Config) ->
     lists:foreach(
         fun(_) ->
             Clients = wait(?MANY),
-            Publisher = spawn_monitor(fun() -> [weir_pubsub:publish(<<"a">>, integer_to_binary(N)) || N <- lists:seq(1, 20)] end),
+            Publisher = spawn_monitor(fun() ->
+                [weir_pubsub:publish(<<"a">>, integer_to_binary(N)) || N <- lists:seq(1, 20)]
+            end),
             ok = kill_shard(),
             normal = weir_pubsub_test:ended(Publisher),
-            ok = wait_until(fun() -> {Status, _} = publish(<<"end">>), Status =:= 201 orelse Status =:= 202 end),
+            ok = wait_until(fun() ->
+                {Status, _} = publish(<<"end">>),
+                Status =:= 201 orelse Status =:= 202
+            end),
             [
                 case answer(Client) of
                     {200, _, _} -> ok;

@@ -69,7 +69,12 @@ poll(Client) -> poll(Client, []).
 poll(Client, Fields) -> ok = gen_tcp:send(Client, bytes(<<"GET">>, Fields)).
 
 bytes(Method, Fields) ->
-    [Method, " /sub/a HTTP/1.1\r\nHost: localhost\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"].
+    [
+        Method,
+        " /sub/a HTTP/1.1\r\nHost: localhost\r\n",
+        [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields],
+        "\r\n"
+    ].
 
 answer(Client) -> answer(Client, <<>>).
 
@@ -77,7 +82,10 @@ answer(Client, Bytes) ->
     case binary:split(Bytes, <<"\r\n\r\n">>) of
         [Head, Begun] ->
             [<<"HTTP/1.1 ", Status:3/binary, _/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
-            Fields = [{string:lowercase(Name), string:trim(Value)} || Line <- Lines, [Name, Value] <- [binary:split(Line, <<":">>)]],
+            Fields = [
+                {string:lowercase(Name), string:trim(Value)}
+             || Line <- Lines, [Name, Value] <- [binary:split(Line, <<":">>)]
+            ],
             Length = binary_to_integer(proplists:get_value(<<"content-length">>, Fields)),
             {binary_to_integer(Status), Fields, body(Client, Length, Begun)};
         [_] ->
@@ -95,7 +103,10 @@ body(Client, Length, Begun) when Length > byte_size(Begun) ->
 silent(Client) -> ?assertEqual({error, timeout}, gen_tcp:recv(Client, 0, 0)).
 
 resume({_, Fields, _}) ->
-    [{"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)}, {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}].
+    [
+        {"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)},
+        {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}
+    ].
 
 %% `Count' polls wait, most of them together. They start one after the other, each when the claim on the shard is
 %% free: otherwise a poll subscribes alone.

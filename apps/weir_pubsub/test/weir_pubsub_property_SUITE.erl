@@ -9,7 +9,9 @@ all() -> [sequences, sequences_over_http].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
-    {ok, _} = weir_http:start_listener(prop_pubsub_http, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{publishers => any})),
+    {ok, _} = weir_http:start_listener(
+        prop_pubsub_http, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{publishers => any})
+    ),
     Config.
 
 end_per_suite(_Config) ->

@@ -7,7 +7,18 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_redis_test, [
-    begin_again/2, restart/2, nodes_of/1, subscribers/1, call/3, publish/3, publish_id/3, follow/3, log/2, messages/2, log_of/3, connected/1
+    begin_again/2,
+    restart/2,
+    nodes_of/1,
+    subscribers/1,
+    call/3,
+    publish/3,
+    publish_id/3,
+    follow/3,
+    log/2,
+    messages/2,
+    log_of/3,
+    connected/1
 ]).
 -import(weir_pubsub_test_redis, [on/4]).
 -import(weir_test_wait, [wait_until/1]).
@@ -94,9 +105,14 @@ many_at_once(Config) ->
     _ = [ok = call(Node, configure, [#{channels => [{<<"*">>, #{idle_timeout => 1}}]}]) || Node <- [A, B]],
     Names = [<<"room ", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 200)],
     Ids = [publish_id(A, Name, Name) || Name <- Names],
-    _ = [?assertMatch({ok, #{messages := [{message, Id, Name, #{}}]}}, call(B, history, [Name, #{}])) || {Name, {_, Id}} <- lists:zip(Names, Ids)],
+    _ = [
+        ?assertMatch({ok, #{messages := [{message, Id, Name, #{}}]}}, call(B, history, [Name, #{}]))
+     || {Name, {_, Id}} <- lists:zip(Names, Ids)
+    ],
     ok = wait_until(fun() -> call(B, channels, [#{}]) =:= {ok, []} end),
-    ok = wait_until(fun() -> weir_pubsub_test_redis:ask(proplists:get_value(port, Config), ["PUBSUB", "CHANNELS"]) =:= [] end),
+    ok = wait_until(fun() ->
+        weir_pubsub_test_redis:ask(proplists:get_value(port, Config), ["PUBSUB", "CHANNELS"]) =:= []
+    end),
     ?assertMatch({ok, #{messages := [_]}}, call(B, history, [<<"room 7">>, #{}])).
 
 %% Sockets get messages of the other node, and a gap when Redis has lost its data.
@@ -143,7 +159,10 @@ paced_is_told(Config) ->
     ok = restart(Config, fun() -> ok end),
     {A, B} = nodes_of(Config),
     {_, Next} = publish_id(B, <<"news">>, <<"2">>),
-    ?waitEqual([{message, {Epoch, 1}}, {gap, unknown}, {message, Next}], without_positions(on(A, weir_pubsub_redis_test, paced, [Paced]))).
+    ?waitEqual(
+        [{message, {Epoch, 1}}, {gap, unknown}, {message, Next}],
+        without_positions(on(A, weir_pubsub_redis_test, paced, [Paced]))
+    ).
 
 without_positions(Log) ->
     lists:map(
@@ -233,13 +252,19 @@ poll(Port, Behind) -> answer(ask(Port, ["GET /sub/news HTTP/1.1\r\nHost: a\r\n",
 
 %% The fields for the next poll, and the body.
 answer(Socket, Bytes) ->
-    case re:run(Bytes, "^HTTP/1.1 200 .*?content-length: (\\d+)\r\n.*?\r\n\r\n(.*)$", [dotall, caseless, {capture, all_but_first, binary}]) of
+    case
+        re:run(Bytes, "^HTTP/1.1 200 .*?content-length: (\\d+)\r\n.*?\r\n\r\n(.*)$", [
+            dotall, caseless, {capture, all_but_first, binary}
+        ])
+    of
         {match, [Length, Body]} ->
             case byte_size(Body) =:= binary_to_integer(Length) of
                 true ->
                     [Modified, Tag] = [
                         begin
-                            {match, [Value]} = re:run(Bytes, Name ++ ": (.*?)\r\n", [caseless, {capture, all_but_first, binary}]),
+                            {match, [Value]} = re:run(Bytes, Name ++ ": (.*?)\r\n", [
+                                caseless, {capture, all_but_first, binary}
+                            ]),
                             Value
                         end
                      || Name <- ["last-modified", "etag"]

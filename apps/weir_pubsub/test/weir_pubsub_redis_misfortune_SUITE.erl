@@ -9,8 +9,21 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_redis_test, [
-    begin_again/2, restart/2, nodes_of/1, call/3, publish/3, publish_id/3, follow/3, log/2, has_gap/2, log_of/3, ends/3, connected/1, cut/1,
-    suspend/1, resume/1
+    begin_again/2,
+    restart/2,
+    nodes_of/1,
+    call/3,
+    publish/3,
+    publish_id/3,
+    follow/3,
+    log/2,
+    has_gap/2,
+    log_of/3,
+    ends/3,
+    connected/1,
+    cut/1,
+    suspend/1,
+    resume/1
 ]).
 -import(weir_pubsub_test_redis, [on/4]).
 -import(weir_test_wait, [wait_until/1]).
@@ -57,7 +70,11 @@ cut_off_for_too_long(Config) ->
     _ = [publish_id(B, <<"news">>, integer_to_binary(N)) || N <- lists:seq(2, 11)],
     ok = resume(A),
     ?assertEqual(
-        [{message, First, <<"1">>}, {gap, 7, {Epoch, 8}} | [{message, {Epoch, N}, integer_to_binary(N)} || N <- [9, 10, 11]]],
+        [
+            {message, First, <<"1">>},
+            {gap, 7, {Epoch, 8}}
+            | [{message, {Epoch, N}, integer_to_binary(N)} || N <- [9, 10, 11]]
+        ],
         log_of(A, Here, {Epoch, 11})
     ).
 
@@ -68,7 +85,9 @@ away(Config) ->
     Here = follow(A, <<"news">>, new),
     {ok, #{id := First}} = publish(A, <<"news">>, <<"1">>),
     [_] = log_of(A, Here, First),
-    ok = on(A, weir_event, attach_many, [told, [[weir, broker, start], [weir, broker, stop]], {weir_pubsub_redis_test, told}, []]),
+    ok = on(A, weir_event, attach_many, [
+        told, [[weir, broker, start], [weir, broker, stop]], {weir_pubsub_redis_test, told}, []
+    ]),
     ok = restart(Config, fun() ->
         ?waitEqual(#{kind => redis, away => 2}, on(A, weir_pubsub_broker, status, [])),
         ?assertEqual({error, unavailable}, publish(A, <<"news">>, <<"lost">>)),
@@ -127,7 +146,10 @@ before_the_first_connection(Config) ->
     ?assertEqual(Expected, receive {log, Log} -> Log after weir_test_wait:patience() -> nothing end).
 
 has_come(Node, Channel) ->
-    Shards = [on(Node, sys, get_state, [on(Node, weir_pubsub_shards, name, [Index]), weir_test_wait:patience()]) || Index <- [1, 2]],
+    Shards = [
+        on(Node, sys, get_state, [on(Node, weir_pubsub_shards, name, [Index]), weir_test_wait:patience()])
+     || Index <- [1, 2]
+    ],
     lists:any(fun(#shard{opening = Opening}) -> is_map_key(Channel, Opening) end, Shards) orelse
         call(Node, info, [Channel]) =/= {error, no_channel}.
 
@@ -183,7 +205,13 @@ step(N, Config, Nodes, Channels, Followers) ->
             ok = peer:cast(Node, weir_pubsub, publish, [Channel, integer_to_binary(N)]),
             Followers;
         R when R =< 80 ->
-            From = one_of([new, oldest, {last, 1}, {7, 7} | [element(1, on(At, weir_pubsub_follower, log, [F])) || {At, C, F} <- Followers, C =:= Channel]]),
+            From = one_of([
+                new,
+                oldest,
+                {last, 1},
+                {7, 7}
+                | [element(1, on(At, weir_pubsub_follower, log, [F])) || {At, C, F} <- Followers, C =:= Channel]
+            ]),
             case on(Node, weir_pubsub_follower, start, [Channel, From]) of
                 {ok, Follower} -> [{Node, Channel, Follower} | Followers];
                 {error, _} -> Followers

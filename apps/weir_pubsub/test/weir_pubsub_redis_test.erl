@@ -217,7 +217,10 @@ has_its_channels(Index) ->
 
 cut(Config) ->
     Port = proplists:get_value(port, Config),
-    _ = [weir_pubsub_test_redis:ask(Port, ["CLIENT", "KILL", "TYPE", Type, "SKIPME", "yes"]) || Type <- ["normal", "pubsub"]],
+    _ = [
+        weir_pubsub_test_redis:ask(Port, ["CLIENT", "KILL", "TYPE", Type, "SKIPME", "yes"])
+     || Type <- ["normal", "pubsub"]
+    ],
     ok.
 
 %% A handler of events on a node: keeps their names.
@@ -229,5 +232,8 @@ suspend(Node) -> each_broker(Node, suspend).
 resume(Node) -> each_broker(Node, resume).
 
 each_broker(Node, Function) ->
-    _ = [ok = on(Node, sys, Function, [on(Node, weir_pubsub_broker, name, [Index]), weir_test_wait:patience()]) || Index <- [1, 2]],
+    _ = [
+        ok = on(Node, sys, Function, [on(Node, weir_pubsub_broker, name, [Index]), weir_test_wait:patience()])
+     || Index <- [1, 2]
+    ],
     ok.

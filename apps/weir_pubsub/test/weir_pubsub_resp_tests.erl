@@ -21,7 +21,10 @@ values() ->
     ].
 
 every_value_test() ->
-    [?assertEqual({ok, Value, <<"rest">>}, weir_pubsub_resp:decode(<<Bytes/binary, "rest">>)) || {Bytes, Value} <- values()].
+    [
+        ?assertEqual({ok, Value, <<"rest">>}, weir_pubsub_resp:decode(<<Bytes/binary, "rest">>))
+     || {Bytes, Value} <- values()
+    ].
 
 %% A value that is incomplete says how many bytes it needs at least: more than there are, and not more than it has.
 in_parts_test() ->
@@ -47,10 +50,26 @@ command_test() ->
     ).
 
 packed_test() ->
-    Messages = [{<<>>, #{}}, {<<"x">>, #{type => <<"text/plain">>}}, {<<0, 1, 2>>, #{type => <<>>, event => <<"e">>}} |
-        [{<<"x">>, #{mercure => {[<<"https://a.example/{b}">>, <<"b">>], IsPrivate, Retry}}} || IsPrivate <- [true, false], Retry <- [none, 0, 10]]],
-    [?assertEqual({ok, Data, Meta}, weir_pubsub_packed:unpack(weir_pubsub_packed:pack(Data, Meta))) || {Data, Meta} <- Messages],
+    Messages = [
+        {<<>>, #{}},
+        {<<"x">>, #{type => <<"text/plain">>}},
+        {<<0, 1, 2>>, #{type => <<>>, event => <<"e">>}}
+        | [
+            {<<"x">>, #{mercure => {[<<"https://a.example/{b}">>, <<"b">>], IsPrivate, Retry}}}
+         || IsPrivate <- [true, false], Retry <- [none, 0, 10]
+        ]
+    ],
+    [
+        ?assertEqual({ok, Data, Meta}, weir_pubsub_packed:unpack(weir_pubsub_packed:pack(Data, Meta)))
+     || {Data, Meta} <- Messages
+    ],
     %% Another program writes to the same Redis.
-    Strange = [<<0, 0, 1, (byte_size(Json)):32, Json/binary, "data">> || Json <- [<<"[5,true]">>, <<"[[5],true]">>, <<"[[],1]">>, <<"[[],true,1,1]">>]],
+    Strange = [
+        <<0, 0, 1, (byte_size(Json)):32, Json/binary, "data">>
+     || Json <- [<<"[5,true]">>, <<"[[5],true]">>, <<"[[],1]">>, <<"[[],true,1,1]">>]
+    ],
     [?assertEqual(error, weir_pubsub_packed:unpack(Bytes)) || Bytes <- Strange],
-    [?assertEqual(error, weir_pubsub_packed:unpack(Bytes)) || Bytes <- [<<>>, <<0>>, <<7, 0>>, <<1, 0, 0, 0, 9, "short">>]].
+    [
+        ?assertEqual(error, weir_pubsub_packed:unpack(Bytes))
+     || Bytes <- [<<>>, <<0>>, <<7, 0>>, <<1, 0, 0, 0, 9, "short">>]
+    ].

@@ -13,8 +13,14 @@ suite() -> [{timetrap, {minutes, 10}}].
 all() -> [{group, node}, {group, node_through_tls}, {group, chromium}].
 
 groups() ->
-    Cases = [websocket, stream, poll, several_in_an_answer, no_websocket_on_the_way, nothing_but_polls, deleted, forbidden],
-    [{node, [], [node_without_websockets, waits_longer_each_time | Cases]}, {node_through_tls, [], [websocket, stream, poll, several_in_an_answer, deleted]}, {chromium, [], Cases}].
+    Cases = [
+        websocket, stream, poll, several_in_an_answer, no_websocket_on_the_way, nothing_but_polls, deleted, forbidden
+    ],
+    [
+        {node, [], [node_without_websockets, waits_longer_each_time | Cases]},
+        {node_through_tls, [], [websocket, stream, poll, several_in_an_answer, deleted]},
+        {chromium, [], Cases}
+    ].
 
 init_per_group(node, Config) ->
     case os:find_executable("node") of
@@ -29,7 +35,9 @@ init_per_group(node_through_tls, Config) ->
 init_per_group(chromium, Config) ->
     case weir_compatibility_chromium:find() of
         {ok, Program} ->
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(proplists:get_value(priv_dir, Config), "browser")),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(proplists:get_value(priv_dir, Config), "browser")
+            ),
             [{program, {chromium, Browser}} | Config];
         error ->
             {skip, "chromium is missing (scripts/setup test)"}
@@ -53,7 +61,10 @@ init_per_testcase(_Case, Config) ->
     Config.
 
 end_per_testcase(_Case, _Config) ->
-    _ = [weir_http:stop_listener(Name) || Name <- [script_server, script_said], lists:member(Name, weir_listener:names())],
+    _ = [
+        weir_http:stop_listener(Name)
+     || Name <- [script_server, script_said], lists:member(Name, weir_listener:names())
+    ],
     ok = application:stop(weir_pubsub).
 
 websocket(Config) ->
@@ -82,12 +93,18 @@ several_in_an_answer(Config) ->
     Fake = <<"--B\r\n\r\nfake\r\n--B--\r\n">>,
     Published = [
         weir_pubsub:publish(<<"room">>, Data, Options)
-     || {Data, Options} <- [{<<"one">>, #{}}, {<<0, 255, "\r\n\r\n">>, #{}}, {Fake, #{type => <<"multipart/mixed; boundary=B">>}}]
+     || {Data, Options} <- [
+            {<<"one">>, #{}}, {<<0, 255, "\r\n\r\n">>, #{}}, {Fake, #{type => <<"multipart/mixed; boundary=B">>}}
+        ]
     ],
     Client = start(Config, #{transports => [poll]}, #{}),
     Ids = [weir_pubsub_id:to_text(Id) || {ok, #{id := Id}} <- Published],
     ?assertEqual(
-        [#{<<"message">> => Data, <<"id">> => Id} || {Data, Id} <- lists:zip([<<"one">>, [0, 255, 13, 10, 13, 10], Fake], Ids)], messages(3)
+        [
+            #{<<"message">> => Data, <<"id">> => Id}
+         || {Data, Id} <- lists:zip([<<"one">>, [0, 255, 13, 10, 13, 10], Fake], Ids)
+        ],
+        messages(3)
     ),
     %% The second poll waits for the next message.
     ?assert(polls(0) =< 2),
@@ -108,8 +125,12 @@ node_without_websockets(Config) ->
 waits_longer_each_time(Config) ->
     Directory = filename:join(proplists:get_value(priv_dir, Config), "waits"),
     ok = filelib:ensure_path(Directory),
-    {ok, _} = file:copy(filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")),
-    {ok, _} = file:copy(filename:join(proplists:get_value(data_dir, Config), "waits.mjs"), filename:join(Directory, "waits.mjs")),
+    {ok, _} = file:copy(
+        filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")
+    ),
+    {ok, _} = file:copy(
+        filename:join(proplists:get_value(data_dir, Config), "waits.mjs"), filename:join(Directory, "waits.mjs")
+    ),
     Waits = fun(Server) -> os:cmd("cd '" ++ Directory ++ "' && timeout 120 node waits.mjs " ++ Server) end,
     ?assertEqual("[500,1000,2000,4000,500,1000,2000,4000]\n", Waits("away")),
     ?assertEqual("[500,1000,2000,4000,4000,4000,4000,4000]\n", Waits("page")).
@@ -146,7 +167,9 @@ forbidden(Config) ->
         begin
             Client = start(Config, #{transports => [Transport]}, #{refused => <<"room">>}),
             Both = [said(), said()],
-            ?assertEqual([#{<<"error">> => <<"forbidden">>}, #{<<"open">> => atom_to_binary(Transport)}], lists:sort(Both)),
+            ?assertEqual(
+                [#{<<"error">> => <<"forbidden">>}, #{<<"open">> => atom_to_binary(Transport)}], lists:sort(Both)
+            ),
             stop(Client)
         end
      || Transport <- [websocket, poll]
@@ -165,7 +188,8 @@ comes_back(#{proxy := Proxy}, Transport) ->
     [publish(Data) || Data <- [<<"6">>, <<"7">>, <<"8">>, <<"9">>]],
     ok = call(Proxy, mend),
     ?assertMatch(
-        [#{<<"gap">> := 1}, #{<<"message">> := <<"7">>}, #{<<"message">> := <<"8">>}, #{<<"message">> := <<"9">>}], messages(4)
+        [#{<<"gap">> := 1}, #{<<"message">> := <<"7">>}, #{<<"message">> := <<"8">>}, #{<<"message">> := <<"9">>}],
+        messages(4)
     ),
     order(<<"publish">>),
     ?assertEqual([#{<<"published">> => <<"answers">>}], messages(1)),
@@ -201,7 +225,10 @@ start(Config, Options, Test) ->
     Data = proplists:get_value(data_dir, Config),
     Served = maps:get(routes, Test, [script, ws, nchan]),
     Case = self(),
-    May = fun(Channel) -> Case ! {asked, binary:copy(Channel)}, Channel =/= maps:get(refused, Test, none) end,
+    May = fun(Channel) ->
+        Case ! {asked, binary:copy(Channel)},
+        Channel =/= maps:get(refused, Test, none)
+    end,
     Routes = lists:append([
         [{"/client.mjs", ?MODULE, {file, filename:join(Data, "client.mjs")}}],
         weir_pubsub_script:routes(),
@@ -217,20 +244,33 @@ start(Config, Options, Test) ->
     {Proxy, Port} = proxy(weir:get_port(script_server)),
     Url = Scheme ++ "://127.0.0.1:" ++ integer_to_list(Port),
     Said = "http://127.0.0.1:" ++ integer_to_list(weir:get_port(script_said)) ++ "/said",
-    Given = iolist_to_binary(weir_json:compact(Options#{
-        server => list_to_binary(Url), said => list_to_binary(Said), webSocket => maps:get(websocket, Test, true)
-    })),
-    Run = ["const push = await import('", Url, "/weir-push.js'); const { run } = await import('", Url, "/client.mjs'); await run(push, ", Given, ");"],
+    Given = iolist_to_binary(
+        weir_json:compact(Options#{
+            server => list_to_binary(Url), said => list_to_binary(Said), webSocket => maps:get(websocket, Test, true)
+        })
+    ),
+    Run = [
+        "const push = await import('",
+        Url,
+        "/weir-push.js'); const { run } = await import('",
+        Url,
+        "/client.mjs'); await run(push, ",
+        Given,
+        ");"
+    ],
     Page = ["<!DOCTYPE html><script type=module>", Run, "</script>"],
     ok = weir_http:set_routes(script_server, [{"/page", ?MODULE, {page, Page}} | Routes]),
     #{proxy => Proxy, program => program(proplists:get_value(program, Config), Run, Url, Config)}.
 
 nchan(Served, May) ->
-    Transports = case lists:keyfind(nchan, 1, [Entry || Entry <- Served, is_tuple(Entry)]) of
-        {nchan, Some} -> Some;
-        false -> weir_pubsub_http:transports()
+    Transports =
+        case lists:keyfind(nchan, 1, [Entry || Entry <- Served, is_tuple(Entry)]) of
+            {nchan, Some} -> Some;
+            false -> weir_pubsub_http:transports()
+        end,
+    Subscribers = fun(Request, Channel) ->
+        lists:member(weir_pubsub_http:transport(Request), Transports) andalso May(Channel)
     end,
-    Subscribers = fun(Request, Channel) -> lists:member(weir_pubsub_http:transport(Request), Transports) andalso May(Channel) end,
     weir_pubsub_http:routes(#{publishers => any, subscribers => Subscribers, poll_timeout => 3600000}).
 
 handle(Request, {said, Test}) ->
@@ -245,14 +285,30 @@ handle(_Request, {page, Page}) ->
 %% Node imports no module from a server, so it has the files. It ends with its input: with the case, however that
 %% ends.
 program({node, Flags}, Run, Url, Config) ->
-    Directory = filename:join(proplists:get_value(priv_dir, Config), "node" ++ integer_to_list(erlang:unique_integer([positive]))),
+    Directory = filename:join(
+        proplists:get_value(priv_dir, Config), "node" ++ integer_to_list(erlang:unique_integer([positive]))
+    ),
     ok = filelib:ensure_path(Directory),
-    {ok, _} = file:copy(filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")),
-    {ok, _} = file:copy(filename:join(proplists:get_value(data_dir, Config), "client.mjs"), filename:join(Directory, "client.mjs")),
-    Local = string:replace(string:replace(iolist_to_binary(Run), [Url, "/weir-push.js"], "./weir-push.mjs"), [Url, "/client.mjs"], "./client.mjs"),
-    ok = file:write_file(filename:join(Directory, "main.mjs"), ["process.stdin.on('end', () => process.exit()).resume();", Local]),
+    {ok, _} = file:copy(
+        filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")
+    ),
+    {ok, _} = file:copy(
+        filename:join(proplists:get_value(data_dir, Config), "client.mjs"), filename:join(Directory, "client.mjs")
+    ),
+    Local = string:replace(
+        string:replace(iolist_to_binary(Run), [Url, "/weir-push.js"], "./weir-push.mjs"),
+        [Url, "/client.mjs"],
+        "./client.mjs"
+    ),
+    ok = file:write_file(filename:join(Directory, "main.mjs"), [
+        "process.stdin.on('end', () => process.exit()).resume();", Local
+    ]),
     open_port({spawn_executable, os:find_executable("node")}, [
-        {args, Flags ++ ["main.mjs"]}, {cd, Directory}, {env, [{"NODE_TLS_REJECT_UNAUTHORIZED", "0"}]}, stderr_to_stdout, binary
+        {args, Flags ++ ["main.mjs"]},
+        {cd, Directory},
+        {env, [{"NODE_TLS_REJECT_UNAUTHORIZED", "0"}]},
+        stderr_to_stdout,
+        binary
     ]);
 program({chromium, Browser}, _Run, Url, _Config) ->
     weir_compatibility_chromium:open(Browser, [Url, "/page"], #{}).
@@ -273,14 +329,18 @@ proxy(To) ->
     Test = self(),
     Proxy = spawn(fun() ->
         _ = monitor(process, Test),
-        {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}, {reuseaddr, true}, {backlog, 100}]),
+        {ok, Listen} = gen_tcp:listen(0, [
+            binary, {ip, {127, 0, 0, 1}}, {active, false}, {reuseaddr, true}, {backlog, 100}
+        ]),
         {ok, Port} = inet:port(Listen),
         Test ! {port, self(), Port},
         Own = self(),
         spawn_link(fun() -> accept(Listen, Own) end),
         proxy_loop(To, whole, [])
     end),
-    receive {port, Proxy, Port} -> {Proxy, Port} end.
+    receive
+        {port, Proxy, Port} -> {Proxy, Port}
+    end.
 
 accept(Listen, Proxy) ->
     {ok, Socket} = gen_tcp:accept(Listen),

@@ -16,9 +16,23 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
-        all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals,
-        transports_off, what_asks_for_nothing_else, behind_a_proxy, tokens, changed_under_load, a_wrong_change_changes_nothing,
-        listeners_come_and_go, an_access_log_that_was_moved_away, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status,
+        all_code_is_loaded_at_the_start,
+        who_may,
+        pages_of_some_sites,
+        pages_of_some_sites_read_refusals,
+        transports_off,
+        what_asks_for_nothing_else,
+        behind_a_proxy,
+        tokens,
+        changed_under_load,
+        a_wrong_change_changes_nothing,
+        listeners_come_and_go,
+        an_access_log_that_was_moved_away,
+        a_port_that_is_taken,
+        an_end_that_is_spread,
+        what_it_does,
+        metrics,
+        stub_status,
         status_for_nobody
     ].
 
@@ -88,7 +102,10 @@ what_asks_for_nothing_else(Config) ->
     ?assertEqual(202, publish(Port, "a", [])),
     ?assertEqual(200, get(Port, "/sub/a", [])),
     {ok, _} = weir_pubsub_server:change(settings(Config, "[http]\nplain = 'raw'\n"), Server),
-    ?assertMatch({200, _, <<"x\n">>}, weir_pubsub_nchan:read_stream(weir_pubsub_nchan:begin_request(Port, <<"GET">>, "/sub/a", []), <<"x\n">>)).
+    ?assertMatch(
+        {200, _, <<"x\n">>},
+        weir_pubsub_nchan:read_stream(weir_pubsub_nchan:begin_request(Port, <<"GET">>, "/sub/a", []), <<"x\n">>)
+    ).
 
 %% The proxy says who is local.
 behind_a_proxy(Config) ->
@@ -121,8 +138,21 @@ tokens(Config) ->
 
 token(Claims, Secret) ->
     Part = fun(Bytes) -> base64:encode(iolist_to_binary(Bytes)) end,
-    Url = fun(Text) -> << <<(case C of $+ -> $-; $/ -> $_; _ -> C end)>> || <<C>> <= Text, C =/= $= >> end,
-    Signed = <<(Url(Part(weir_json:encode(#{alg => <<"HS256">>}))))/binary, $., (Url(Part(weir_json:encode(Claims))))/binary>>,
+    Url = fun(Text) ->
+        <<
+            <<
+                (case C of
+                    $+ -> $-;
+                    $/ -> $_;
+                    _ -> C
+                end)
+            >>
+         || <<C>> <= Text, C =/= $=
+        >>
+    end,
+    Signed = <<
+        (Url(Part(weir_json:encode(#{alg => <<"HS256">>}))))/binary, $., (Url(Part(weir_json:encode(Claims))))/binary
+    >>,
     <<Signed/binary, $., (Url(Part(crypto:mac(hmac, sha256, Secret, Signed))))/binary>>.
 
 %% Event streams and long polls continue, and each message comes once, while the file changes.
@@ -140,12 +170,24 @@ changed_under_load(Config) ->
     Test = self(),
     Streams = [spawn_link(fun() -> stream(Test, Port, Count) end) || _ <- lists:seq(1, 100)],
     Polls = [spawn_link(fun() -> poll(Test, Port, Count) end) || _ <- lists:seq(1, 20)],
-    [receive {ready, Pid} -> ok after weir_test_wait:patience() -> ct:fail(not_ready) end || Pid <- Streams],
+    [
+        receive
+            {ready, Pid} -> ok
+        after weir_test_wait:patience() -> ct:fail(not_ready)
+        end
+     || Pid <- Streams
+    ],
     Changes = atomics:new(1, []),
     Publisher = spawn_link(fun() -> publish_all(Test, Port, Count, Changes) end),
     ok = change_until(Publisher, Changes, Server, fun(Number) -> settings(Config, Text(Number)) end),
     Expected = lists:seq(1, Count),
-    [receive {got, Pid, Got} -> ?assertEqual(Expected, Got) after weir_test_wait:patience() -> ct:fail({silent, Pid}) end || Pid <- Streams ++ Polls].
+    [
+        receive
+            {got, Pid, Got} -> ?assertEqual(Expected, Got)
+        after weir_test_wait:patience() -> ct:fail({silent, Pid})
+        end
+     || Pid <- Streams ++ Polls
+    ].
 
 change_until(Publisher, Changes, Server, Settings) ->
     receive
@@ -163,7 +205,10 @@ publish_all(Test, Port, Count, Changes) ->
         fun(Number) ->
             Data = integer_to_binary(Number),
             ok = gen_tcp:send(Socket, [
-                "POST /pub/load HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_binary(byte_size(Data)), "\r\n\r\n", Data
+                "POST /pub/load HTTP/1.1\r\nHost: a\r\nContent-Length: ",
+                integer_to_binary(byte_size(Data)),
+                "\r\n\r\n",
+                Data
             ]),
             {Status, _} = answer(Socket),
             true = Status =:= 201 orelse Status =:= 202,
@@ -228,7 +273,9 @@ a_wrong_change_changes_nothing(Config) ->
     ?assertEqual(202, publish(Port, "a", [])),
     Logged = settings(Config, "[[listeners]]\nport = 0\naccess_log = 'log'\n"),
     ?assertEqual({error, {fixed, {127, 0, 0, 1}, 0, access_log}}, weir_pubsub_server:change(Logged, Server)),
-    ?assertEqual({error, {fixed, broker}}, weir_pubsub_server:change(settings(Config, "[broker]\nkind = 'redis'\n"), Server)),
+    ?assertEqual(
+        {error, {fixed, broker}}, weir_pubsub_server:change(settings(Config, "[broker]\nkind = 'redis'\n"), Server)
+    ),
     %% A key file that is removed after the configuration was read.
     ok = file:write_file(file(Config, "secret"), <<"a secret of thirty-two bytes or more">>),
     Keys = settings(Config, "[may]\npublish = 'nobody'\n[tokens]\nsecrets = ['secret']\n"),
@@ -240,7 +287,9 @@ listeners_come_and_go(Config) ->
     Server = start(Config, "drain = 500\n[[listeners]]\nport = 0\n"),
     Port = port(Server),
     {ok, Idle} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
-    {ok, Two} = weir_pubsub_server:change(settings(Config, "[[listeners]]\nport = 0\n[[listeners]]\nip = '127.0.0.2'\nport = 0\n"), Server),
+    {ok, Two} = weir_pubsub_server:change(
+        settings(Config, "[[listeners]]\nport = 0\n[[listeners]]\nip = '127.0.0.2'\nport = 0\n"), Server
+    ),
     [Port, Other] = weir_pubsub_server:ports(Two),
     ?assertEqual(202, publish(Port, "a", [])),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 2}, Other, [binary, {active, false}]),
@@ -275,7 +324,10 @@ an_access_log_that_was_moved_away(Config) ->
     %% A directory cannot be written: nothing is changed.
     ok = file:rename(Log, Moved),
     ok = file:make_dir(Log),
-    ?assertMatch({error, {access_log, {127, 0, 0, 1}, 0, _}}, weir_pubsub_server:change(settings(Config, ["[may]\npublish = 'nobody'\n", Text]), Changed)),
+    ?assertMatch(
+        {error, {access_log, {127, 0, 0, 1}, 0, _}},
+        weir_pubsub_server:change(settings(Config, ["[may]\npublish = 'nobody'\n", Text]), Changed)
+    ),
     ?assertEqual(202, publish(port(Changed), "a", [])).
 
 a_port_that_is_taken(Config) ->
@@ -296,7 +348,9 @@ what_it_does(Config) ->
         #{
             <<"now">> := #{<<"channels">> := 1, <<"messages">> := 1, <<"subscribers">> := 0, <<"bytes">> := 1},
             <<"counters">> := #{<<"published">> := _, <<"delivered">> := _},
-            <<"listeners">> := [#{<<"ip">> := <<"127.0.0.1">>, <<"port">> := Port, <<"connections">> := _, <<"requests">> := _}],
+            <<"listeners">> := [
+                #{<<"ip">> := <<"127.0.0.1">>, <<"port">> := Port, <<"connections">> := _, <<"requests">> := _}
+            ],
             <<"uptime">> := _
         },
         Status
@@ -314,18 +368,28 @@ metrics(Config) ->
     _ = publish(Port, "a", []),
     {200, _, Text} = request(Port, <<"GET">>, "/metrics", []),
     Lines = binary:split(Text, <<"\n">>, [global, trim]),
-    Types = [Name || <<"# TYPE ", Rest/binary>> <- Lines, [Name, Kind] <- [binary:split(Rest, <<" ">>)], Kind =:= <<"gauge">> orelse Kind =:= <<"counter">>],
+    Types = [
+        Name
+     || <<"# TYPE ", Rest/binary>> <- Lines,
+        [Name, Kind] <- [binary:split(Rest, <<" ">>)],
+        Kind =:= <<"gauge">> orelse Kind =:= <<"counter">>
+    ],
     ?assertEqual(Types, lists:uniq(Types)),
     Samples = [Line || Line <- Lines, binary:first(Line) =/= $#],
     [
         begin
-            {match, [Name]} = re:run(Sample, "^([a-z0-9_]+)(?:[{]ip=\"[0-9.]+\",port=\"[0-9]+\"[}])? [0-9.e+-]+$", [{capture, all_but_first, binary}]),
+            {match, [Name]} = re:run(Sample, "^([a-z0-9_]+)(?:[{]ip=\"[0-9.]+\",port=\"[0-9]+\"[}])? [0-9.e+-]+$", [
+                {capture, all_but_first, binary}
+            ]),
             ?assert(lists:member(Name, Types), Name)
         end
      || Sample <- Samples
     ],
     ?assert(lists:member(<<"weir_pubsub_channels 1">>, Samples)),
-    Labels = [Label || <<"weir_listener_connections{", Rest/binary>> <- Samples, [Label, _] <- [binary:split(Rest, <<",">>)]],
+    Labels = [
+        Label
+     || <<"weir_listener_connections{", Rest/binary>> <- Samples, [Label, _] <- [binary:split(Rest, <<",">>)]
+    ],
     ?assertEqual([<<"ip=\"127.0.0.1\"">>, <<"ip=\"127.0.0.2\"">>], Labels).
 
 stub_status(Config) ->
@@ -334,7 +398,10 @@ stub_status(Config) ->
     {200, _, Text} = request(Port, <<"GET">>, "/nchan_stub_status", []),
     Lines = binary:split(Text, <<"\n">>, [global, trim]),
     ?assertEqual(16, length(Lines)),
-    [?assert(lists:member(Line, Lines)) || Line <- [<<"stored messages: 1">>, <<"channels: 1">>, <<"subscribers: 0">>, <<"shared memory used: 1K">>]].
+    [
+        ?assert(lists:member(Line, Lines))
+     || Line <- [<<"stored messages: 1">>, <<"channels: 1">>, <<"subscribers: 0">>, <<"shared memory used: 1K">>]
+    ].
 
 status_for_nobody(Config) ->
     Port = port(start(Config, "[http]\nstatus = 'nobody'\n")),
@@ -351,11 +418,29 @@ an_end_that_is_spread(Config) ->
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     ],
     Clients = [spawn_link(fun() -> until_the_end(port(Server), Ask, Test) end) || _ <- lists:seq(1, 20), Ask <- Asks],
-    [receive {begun, Client} -> ok after weir_test_wait:patience() -> ct:fail(not_begun) end || Client <- Clients],
+    [
+        receive
+            {begun, Client} -> ok
+        after weir_test_wait:patience() -> ct:fail(not_begun)
+        end
+     || Client <- Clients
+    ],
     Begin = erlang:monotonic_time(millisecond),
-    _ = spawn_link(fun() -> ok = weir_pubsub_server:stop(Server), Test ! stopped end),
-    Ends = [receive {ended, Client, Time, Bytes} -> {Time, Bytes} after weir_test_wait:patience() -> ct:fail(not_ended) end || Client <- Clients],
-    receive stopped -> ok after weir_test_wait:patience() -> ct:fail(not_stopped) end,
+    _ = spawn_link(fun() ->
+        ok = weir_pubsub_server:stop(Server),
+        Test ! stopped
+    end),
+    Ends = [
+        receive
+            {ended, Client, Time, Bytes} -> {Time, Bytes}
+        after weir_test_wait:patience() -> ct:fail(not_ended)
+        end
+     || Client <- Clients
+    ],
+    receive
+        stopped -> ok
+    after weir_test_wait:patience() -> ct:fail(not_stopped)
+    end,
     ?assert(lists:max([Time || {Time, _} <- Ends]) >= Begin + 1000),
     ?assertEqual(20, length([end_of_a_stream || {_, Bytes} <- Ends, binary:match(Bytes, <<"retry: ">>) =/= nomatch])),
     ?assertEqual(20, length([restart || {_, Bytes} <- Ends, binary:match(Bytes, <<16#88, 2, 1012:16>>) =/= nomatch])).
@@ -372,7 +457,9 @@ until_the_end(Port, Ask, Test) ->
 the_rest(Socket) ->
     case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, Data} ->
-            _ = binary:match(Data, <<1012:16>>) =/= nomatch andalso gen_tcp:send(Socket, <<16#88, 16#82, 0:32, 1012:16>>),
+            _ =
+                binary:match(Data, <<1012:16>>) =/= nomatch andalso
+                    gen_tcp:send(Socket, <<16#88, 16#82, 0:32, 1012:16>>),
             [Data | the_rest(Socket)];
         {error, closed} ->
             []

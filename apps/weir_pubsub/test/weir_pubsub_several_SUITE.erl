@@ -6,7 +6,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_nchan, [by_configuration/3, publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, normal/1]).
+-import(weir_pubsub_nchan, [
+    by_configuration/3, publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, normal/1
+]).
 -import(weir_pubsub_http_test, [read_until/3]).
 
 -include("pubsub_http_suite.hrl").
@@ -18,14 +20,34 @@ all() -> [{group, nchan}, {group, ours}].
 groups() ->
     [
         {nchan, [], [
-            publishing, telling_and_deleting, too_many, held, ids_that_are_wrong, event_stream, multipart, chunked, websocket,
-            twice_the_same_channel, one_is_deleted, interval_poll
+            publishing,
+            telling_and_deleting,
+            too_many,
+            held,
+            ids_that_are_wrong,
+            event_stream,
+            multipart,
+            chunked,
+            websocket,
+            twice_the_same_channel,
+            one_is_deleted,
+            interval_poll
         ]},
         {ours, [], [
-            who_may, resumed_by_streams, resumed_by_parts, resumed_by_websockets, resumed_by_polls, resumed_by_new_polls, resumed_by_what_a_client_puts_together,
-             a_gap_in_one, a_client_that_does_not_read,
-            a_client_that_does_not_read_is_disconnected, a_client_that_goes_away, a_shard_is_killed,
-            gone_as_a_shard_is_killed, some_cannot_be_published
+            who_may,
+            resumed_by_streams,
+            resumed_by_parts,
+            resumed_by_websockets,
+            resumed_by_polls,
+            resumed_by_new_polls,
+            resumed_by_what_a_client_puts_together,
+            a_gap_in_one,
+            a_client_that_does_not_read,
+            a_client_that_does_not_read_is_disconnected,
+            a_client_that_goes_away,
+            a_shard_is_killed,
+            gone_as_a_shard_is_killed,
+            some_cannot_be_published
         ]}
     ].
 
@@ -76,7 +98,8 @@ nothing_comes(Config) ->
 too_many(Config) ->
     Names = fun(Count) -> lists:join($,, [integer_to_list(N) || N <- lists:seq(1, Count)]) end,
     same(Config, fun(Port) ->
-        [{Count, publish(Port, Names(Count), <<"x">>)} || Count <- [255, 256]] ++ [{subscribe, request(Port, <<"GET">>, ["/sub/", Names(256)], [])}]
+        [{Count, publish(Port, Names(Count), <<"x">>)} || Count <- [255, 256]] ++
+            [{subscribe, request(Port, <<"GET">>, ["/sub/", Names(256)], [])}]
     end).
 
 held(Config) ->
@@ -86,7 +109,10 @@ held(Config) ->
         _ = publish(Port, "b", <<"B1">>),
         First = answer(Waits),
         {_, Fields, _} = First,
-        Resume = [{"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)}, {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}],
+        Resume = [
+            {"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)},
+            {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}
+        ],
         Again = begin_request(Port, <<"GET">>, "/sub/a,b", Resume),
         [ok = wait_for_subscribers(Port, Channel, 1) || Channel <- ["a", "b"]],
         _ = publish(Port, "a", <<"A1">>),
@@ -99,7 +125,12 @@ ids_that_are_wrong(Config) ->
         _ = publish(Port, "a", <<"x">>),
         [
             {Fields, without_tag(request(Port, <<"GET">>, "/sub/a,b", Fields))}
-         || Fields <- [[Date], [{"If-None-Match", "foo"}], [Date, {"If-None-Match", "foo"}], [Date, {"If-None-Match", "[0],-,-"}]]
+         || Fields <- [
+                [Date],
+                [{"If-None-Match", "foo"}],
+                [Date, {"If-None-Match", "foo"}],
+                [Date, {"If-None-Match", "[0],-,-"}]
+            ]
         ]
     end).
 
@@ -187,11 +218,16 @@ who_may(_Config) ->
 
 %% Clients that reconnect again and again get every message of every channel once, in order, and no gap.
 resumed_by_streams(_Config) ->
-    resumed(fun(Id) -> read_events([{"Accept", "text/event-stream"}, {"Last-Event-ID", Id}], "id: ([^\n]+)\ndata: ([^\n]+)\n\n") end).
+    resumed(fun(Id) ->
+        read_events([{"Accept", "text/event-stream"}, {"Last-Event-ID", Id}], "id: ([^\n]+)\ndata: ([^\n]+)\n\n")
+    end).
 
 resumed_by_parts(_Config) ->
     resumed(fun(Id) ->
-        read_events([{"Accept", "multipart/mixed"}, {"If-None-Match", Id}], "Etag: ([^\r]+)\r\nContent-Type: [^\r]+\r\n\r\n([^\r]+)\r\n--")
+        read_events(
+            [{"Accept", "multipart/mixed"}, {"If-None-Match", Id}],
+            "Etag: ([^\r]+)\r\nContent-Type: [^\r]+\r\n\r\n([^\r]+)\r\n--"
+        )
     end).
 
 read_events(Fields, Pattern) ->
@@ -258,12 +294,22 @@ resumed(Read) ->
      || Number <- lists:seq(1, Count)
     ],
     Publisher = spawn_monitor(fun() ->
-        lists:foreach(fun({Channel, Data}) -> {_, _, _} = request(port(), <<"POST">>, ["/pub/", Channel], Type, <<(list_to_binary(Channel))/binary, Data/binary>>) end, Said)
+        lists:foreach(
+            fun({Channel, Data}) ->
+                {_, _, _} = request(port(), <<"POST">>, ["/pub/", Channel], Type, <<
+                    (list_to_binary(Channel))/binary, Data/binary
+                >>)
+            end,
+            Said
+        )
     end),
     Got = come_back(Read, <<>>, Count, []),
     ?assertEqual(normal, weir_pubsub_test:ended(Publisher)),
     [
-        ?assertEqual([<<(list_to_binary(C))/binary, D/binary>> || {C, D} <- Said, C =:= Channel], [G || <<First, _/binary>> = G <- Got, [First] =:= Channel])
+        ?assertEqual([<<(list_to_binary(C))/binary, D/binary>> || {C, D} <- Said, C =:= Channel], [
+            G
+         || <<First, _/binary>> = G <- Got, [First] =:= Channel
+        ])
      || Channel <- Channels
     ].
 
@@ -299,12 +345,20 @@ a_client_that_does_not_read(_Config) ->
     Data = binary:copy(<<"x">>, 50000),
     Count = 100,
     _ = [publish(port(), "a", <<(integer_to_binary(N))/binary, $:, Data/binary>>) || N <- lists:seq(1, Count)],
-    Body = element(3, weir_pubsub_nchan:parsed(read_until(Socket, <<"data: ", (integer_to_binary(Count))/binary, ":", Data/binary, "\n\n">>, <<>>))),
+    Body = element(
+        3,
+        weir_pubsub_nchan:parsed(
+            read_until(Socket, <<"data: ", (integer_to_binary(Count))/binary, ":", Data/binary, "\n\n">>, <<>>)
+        )
+    ),
     {match, Found} = re:run(Body, "data: ([0-9]+)([\n:])", [global, {capture, all_but_first, binary}]),
     Missed = lists:foldl(
         fun
-            ([Number, <<":">>], Last) -> ?assertEqual(Last + 1, binary_to_integer(Number)), Last + 1;
-            ([Gone, <<"\n">>], Last) -> Last + binary_to_integer(Gone)
+            ([Number, <<":">>], Last) ->
+                ?assertEqual(Last + 1, binary_to_integer(Number)),
+                Last + 1;
+            ([Gone, <<"\n">>], Last) ->
+                Last + binary_to_integer(Gone)
         end,
         0,
         Found
@@ -315,14 +369,20 @@ a_client_that_does_not_read(_Config) ->
 
 a_client_that_does_not_read_is_disconnected(_Config) ->
     start_with_small_buffers(),
-    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 4, max_bytes => 10000000, slow => disconnect}}]}),
+    ok = weir_pubsub:configure(#{
+        channels => [{<<"*">>, #{max_messages => 4, max_bytes => 10000000, slow => disconnect}}]
+    }),
     Socket = begin_request(port(), <<"GET">>, "/sub/a,b", [{"Accept", "text/event-stream"}]),
     [ok = wait_for_subscribers(port(), Channel, 1) || Channel <- ["a", "b"]],
     #{slow := Before} = weir_pubsub:counters(),
     Data = binary:copy(<<"x">>, 50000),
     Flood = fun Flood(Left) ->
         {ok, #{subscribers := Subscribers}} = weir_pubsub:info(<<"a">>),
-        Left > 0 andalso Subscribers > 0 andalso begin _ = publish(port(), "a", Data), Flood(Left - 1) end
+        Left > 0 andalso Subscribers > 0 andalso
+            begin
+                _ = publish(port(), "a", Data),
+                Flood(Left - 1)
+            end
     end,
     false = Flood(1000),
     ok = wait_for_subscribers(port(), "b", 0),

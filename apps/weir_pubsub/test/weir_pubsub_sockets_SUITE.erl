@@ -136,7 +136,9 @@ sockets_of_a_dead_process(_Config) ->
 
 %% Subscribes as connections do: their reactor is the process of all of them.
 join_as_connection(Channel, Socket) ->
-    ok = weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_lines, <<>>}, #{tag => {weir_reactor, Socket, subscription}}),
+    ok = weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_lines, <<>>}, #{
+        tag => {weir_reactor, Socket, subscription}
+    }),
     receive
         {{weir_reactor, Socket}, subscription, Channel, {answer, Result}} -> Result
     after weir_test_wait:patience() -> ct:fail(no_answer)
@@ -146,7 +148,10 @@ connections_of_a_dead_reactor(_Config) ->
     {Pid, Monitor} = spawn_monitor(fun() ->
         Sockets = [Socket || {Socket, _} <- [pair() || _ <- [1, 2, 3]]],
         [{ok, _} = join_as_connection(<<"a">>, Socket) || Socket <- Sockets],
-        [{ok, _} = weir_pubsub:subscribe(<<"a">>, #{window => 1, tag => {weir_reactor, Socket, paced}}) || Socket <- Sockets],
+        [
+            {ok, _} = weir_pubsub:subscribe(<<"a">>, #{window => 1, tag => {weir_reactor, Socket, paced}})
+         || Socket <- Sockets
+        ],
         %% Its own subscription: the reactor is monitored for it also after its connections have gone.
         {ok, _} = weir_pubsub:subscribe(<<"a">>, #{}),
         ok = weir_pubsub:unsubscribe(<<"a">>, {weir_reactor, hd(Sockets), paced}),
@@ -235,7 +240,14 @@ a_slow_socket_goes_on(_Config) ->
     ok = weir_pubsub_socket:rejoin(<<"a">>, {weir_pubsub, Socket}, Left),
     End = Last + 5,
     Missed = integer_to_binary(End - 3 - Mark),
-    expect(Peer, ["gap ", Missed, " ", integer_to_binary(End - 3), "\n", [[integer_to_binary(Number), " ", Data, "\n"] || Number <- lists:seq(End - 2, End)]]),
+    expect(Peer, [
+        "gap ",
+        Missed,
+        " ",
+        integer_to_binary(End - 3),
+        "\n",
+        [[integer_to_binary(Number), " ", Data, "\n"] || Number <- lists:seq(End - 2, End)]
+    ]),
     Publish(End + 1),
     expect(Peer, [integer_to_binary(End + 1), " ", Data, "\n"]),
     ?assertMatch(#{lagged := Lagged} when Lagged =:= Before + 1, weir_pubsub:counters()).
@@ -254,7 +266,9 @@ a_slow_socket_in_another_life_of_its_channel(_Config) ->
         end
     end,
     {Last, Mark} = Flood(),
-    Channel = #channel{name = <<"a">>, epoch = Epoch, first = 1, last = Last, policy = {1, 1}, group = <<>>, created = 0, used = 0},
+    Channel = #channel{
+        name = <<"a">>, epoch = Epoch, first = 1, last = Last, policy = {1, 1}, group = <<>>, created = 0, used = 0
+    },
     {Position, none} = weir_pubsub_audience:left_at(Mark, Channel),
     ?assert(Position < Last),
     ?assertEqual({0, unknown}, weir_pubsub_audience:left_at(Mark, Channel#channel{epoch = Epoch + 1})).
@@ -283,7 +297,8 @@ told_late({Missed, Behind}, Expected) ->
         not weir_pubsub_audience:is_behind(Next)
     end),
     expect(Peer, [
-        [[integer_to_binary(Number), " x\n"] || Number <- lists:seq(1, Sent)], io_lib:format("gap ~p ~b~n", [Expected, Position])
+        [[integer_to_binary(Number), " x\n"] || Number <- lists:seq(1, Sent)],
+        io_lib:format("gap ~p ~b~n", [Expected, Position])
     ]),
     ok = weir_pubsub_audience:delete(Untold).
 
@@ -323,7 +338,11 @@ a_shard_is_killed(_Config) ->
     _ = publish(<<"a">>, "1"),
     [_] = got(<<"a">>),
     kill_shard_of(<<"a">>),
-    {weir_pubsub, <<"a">>, {gap, unknown, {Later, 0}}} = receive {weir_pubsub, _, _} = M -> M after weir_test_wait:patience() -> none end,
+    {weir_pubsub, <<"a">>, {gap, unknown, {Later, 0}}} =
+        receive
+            {weir_pubsub, _, _} = M -> M
+        after weir_test_wait:patience() -> none
+        end,
     ?assert(Later > Epoch),
     {ok, #{id := {Later, 1}, subscribers := 2}} = weir_pubsub:publish(<<"a">>, "2"),
     ?assertMatch([{message, {Later, 1}, <<"2">>, _}], got(<<"a">>)),
@@ -331,7 +350,13 @@ a_shard_is_killed(_Config) ->
     ?assertEqual([here, undefined], lists:sort([Info || #{info := Info} <- Present])),
     %% It has its whole window again.
     [_, {gap, unknown, {Later, 0}}, {message, {Later, 1}, _, _}] =
-        [receive {paced, <<"a">>, What} -> What after 0 -> none end || _ <- [1, 2, 3]],
+        [
+            receive
+                {paced, <<"a">>, What} -> What
+            after 0 -> none
+            end
+         || _ <- [1, 2, 3]
+        ],
     ?assertEqual(2, used(total, subscribers)).
 
 %% It has lost its messages.

@@ -23,11 +23,22 @@ start(Port) -> start(Port, []).
 
 start(Port, Others) ->
     Arguments = [
-        "--port", integer_to_list(Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"
+        "--port",
+        integer_to_list(Port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--dir",
+        "/tmp"
         | Others
     ],
     Script = "\"$@\" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -9 $!",
-    Run = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", Script, "sh", program() | Arguments]}, {line, 100}, binary]),
+    Run = open_port({spawn_executable, "/bin/sh"}, [
+        {args, ["-c", Script, "sh", program() | Arguments]}, {line, 100}, binary
+    ]),
     receive
         {Run, {data, {eol, Pid}}} ->
             ok = weir_test_wait:wait_until(fun() -> answers(Port) end),

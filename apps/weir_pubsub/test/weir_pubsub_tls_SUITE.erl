@@ -13,9 +13,20 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
-        curl_polls, several_in_an_answer, curl_reads_streams, several_channels, positions_go_on, nchan_websocket, deleted,
-        an_update_of_mercure, a_slow_reader_is_told_of_the_gap, publishers_at_once, a_shard_is_killed, unsubscribed_as_a_shard_is_killed,
-        rights_that_are_waited_for, certificates_are_read_again
+        curl_polls,
+        several_in_an_answer,
+        curl_reads_streams,
+        several_channels,
+        positions_go_on,
+        nchan_websocket,
+        deleted,
+        an_update_of_mercure,
+        a_slow_reader_is_told_of_the_gap,
+        publishers_at_once,
+        a_shard_is_killed,
+        unsubscribed_as_a_shard_is_killed,
+        rights_that_are_waited_for,
+        certificates_are_read_again
     ].
 
 init_per_testcase(Case, Config) ->
@@ -58,8 +69,22 @@ url(Path) -> lists:concat(["https://localhost:", get(port), Path]).
 %% It ends if the case fails.
 curl(Arguments) ->
     case os:find_executable("curl") of
-        false -> throw({skip, "curl is missing (scripts/setup test)"});
-        Curl -> open_port({spawn_executable, os:find_executable("setpriv")}, [{args, ["--pdeathsig", "TERM", Curl, "-sSkN", "--max-time", "600" | [unicode:characters_to_binary(A) || A <- Arguments]]}, exit_status, binary])
+        false ->
+            throw({skip, "curl is missing (scripts/setup test)"});
+        Curl ->
+            open_port({spawn_executable, os:find_executable("setpriv")}, [
+                {args, [
+                    "--pdeathsig",
+                    "TERM",
+                    Curl,
+                    "-sSkN",
+                    "--max-time",
+                    "600"
+                    | [unicode:characters_to_binary(A) || A <- Arguments]
+                ]},
+                exit_status,
+                binary
+            ])
     end.
 
 said(Program) -> said(Program, <<>>).
@@ -110,7 +135,13 @@ curl_polls(_Config) ->
 several_in_an_answer(_Config) ->
     _ = [publish(<<"a">>, Data) || Data <- ["one", "two", "three"]],
     Said = said(curl([url("/sub/a?poll_answer=multipart")])),
-    ?assertMatch({match, _}, re:run(Said, "^--[0-9A-F]{32}\r\n\r\none\r\n--[0-9A-F]{32}\r\n\r\ntwo\r\n--[0-9A-F]{32}\r\n\r\nthree\r\n--[0-9A-F]{32}--\r\n$")).
+    ?assertMatch(
+        {match, _},
+        re:run(
+            Said,
+            "^--[0-9A-F]{32}\r\n\r\none\r\n--[0-9A-F]{32}\r\n\r\ntwo\r\n--[0-9A-F]{32}\r\n\r\nthree\r\n--[0-9A-F]{32}--\r\n$"
+        )
+    ).
 
 curl_reads_streams(_Config) ->
     Streams = [
@@ -162,7 +193,13 @@ asked(Path, Fields) -> asked(Path, Fields, []).
 
 asked(Path, Fields, Options) ->
     Socket = connect(Options),
-    ok = ssl:send(Socket, ["GET ", Path, " HTTP/1.1\r\nHost: localhost\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"]),
+    ok = ssl:send(Socket, [
+        "GET ",
+        Path,
+        " HTTP/1.1\r\nHost: localhost\r\n",
+        [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields],
+        "\r\n"
+    ]),
     Socket.
 
 heard_until(Socket, Word) -> heard_until(Socket, Word, <<>>, 0).
@@ -172,8 +209,12 @@ heard_until(Socket, Word, Bytes, From) ->
     case binary:match(Bytes, Word, [{scope, {From, byte_size(Bytes) - From}}]) of
         nomatch ->
             case ssl:recv(Socket, 0, weir_test_wait:patience()) of
-                {ok, More} -> heard_until(Socket, Word, <<Bytes/binary, More/binary>>, max(0, byte_size(Bytes) - byte_size(Word)));
-                {error, Reason} -> ct:fail({Reason, Bytes})
+                {ok, More} ->
+                    heard_until(
+                        Socket, Word, <<Bytes/binary, More/binary>>, max(0, byte_size(Bytes) - byte_size(Word))
+                    );
+                {error, Reason} ->
+                    ct:fail({Reason, Bytes})
             end;
         _ ->
             Bytes
@@ -202,8 +243,23 @@ deleted(_Config) ->
     _ = heard_until(Socket, <<"410 Gone">>).
 
 an_update_of_mercure(_Config) ->
-    Url = fun(Bytes) -> <<<<(case C of $+ -> $-; $/ -> $_; _ -> C end)>> || <<C>> <= base64:encode(Bytes), C =/= $=>> end,
-    Signed = <<(Url(<<"{\"alg\":\"HS256\"}">>))/binary, $., (Url(<<"{\"mercure\":{\"publish\":[\"*\"],\"subscribe\":[\"*\"]}}">>))/binary>>,
+    Url = fun(Bytes) ->
+        <<
+            <<
+                (case C of
+                    $+ -> $-;
+                    $/ -> $_;
+                    _ -> C
+                end)
+            >>
+         || <<C>> <= base64:encode(Bytes), C =/= $=
+        >>
+    end,
+    Signed = <<
+        (Url(<<"{\"alg\":\"HS256\"}">>))/binary,
+        $.,
+        (Url(<<"{\"mercure\":{\"publish\":[\"*\"],\"subscribe\":[\"*\"]}}">>))/binary
+    >>,
     Token = [Signed, $., Url(crypto:mac(hmac, sha256, ?SECRET, Signed))],
     Hub = url("/.well-known/mercure"),
     Before = maps:get(subscribed, weir_pubsub:counters()),
@@ -234,7 +290,9 @@ a_slow_reader_is_told_of_the_gap(_Config) ->
     Heard = heard_until(Slow, <<"<100>">>),
     {match, Numbers} = re:run(Heard, "<([0-9]+)>", [global, {capture, all_but_first, list}]),
     Got = [list_to_integer(Number) || [Number] <- Numbers],
-    {match, Gaps} = re:run(Heard, "event: gap\\n(?:id: [0-9:]+\\n)?data: ([0-9]+)", [global, {capture, all_but_first, list}]),
+    {match, Gaps} = re:run(Heard, "event: gap\\n(?:id: [0-9:]+\\n)?data: ([0-9]+)", [
+        global, {capture, all_but_first, list}
+    ]),
     ?assertEqual(lists:usort(Got), Got),
     ?assertEqual(100, length(Got) + lists:sum([list_to_integer(Count) || [Count] <- Gaps])).
 
@@ -272,7 +330,10 @@ a_shard_is_killed(_Config) ->
 %% Requests in its mailbox are lost. The next shard does not take over subscriptions that were ended.
 unsubscribed_as_a_shard_is_killed(_Config) ->
     Socket = websocket("/ws"),
-    Say = fun(Type) -> Text = <<"{\"type\":\"", Type/binary, "\",\"channel\":\"a\"}">>, ok = ssl:send(Socket, [<<16#81, 1:1, (byte_size(Text)):7, 0:32>>, Text]) end,
+    Say = fun(Type) ->
+        Text = <<"{\"type\":\"", Type/binary, "\",\"channel\":\"a\"}">>,
+        ok = ssl:send(Socket, [<<16#81, 1:1, (byte_size(Text)):7, 0:32>>, Text])
+    end,
     Say(<<"subscribe">>),
     ok = subscribed(<<"a">>),
     Shard = whereis(weir_pubsub_test:shard_of(<<"a">>)),

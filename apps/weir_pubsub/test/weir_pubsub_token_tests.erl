@@ -17,17 +17,24 @@ token(Header, Claims, Sign) ->
     Signed = <<(url(json(Header)))/binary, ".", (url(json(Claims)))/binary>>,
     <<Signed/binary, ".", (url(Sign(Signed)))/binary>>.
 
-by(hs256, Secret) -> fun(Signed) -> crypto:mac(hmac, sha256, Secret, Signed) end;
-by(rs256, Key) -> fun(Signed) -> public_key:sign(Signed, sha256, Key) end;
+by(hs256, Secret) ->
+    fun(Signed) -> crypto:mac(hmac, sha256, Secret, Signed) end;
+by(rs256, Key) ->
+    fun(Signed) -> public_key:sign(Signed, sha256, Key) end;
 by(es256, Key) ->
     fun(Signed) ->
-        #'ECDSA-Sig-Value'{r = R, s = S} = public_key:der_decode('ECDSA-Sig-Value', public_key:sign(Signed, sha256, Key)),
+        #'ECDSA-Sig-Value'{r = R, s = S} = public_key:der_decode(
+            'ECDSA-Sig-Value', public_key:sign(Signed, sha256, Key)
+        ),
         <<R:256, S:256>>
     end;
-by(eddsa, {_, Private}) -> fun(Signed) -> crypto:sign(eddsa, none, Signed, [Private, ed25519]) end.
+by(eddsa, {_, Private}) ->
+    fun(Signed) -> crypto:sign(eddsa, none, Signed, [Private, ed25519]) end.
 
 file(Bytes) ->
-    Name = filename:join("/tmp", "weir_key_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive]))),
+    Name = filename:join(
+        "/tmp", "weir_key_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive]))
+    ),
     ok = file:write_file(Name, Bytes),
     Name.
 
@@ -45,7 +52,8 @@ verify(Token, Options) -> weir_pubsub_token:verify(Token, ?MODULE, Options#{now 
 claims() -> #{exp => ?NOW + 1}.
 
 rsa() ->
-    #'RSAPrivateKey'{modulus = Modulus, publicExponent = Exponent} = Private = public_key:generate_key({rsa, 2048, 65537}),
+    #'RSAPrivateKey'{modulus = Modulus, publicExponent = Exponent} =
+        Private = public_key:generate_key({rsa, 2048, 65537}),
     {Private, #'RSAPublicKey'{modulus = Modulus, publicExponent = Exponent}}.
 
 ec() ->
@@ -59,20 +67,42 @@ every_algorithm_test() ->
     {Ec, <<4, X:32/binary, Y:32/binary>>, EcPublic} = ec(),
     {Ed, EdPrivate} = crypto:generate_key(eddsa, ed25519),
     #'RSAPublicKey'{modulus = Modulus, publicExponent = Exponent} = RsaPublic,
-    Set = json(#{keys => [
-        #{kty => oct, kid => a, k => url(?SECRET)},
-        #{kty => 'RSA', kid => b, n => url(binary:encode_unsigned(Modulus)), e => url(binary:encode_unsigned(Exponent)), alg => 'RS256'},
-        #{kty => 'EC', kid => c, crv => 'P-256', x => url(X), y => url(Y), use => sig},
-        #{kty => 'OKP', kid => d, crv => 'Ed25519', x => url(Ed)},
-        #{kty => 'RSA', kid => e, n => <<"!">>, e => <<"AQAB">>},
-        #{kty => 'EC', kid => f, crv => 'P-521', x => url(X), y => url(Y)}
-    ]}),
-    Signers = [{<<"HS256">>, a, by(hs256, ?SECRET)}, {<<"RS256">>, b, by(rs256, Rsa)}, {<<"ES256">>, c, by(es256, Ec)}, {<<"EdDSA">>, d, by(eddsa, {Ed, EdPrivate})}],
+    Set = json(#{
+        keys => [
+            #{kty => oct, kid => a, k => url(?SECRET)},
+            #{
+                kty => 'RSA',
+                kid => b,
+                n => url(binary:encode_unsigned(Modulus)),
+                e => url(binary:encode_unsigned(Exponent)),
+                alg => 'RS256'
+            },
+            #{kty => 'EC', kid => c, crv => 'P-256', x => url(X), y => url(Y), use => sig},
+            #{kty => 'OKP', kid => d, crv => 'Ed25519', x => url(Ed)},
+            #{kty => 'RSA', kid => e, n => <<"!">>, e => <<"AQAB">>},
+            #{kty => 'EC', kid => f, crv => 'P-521', x => url(X), y => url(Y)}
+        ]
+    }),
+    Signers = [
+        {<<"HS256">>, a, by(hs256, ?SECRET)},
+        {<<"RS256">>, b, by(rs256, Rsa)},
+        {<<"ES256">>, c, by(es256, Ec)},
+        {<<"EdDSA">>, d, by(eddsa, {Ed, EdPrivate})}
+    ],
     ok = load([{jwks, file(Set)}]),
-    [?assertMatch({ok, #{<<"exp">> := _}}, verify(token(#{alg => Alg, kid => Id}, claims(), Sign))) || {Alg, Id, Sign} <- Signers],
-    [?assertEqual({error, no_key}, verify(token(#{alg => Alg, kid => z}, claims(), Sign))) || {Alg, _, Sign} <- Signers],
+    [
+        ?assertMatch({ok, #{<<"exp">> := _}}, verify(token(#{alg => Alg, kid => Id}, claims(), Sign)))
+     || {Alg, Id, Sign} <- Signers
+    ],
+    [
+        ?assertEqual({error, no_key}, verify(token(#{alg => Alg, kid => z}, claims(), Sign)))
+     || {Alg, _, Sign} <- Signers
+    ],
     ok = load([{secret, file([?SECRET, "\n"])}, {public_key, file(pem(RsaPublic))}, {public_key, file(pem(EcPublic))}]),
-    [?assertMatch({ok, _}, verify(token(#{alg => Alg}, claims(), Sign))) || {Alg, _, Sign} <- lists:sublist(Signers, 3)],
+    [
+        ?assertMatch({ok, _}, verify(token(#{alg => Alg}, claims(), Sign)))
+     || {Alg, _, Sign} <- lists:sublist(Signers, 3)
+    ],
     %% Every bit of a token counts.
     [
         begin
@@ -96,7 +126,10 @@ keys_for_others_test() ->
     ],
     ok = load([{jwks, file(json(#{keys => Short ++ [#{kty => oct, k => url(?SECRET)}]}))}]),
     ?assertMatch({ok, _}, verify(token(#{alg => 'HS256'}, claims(), by(hs256, ?SECRET)))),
-    ?assertMatch({error, {bad_key, _, too_short}}, load([{jwks, file(json(#{keys => [#{kty => oct, alg => 'HS256', k => url(<<0:128>>)}]}))}])).
+    ?assertMatch(
+        {error, {bad_key, _, too_short}},
+        load([{jwks, file(json(#{keys => [#{kty => oct, alg => 'HS256', k => url(<<0:128>>)}]}))}])
+    ).
 
 %% A token cannot be verified with a point off the curve.
 no_point_test() ->
@@ -130,7 +163,10 @@ confusion_test() ->
     Pem = pem(Public),
     ok = load([{public_key, file(Pem)}]),
     ?assertEqual({error, no_key}, verify(token(#{alg => 'HS256'}, claims(), by(hs256, Pem)))),
-    [?assertEqual({error, algorithm}, verify(token(#{alg => Alg}, claims(), fun(_) -> <<>> end))) || Alg <- [none, 'None', 'NONE', 'HS512', <<>>, 1]],
+    [
+        ?assertEqual({error, algorithm}, verify(token(#{alg => Alg}, claims(), fun(_) -> <<>> end)))
+     || Alg <- [none, 'None', 'NONE', 'HS512', <<>>, 1]
+    ],
     ?assertEqual({error, malformed}, verify(token(#{typ => 'JWT'}, claims(), fun(_) -> <<>> end))).
 
 another_key_test() ->
@@ -181,7 +217,16 @@ malformed_test() ->
     Token = token(#{alg => 'HS256'}, claims(), by(hs256, ?SECRET)),
     [
         ?assertEqual({Wrong, {error, malformed}}, {Wrong, verify(Wrong)})
-     || Wrong <- [<<>>, <<".">>, <<"..">>, <<"a.b">>, <<Token/binary, ".x">>, <<Token/binary, "=">>, <<" ", Token/binary>>, <<"e30=.e30.e30">>]
+     || Wrong <- [
+            <<>>,
+            <<".">>,
+            <<"..">>,
+            <<"a.b">>,
+            <<Token/binary, ".x">>,
+            <<Token/binary, "=">>,
+            <<" ", Token/binary>>,
+            <<"e30=.e30.e30">>
+        ]
     ],
     ?assertEqual({error, too_long}, verify(binary:copy(<<"a">>, 8193))),
     ?assertEqual({error, critical}, verify(token(#{alg => 'HS256', crit => [exp]}, claims(), by(hs256, ?SECRET)))).
@@ -197,7 +242,9 @@ files_test() ->
     ?assertEqual(too_short, Wrong(public_key, pem(#'RSAPublicKey'{modulus = Modulus, publicExponent = Exponent}))).
 
 rights_test() ->
-    Claims = #{<<"weir">> => #{<<"publish">> => [<<"chat/*">>], <<"subscribe">> => [<<"*">>, 1], <<"presence">> => <<"all">>}},
+    Claims = #{
+        <<"weir">> => #{<<"publish">> => [<<"chat/*">>], <<"subscribe">> => [<<"*">>, 1], <<"presence">> => <<"all">>}
+    },
     ?assert(weir_pubsub_access:may(publish, <<"chat/1">>, Claims)),
     ?assertNot(weir_pubsub_access:may(publish, <<"news">>, Claims)),
     ?assert(weir_pubsub_access:may(subscribe, <<"news">>, Claims)),
@@ -207,5 +254,27 @@ rights_test() ->
 
 patterns_test() ->
     Fits = fun(Pattern, Name) -> weir_pubsub_pattern:fits(Name, weir_pubsub_pattern:new(Pattern)) end,
-    [?assert(Fits(P, N)) || {P, N} <- [{<<"a">>, <<"a">>}, {<<"*">>, <<"x">>}, {<<"a*">>, <<"a">>}, {<<"a*c">>, <<"abc">>}, {<<"a*b*c">>, <<"aXbYc">>}, {<<"*b*">>, <<"abc">>}, {<<"a**c">>, <<"ac">>}, {<<"*ab">>, <<"aab">>}, {<<"a*bc*bc">>, <<"abcbc">>}]],
-    [?assertNot(Fits(P, N)) || {P, N} <- [{<<"a">>, <<"ab">>}, {<<"a*">>, <<"ba">>}, {<<"a*c">>, <<"ab">>}, {<<"ab*bc">>, <<"abc">>}, {<<"a*b*b">>, <<"ab">>}]].
+    [
+        ?assert(Fits(P, N))
+     || {P, N} <- [
+            {<<"a">>, <<"a">>},
+            {<<"*">>, <<"x">>},
+            {<<"a*">>, <<"a">>},
+            {<<"a*c">>, <<"abc">>},
+            {<<"a*b*c">>, <<"aXbYc">>},
+            {<<"*b*">>, <<"abc">>},
+            {<<"a**c">>, <<"ac">>},
+            {<<"*ab">>, <<"aab">>},
+            {<<"a*bc*bc">>, <<"abcbc">>}
+        ]
+    ],
+    [
+        ?assertNot(Fits(P, N))
+     || {P, N} <- [
+            {<<"a">>, <<"ab">>},
+            {<<"a*">>, <<"ba">>},
+            {<<"a*c">>, <<"ab">>},
+            {<<"ab*bc">>, <<"abc">>},
+            {<<"a*b*b">>, <<"ab">>}
+        ]
+    ].

@@ -6,23 +6,51 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_ws_test, [start/1, start/2, port/0, connect/0, say/2, say_text/2, frame/1, hear/1, hear_all/1, ask/2, subscribe/3]).
+-import(weir_pubsub_ws_test, [
+    start/1, start/2, port/0, connect/0, say/2, say_text/2, frame/1, hear/1, hear_all/1, ask/2, subscribe/3
+]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
-        subscribe_and_publish, many_channels, unsubscribed, from_where, a_gap, a_position_to_come_back_to, bytes_that_are_no_text,
-        meta, presence, what_processes_say_of_themselves, slow_in_many_channels, history, ping, wrong_frames, who_may, limits, asked_too_much, subscribed_twice, deleted, a_shard_is_killed,
+        subscribe_and_publish,
+        many_channels,
+        unsubscribed,
+        from_where,
+        a_gap,
+        a_position_to_come_back_to,
+        bytes_that_are_no_text,
+        meta,
+        presence,
+        what_processes_say_of_themselves,
+        slow_in_many_channels,
+        history,
+        ping,
+        wrong_frames,
+        who_may,
+        limits,
+        asked_too_much,
+        subscribed_twice,
+        deleted,
+        a_shard_is_killed,
         asked_of_a_shard_that_is_killed,
-        who_may_is_said_later, gone_when_closed, a_drain, other_sites, options_that_are_wrong
+        who_may_is_said_later,
+        gone_when_closed,
+        a_drain,
+        other_sites,
+        options_that_are_wrong
     ].
 
 init_per_testcase(_Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
-    ok = weir_pubsub:configure(#{channels => [
-        {<<"small">>, #{max_messages => 2}}, {<<"room">>, #{presence => true}}, {<<"full">>, #{max_subscribers => 0, max_message => 5}}
-    ]}),
+    ok = weir_pubsub:configure(#{
+        channels => [
+            {<<"small">>, #{max_messages => 2}},
+            {<<"room">>, #{presence => true}},
+            {<<"full">>, #{max_subscribers => 0, max_message => 5}}
+        ]
+    }),
     start(#{}),
     Config.
 
@@ -42,7 +70,10 @@ subscribe_and_publish(_Config) ->
     [subscribe(Socket, <<"a">>, new) || Socket <- [A, B]],
     say(A, #{type => publish, ref => <<"p">>, channel => <<"a">>, data => <<"hello">>}),
     Both = [hear(A), hear(A)],
-    [#{<<"id">> := Id, <<"subscribers">> := 2}] = [Frame || #{<<"type">> := <<"published">>, <<"ref">> := <<"p">>} = Frame <- Both],
+    [#{<<"id">> := Id, <<"subscribers">> := 2}] = [
+        Frame
+     || #{<<"type">> := <<"published">>, <<"ref">> := <<"p">>} = Frame <- Both
+    ],
     [#{<<"id">> := Id}] = [Frame || ?MESSAGE(<<"a">>, <<"hello">>) = Frame <- Both],
     #{<<"id">> := Id} = hear(B).
 
@@ -58,7 +89,10 @@ many_channels(_Config) ->
 unsubscribed(_Config) ->
     Socket = connect(),
     [subscribe(Socket, Channel, new) || Channel <- [<<"a">>, <<"b">>]],
-    ?assertMatch(#{<<"type">> := <<"unsubscribed">>, <<"channel">> := <<"a">>}, ask(Socket, #{type => unsubscribe, channel => <<"a">>})),
+    ?assertMatch(
+        #{<<"type">> := <<"unsubscribed">>, <<"channel">> := <<"a">>},
+        ask(Socket, #{type => unsubscribe, channel => <<"a">>})
+    ),
     _ = publish(<<"a">>, <<"1">>),
     _ = publish(<<"b">>, <<"2">>),
     ?MESSAGE(<<"b">>, <<"2">>) = hear(Socket),
@@ -105,12 +139,18 @@ bytes_that_are_no_text(_Config) ->
 
 meta(_Config) ->
     Socket = connect(),
-    _ = ask(Socket, #{type => publish, channel => <<"a">>, data => <<"x">>, event => <<"e">>, content_type => <<"text/x">>}),
-    {ok, #{messages := [{message, _, <<"x">>, #{event := <<"e">>, type := <<"text/x">>}}]}} = weir_pubsub:history(<<"a">>, #{}),
+    _ = ask(Socket, #{
+        type => publish, channel => <<"a">>, data => <<"x">>, event => <<"e">>, content_type => <<"text/x">>
+    }),
+    {ok, #{messages := [{message, _, <<"x">>, #{event := <<"e">>, type := <<"text/x">>}}]}} = weir_pubsub:history(
+        <<"a">>, #{}
+    ),
     subscribe(Socket, <<"a">>, oldest),
     #{<<"event">> := <<"e">>, <<"content_type">> := <<"text/x">>} = hear(Socket),
     %% It would be a line of its own in an event stream.
-    ?ERROR(<<"bad_request">>) = ask(Socket, #{type => publish, channel => <<"a">>, data => <<"x">>, event => <<"e\ndata: 1">>}).
+    ?ERROR(<<"bad_request">>) = ask(Socket, #{
+        type => publish, channel => <<"a">>, data => <<"x">>, event => <<"e\ndata: 1">>
+    }).
 
 presence(_Config) ->
     [A, B] = [connect(), connect()],
@@ -119,7 +159,9 @@ presence(_Config) ->
     %% From then on presence shows them.
     [#{<<"type">> := <<"position">>} = hear_all(Socket) || Socket <- [A, B]],
     #{<<"present">> := Present} = ask(A, #{type => presence, channel => <<"room">>}),
-    ?assertEqual([null, #{<<"name">> => <<"Ann">>}], lists:sort([Info || #{<<"info">> := Info, <<"age">> := _} <- Present])),
+    ?assertEqual(
+        [null, #{<<"name">> => <<"Ann">>}], lists:sort([Info || #{<<"info">> := Info, <<"age">> := _} <- Present])
+    ),
     subscribe(A, <<"a">>, new),
     #{<<"type">> := <<"position">>, <<"channel">> := <<"a">>} = hear_all(A),
     ?ERROR(<<"no_presence">>) = ask(A, #{type => presence, channel => <<"a">>}),
@@ -137,13 +179,28 @@ what_processes_say_of_themselves(_Config) ->
         spawn_link(fun() ->
             {ok, _} = weir_pubsub:subscribe(<<"room">>, #{info => Info}),
             Test ! subscribed,
-            receive stop -> ok end
+            receive
+                stop -> ok
+            end
         end)
      || Info <- NoJson ++ Json
     ],
-    [receive subscribed -> ok after weir_test_wait:patience() -> ct:fail(not_subscribed) end || _ <- Processes],
+    [
+        receive
+            subscribed -> ok
+        after weir_test_wait:patience() -> ct:fail(not_subscribed)
+        end
+     || _ <- Processes
+    ],
     #{<<"present">> := Present} = ask(Client, #{type => presence, channel => <<"room">>}),
-    Told = [#{<<"name">> => <<"ann">>, <<"list">> => [1, true, null]}, [], true, 1.5, [1, #{<<"a">> => true}] | [null || _ <- NoJson]],
+    Told = [
+        #{<<"name">> => <<"ann">>, <<"list">> => [1, true, null]},
+        [],
+        true,
+        1.5,
+        [1, #{<<"a">> => true}]
+        | [null || _ <- NoJson]
+    ],
     ?assertEqual(lists:sort(Told), lists:sort([Info || #{<<"info">> := Info} <- Present])),
     [Process ! stop || Process <- Processes].
 
@@ -169,8 +226,14 @@ slow_in_many_channels(_Config) ->
     _ = erlang:trace_pattern({weir_pubsub_socket, rejoin, 3}, false, []),
     _ = erlang:trace(all, false, [call]),
     Delivered = erlang:trace_delivered(all),
-    receive {trace_delivered, all, Delivered} -> ok after weir_test_wait:patience() -> ct:fail(trace_not_delivered) end,
-    [?assertEqual({Channel, Numbers}, {Channel, [Number || {Of, Number} <- Got, Of =:= Channel]}) || Channel <- Channels],
+    receive
+        {trace_delivered, all, Delivered} -> ok
+    after weir_test_wait:patience() -> ct:fail(trace_not_delivered)
+    end,
+    [
+        ?assertEqual({Channel, Numbers}, {Channel, [Number || {Of, Number} <- Got, Of =:= Channel]})
+     || Channel <- Channels
+    ],
     #{lagged := After} = weir_pubsub:counters(),
     ?assert(After - Before > 1),
     ?assertEqual(After - Before, asked_to_rejoin(0)).
@@ -186,7 +249,12 @@ history(_Config) ->
     ?ERROR(<<"no_channel">>) = ask(Socket, #{type => history, channel => <<"small">>}),
     [First, _, Third] = [publish(<<"small">>, Data) || Data <- [<<"1">>, <<"2">>, <<"3">>]],
     ?assertMatch(
-        #{<<"type">> := <<"history">>, <<"missed">> := 0, <<"last_id">> := Third, <<"messages">> := [#{<<"data">> := <<"2">>}]},
+        #{
+            <<"type">> := <<"history">>,
+            <<"missed">> := 0,
+            <<"last_id">> := Third,
+            <<"messages">> := [#{<<"data">> := <<"2">>}]
+        },
         ask(Socket, #{type => history, channel => <<"small">>, limit => 1})
     ),
     _ = publish(<<"small">>, <<"4">>),
@@ -204,11 +272,21 @@ wrong_frames(_Config) ->
             ?assertMatch({Text, ?ERROR(<<"bad_request">>)}, {Text, hear(Socket)})
         end
      || Text <- [
-            <<"">>, <<"{">>, <<"[]">>, <<"{}">>, <<"{\"type\":1}">>, <<"{\"type\":\"fly\"}">>, <<"{\"type\":\"subscribe\"}">>,
-            <<"{\"type\":\"subscribe\",\"channel\":\"\"}">>, <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":\"x\"}">>,
-            <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":-1}">>, <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":\"1:-1\"}">>,
-            <<"{\"type\":\"publish\",\"channel\":\"a\"}">>, <<"{\"type\":\"publish\",\"channel\":\"a\",\"data\":1}">>,
-            <<"{\"type\":\"publish\",\"channel\":\"a\",\"base64\":\"?\"}">>, <<"{\"type\":\"history\",\"channel\":\"a\",\"limit\":1001}">>,
+            <<"">>,
+            <<"{">>,
+            <<"[]">>,
+            <<"{}">>,
+            <<"{\"type\":1}">>,
+            <<"{\"type\":\"fly\"}">>,
+            <<"{\"type\":\"subscribe\"}">>,
+            <<"{\"type\":\"subscribe\",\"channel\":\"\"}">>,
+            <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":\"x\"}">>,
+            <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":-1}">>,
+            <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":\"1:-1\"}">>,
+            <<"{\"type\":\"publish\",\"channel\":\"a\"}">>,
+            <<"{\"type\":\"publish\",\"channel\":\"a\",\"data\":1}">>,
+            <<"{\"type\":\"publish\",\"channel\":\"a\",\"base64\":\"?\"}">>,
+            <<"{\"type\":\"history\",\"channel\":\"a\",\"limit\":1001}">>,
             iolist_to_binary(["{\"type\":\"presence\",\"channel\":\"", lists:duplicate(1025, $x), "\"}"])
         ]
     ],
@@ -216,24 +294,44 @@ wrong_frames(_Config) ->
     {8, <<1003:16, _/binary>>} = frame(Socket).
 
 who_may(_Config) ->
-    start(#{may => fun(Right, Request, Channel) -> undefined =:= weir_http_request:field(<<"origin">>, Request) andalso binary:match(Channel, atom_to_binary(Right)) =/= nomatch end}),
+    start(#{
+        may => fun(Right, Request, Channel) ->
+            undefined =:= weir_http_request:field(<<"origin">>, Request) andalso
+                binary:match(Channel, atom_to_binary(Right)) =/= nomatch
+        end
+    }),
     Socket = connect(),
     [
         begin
             Told = ask(Socket, Frame#{type => Type, channel => Channel}),
-            ?assertEqual({Frame, Type, Channel, May}, {Frame, Type, Channel, maps:get(<<"code">>, Told, none) =/= <<"forbidden">>})
+            ?assertEqual(
+                {Frame, Type, Channel, May},
+                {Frame, Type, Channel, maps:get(<<"code">>, Told, none) =/= <<"forbidden">>}
+            )
         end
      || {May, Type, Channel, Frame} <- [
-            {false, subscribe, <<"x">>, #{}}, {true, subscribe, <<"subscribe">>, #{}},
-            {false, subscribe, <<"subscribe2">>, #{from => oldest}}, {true, subscribe, <<"subscribe,history">>, #{from => oldest}},
-            {false, publish, <<"subscribe">>, #{data => <<"x">>}}, {true, publish, <<"publish">>, #{data => <<"x">>}},
-            {false, presence, <<"publish">>, #{}}, {true, presence, <<"presence">>, #{}},
-            {false, history, <<"publish">>, #{}}, {true, history, <<"history">>, #{}}
+            {false, subscribe, <<"x">>, #{}},
+            {true, subscribe, <<"subscribe">>, #{}},
+            {false, subscribe, <<"subscribe2">>, #{from => oldest}},
+            {true, subscribe, <<"subscribe,history">>, #{from => oldest}},
+            {false, publish, <<"subscribe">>, #{data => <<"x">>}},
+            {true, publish, <<"publish">>, #{data => <<"x">>}},
+            {false, presence, <<"publish">>, #{}},
+            {true, presence, <<"presence">>, #{}},
+            {false, history, <<"publish">>, #{}},
+            {true, history, <<"history">>, #{}}
         ]
     ].
 
 who_may_is_said_later(_Config) ->
-    start(#{may => fun(_, _, Channel) -> {wait, fun() -> Channel =/= <<"failing">> orelse error(failing), Channel =:= <<"open">> end} end}),
+    start(#{
+        may => fun(_, _, Channel) ->
+            {wait, fun() ->
+                Channel =/= <<"failing">> orelse error(failing),
+                Channel =:= <<"open">>
+            end}
+        end
+    }),
     Socket = connect(),
     subscribe(Socket, <<"open">>, new),
     ?ERROR(<<"forbidden">>) = ask(Socket, #{type => subscribe, channel => <<"closed">>}),
@@ -293,7 +391,10 @@ asked_of_a_shard_that_is_killed(_Config) ->
     Socket = connect(),
     subscribe(Socket, <<"a">>, new),
     Index = fun(Channel) -> erlang:phash2(Channel, weir_pubsub_shards:count()) + 1 end,
-    [Other | _] = [Name || Number <- lists:seq(1, 1000), Name <- [integer_to_binary(Number)], Index(Name) =:= Index(<<"a">>)],
+    [Other | _] = [
+        Name
+     || Number <- lists:seq(1, 1000), Name <- [integer_to_binary(Number)], Index(Name) =:= Index(<<"a">>)
+    ],
     Shard = whereis(weir_pubsub_shards:name(Index(<<"a">>))),
     ok = weir_pubsub_test:suspend(Shard),
     say(Socket, #{type => subscribe, channel => Other, ref => 1}),
@@ -301,9 +402,13 @@ asked_of_a_shard_that_is_killed(_Config) ->
     say(Socket, #{type => unsubscribe, channel => <<"a">>, ref => 3}),
     ok = weir_pubsub_test:until_asked([<<"a">>, Other], 3),
     true = exit(Shard, kill),
-    Answers = [{Ref, Type, maps:get(<<"code">>, Frame, none)} || _ <- [1, 2, 3], #{<<"ref">> := Ref, <<"type">> := Type} = Frame <- [hear(Socket)]],
+    Answers = [
+        {Ref, Type, maps:get(<<"code">>, Frame, none)}
+     || _ <- [1, 2, 3], #{<<"ref">> := Ref, <<"type">> := Type} = Frame <- [hear(Socket)]
+    ],
     ?assertEqual(
-        [{1, <<"error">>, <<"unavailable">>}, {2, <<"error">>, <<"unavailable">>}, {3, <<"unsubscribed">>, none}], lists:sort(Answers)
+        [{1, <<"error">>, <<"unavailable">>}, {2, <<"error">>, <<"unavailable">>}, {3, <<"unsubscribed">>, none}],
+        lists:sort(Answers)
     ),
     subscribe(Socket, Other, new),
     _ = publish(Other, <<"1">>),
@@ -330,7 +435,9 @@ handshake(Origin) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, [
         "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: ", Origin, "\r\n\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: ",
+        Origin,
+        "\r\n\r\n"
     ]),
     {ok, Answer} = gen_tcp:recv(Socket, 12, weir_test_wait:patience()),
     Answer.

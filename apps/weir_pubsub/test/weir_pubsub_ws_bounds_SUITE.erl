@@ -24,9 +24,23 @@ end_per_testcase(_Case, _Config) ->
 %% Each fun tells the test that it waits, and waits until the test says what to return.
 start_waiting() ->
     Test = self(),
-    start(#{may => fun(Right, _, Channel) -> {wait, fun() -> Test ! {waits, self(), Right, Channel}, receive {say, IsAllowed} -> IsAllowed after weir_test_wait:patience() -> false end end} end}).
+    start(#{
+        may => fun(Right, _, Channel) ->
+            {wait, fun() ->
+                Test ! {waits, self(), Right, Channel},
+                receive
+                    {say, IsAllowed} -> IsAllowed
+                after weir_test_wait:patience() -> false
+                end
+            end}
+        end
+    }).
 
-waits() -> receive {waits, Pid, Right, Channel} -> {Pid, Right, Channel} after weir_test_wait:patience() -> ct:fail(nobody_waits) end.
+waits() ->
+    receive
+        {waits, Pid, Right, Channel} -> {Pid, Right, Channel}
+    after weir_test_wait:patience() -> ct:fail(nobody_waits)
+    end.
 
 nobody_waits() -> receive {waits, _, _, _} = More -> ct:fail(More) after 0 -> ok end.
 
@@ -44,7 +58,10 @@ few_wait_at_a_time(_Config) ->
     until_read(Socket),
     First = [waits() || _ <- lists:seq(1, 16)],
     nobody_waits(),
-    ?assertEqual([channel(Number) || Number <- lists:seq(1, 16)], lists:sort(fun in_order/2, [Channel || {_, presence, Channel} <- First])),
+    ?assertEqual(
+        [channel(Number) || Number <- lists:seq(1, 16)],
+        lists:sort(fun in_order/2, [Channel || {_, presence, Channel} <- First])
+    ),
     [{Last, _, LastChannel} | Others] = lists:reverse(First),
     %% There is room for one more only.
     Answers = answered(Socket, Others, length(Numbers) - 1),
@@ -100,12 +117,21 @@ a_long_history(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_bytes => 10000000}}]}),
     start(#{}),
     Socket = connect(),
-    Texts = [binary:copy(Byte, 400000) || Byte <- [<<"1">>, <<"2">>, <<"3">>]] ++ [binary:copy(<<"4">>, 1000000), <<"5">>],
-    Ids = [begin {ok, #{id := Id}} = weir_pubsub:publish(<<"a">>, Text), weir_pubsub_id:to_text(Id) end || Text <- Texts],
+    Texts =
+        [binary:copy(Byte, 400000) || Byte <- [<<"1">>, <<"2">>, <<"3">>]] ++ [binary:copy(<<"4">>, 1000000), <<"5">>],
+    Ids = [
+        begin
+            {ok, #{id := Id}} = weir_pubsub:publish(<<"a">>, Text),
+            weir_pubsub_id:to_text(Id)
+        end
+     || Text <- Texts
+    ],
     ?assertEqual([[1, 2], [3], [4, 5]], pages(Socket, oldest, lists:zip(Ids, lists:seq(1, 5)), Texts)).
 
 pages(Socket, From, Numbers, Texts) ->
-    #{<<"messages">> := Messages, <<"last_id">> := Last, <<"missed">> := 0} = ask(Socket, #{type => history, channel => <<"a">>, from => From}),
+    #{<<"messages">> := Messages, <<"last_id">> := Last, <<"missed">> := 0} = ask(Socket, #{
+        type => history, channel => <<"a">>, from => From
+    }),
     Page = [
         begin
             Number = proplists:get_value(Id, Numbers),
@@ -132,13 +158,19 @@ long_answers_wait_for_the_client(_Config) ->
             {Pid, history, <<"a">>} = waits(),
             Monitor = monitor(process, Pid),
             Pid ! {say, true},
-            receive {'DOWN', Monitor, _, _, normal} -> ok after weir_test_wait:patience() -> ct:fail(is_waiting) end
+            receive
+                {'DOWN', Monitor, _, _, normal} -> ok
+            after weir_test_wait:patience() -> ct:fail(is_waiting)
+            end
         end
      || _ <- Numbers
     ],
     %% The reactors have handled all messages, and have sent after that.
     [_ = sys:get_state(Reactor, weir_test_wait:patience()) || _ <- [1, 2], #{reactor := Reactor} <- weir:reactors()],
-    [?assert(Bytes < 2000000) || Each <- weir:sockets(), {ok, [{send_pend, Bytes}]} <- [inet:getstat(Each, [send_pend])]],
+    [
+        ?assert(Bytes < 2000000)
+     || Each <- weir:sockets(), {ok, [{send_pend, Bytes}]} <- [inet:getstat(Each, [send_pend])]
+    ],
     Answers = [hear(Socket) || _ <- Numbers],
     [?assertMatch(#{<<"messages">> := [#{<<"data">> := <<"xxx", _/binary>>}]}, Answer) || Answer <- Answers],
     ?assertEqual(Numbers, lists:sort([Ref || #{<<"ref">> := Ref} <- Answers])),

@@ -8,7 +8,9 @@ what_is_kept_does_not_keep_its_frame_test_() ->
     Long = binary:copy(<<"c">>, 200),
     [
         {atom_to_list(Type), fun() ->
-            Frame = Fields#{type => Type, channel => Long, ref => binary:copy(<<"r">>, 64), padding => binary:copy(<<"x">>, 100000)},
+            Frame = Fields#{
+                type => Type, channel => Long, ref => binary:copy(<<"r">>, 64), padding => binary:copy(<<"x">>, 100000)
+            },
             {ok, Ref, Request} = weir_pubsub_ws_frames:request(iolist_to_binary(weir_json:compact(Frame))),
             Kept = binaries({Ref, Request}),
             ?assert(lists:member(Long, Kept)),

@@ -43,7 +43,10 @@
 -opaque view() :: #view{}.
 
 -type reason() ::
-    weir_scope_visit:reason() | {bad_option, Key :: atom(), Value :: term(), Allowed :: term()} | {needs_load, atom()} | {not_sampled, node(), Why :: binary()}.
+    weir_scope_visit:reason()
+    | {bad_option, Key :: atom(), Value :: term(), Allowed :: term()}
+    | {needs_load, atom()}
+    | {not_sampled, node(), Why :: binary()}.
 %% `needs_load': this cannot be measured with `load => false'; see {@link open/2}. `not_sampled': the node answers, but
 %% every sample has failed.
 
@@ -86,7 +89,8 @@ sample(#view{sampler = Sampler} = View) ->
 
 %% @doc Returns the samples of the last ten minutes (`second') or the minutes of the last day (`minute') that are later
 %% than `After', which is in milliseconds since 1970 (0 for all).
--spec history(view(), weir_scope_history:grain(), After :: integer()) -> {ok, [weir_scope_history:series()]} | {error, reason()}.
+-spec history(view(), weir_scope_history:grain(), After :: integer()) ->
+    {ok, [weir_scope_history:series()]} | {error, reason()}.
 history(#view{sampler = Sampler} = View, Grain, After) when Grain =:= second; Grain =:= minute ->
     asked(View, fun(Patience) -> weir_scope_sampler:history(Sampler, Grain, After, Patience) end).
 
@@ -134,7 +138,9 @@ top(#view{visit = Visit}, What, Options) ->
 %% @doc Measures for 1 to 60,000 milliseconds what the VM's threads do: see {@link weir_scope_sampler:microstates/3}.
 %% The VM runs microstate accounting in this time, which costs a few percent.
 -spec microstates(view(), 1..60_000) -> {ok, weir_scope_sampler:microstates()} | {error, reason()}.
-microstates(#view{sampler = Sampler} = View, Milliseconds) when is_integer(Milliseconds), Milliseconds >= 1, Milliseconds =< 60_000 ->
+microstates(#view{sampler = Sampler} = View, Milliseconds) when
+    is_integer(Milliseconds), Milliseconds >= 1, Milliseconds =< 60_000
+->
     asked(View, fun(Patience) -> weir_scope_sampler:microstates(Sampler, Milliseconds, Patience) end);
 microstates(_View, Milliseconds) ->
     {error, {bad_option, milliseconds, Milliseconds, {between, 1, 60_000}}}.
@@ -156,7 +162,8 @@ tracer(View) -> there(View, schedules, weir_scope_schedules, tracer, [], 0).
 %% @doc Measures for `over' milliseconds (1000) how long processes wait for their turns and how long turns are: see
 %% {@link weir_scope_schedules:measure/1}. The node is slower in this time. Returns `busy' if another such measurement
 %% runs.
--spec schedules(view(), weir_scope_schedules:options()) -> {ok, weir_scope_schedules:schedules()} | {error, reason() | busy}.
+-spec schedules(view(), weir_scope_schedules:options()) ->
+    {ok, weir_scope_schedules:schedules()} | {error, reason() | busy}.
 schedules(View, Options) ->
     Over = case Options of #{over := Milliseconds} when is_integer(Milliseconds) -> Milliseconds; _ -> 1000 end,
     case there(View, schedules, weir_scope_schedules, measure, [Options], Over + 1000) of

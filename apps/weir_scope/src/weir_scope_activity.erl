@@ -12,13 +12,17 @@
 -type activity() :: #{
     rates := #{reductions | context_switches | collections | words_reclaimed | bytes_in | bytes_out => float()},
     totals := #{reductions | context_switches | collections | words_reclaimed | bytes_in | bytes_out => integer()},
-    counts := #{processes | process_limit | ports | port_limit | atoms | atom_limit | ets_tables | run_queue => integer()},
+    counts := #{
+        processes | process_limit | ports | port_limit | atoms | atom_limit | ets_tables | run_queue => integer()
+    },
     check_io := [check_io()]
 }.
 %% `rates' are per second, `totals' since the node started. `bytes_in' and `bytes_out' are bytes of ports, without the
 %% sockets of Weir and of OTP's `socket'. `run_queue': processes and ports that are ready to run and wait.
 
--type check_io() :: #{kind := atom(), descriptors := integer(), active := integer(), memory := integer(), threads := integer()}.
+-type check_io() :: #{
+    kind := atom(), descriptors := integer(), active := integer(), memory := integer(), threads := integer()
+}.
 %% A poll set of OTP: its descriptors, those with an event, its bytes, and the threads that poll it.
 
 -spec read(weir_scope_facts:ask()) -> reading().

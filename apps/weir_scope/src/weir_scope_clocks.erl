@@ -31,7 +31,13 @@
 %% node.
 -spec all(weir_scope_facts:ask()) -> clocks().
 all(Ask) ->
-    maps:merge(#{settings => settings(Ask)}, case Ask =:= fun erlang:apply/3 of true -> #{costs => costs()}; false -> #{} end).
+    maps:merge(
+        #{settings => settings(Ask)},
+        case Ask =:= fun erlang:apply/3 of
+            true -> #{costs => costs()};
+            false -> #{}
+        end
+    ).
 
 -spec settings(weir_scope_facts:ask()) -> settings().
 settings(Ask) ->
@@ -59,7 +65,10 @@ costs() ->
         {os_timestamp, fun os:timestamp/0},
         {os_perf_counter, fun os:perf_counter/0}
     ],
-    [#{clock => Name, ns => lists:nth(3, lists:sort([round_of(Clock) || _ <- lists:seq(1, 5)]))} || {Name, Clock} <- Clocks].
+    [
+        #{clock => Name, ns => lists:nth(3, lists:sort([round_of(Clock) || _ <- lists:seq(1, 5)]))}
+     || {Name, Clock} <- Clocks
+    ].
 
 round_of(Clock) ->
     Begin = erlang:monotonic_time(nanosecond),

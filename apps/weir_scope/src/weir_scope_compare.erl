@@ -6,7 +6,9 @@
 
 -export_type([difference/0]).
 
--type difference() :: #{section := binary(), name := binary(), before := number() | none, later := number() | none, change := float() | none}.
+-type difference() :: #{
+    section := binary(), name := binary(), before := number() | none, later := number() | none, change := float() | none
+}.
 %% `change': by which fraction `later' is larger (0.1: 10 % larger); `none' if one of them is zero or missing, 0.0 if
 %% they are equal. `section': the first word of the name.
 
@@ -15,10 +17,16 @@
 medians(Before, Later) ->
     First = of_all(Before),
     Second = of_all(Later),
-    [difference(Name, maps:get(Name, First, none), maps:get(Name, Second, none)) || Name <- lists:usort(maps:keys(First) ++ maps:keys(Second))].
+    [
+        difference(Name, maps:get(Name, First, none), maps:get(Name, Second, none))
+     || Name <- lists:usort(maps:keys(First) ++ maps:keys(Second))
+    ].
 
 of_all(Recording) ->
-    Named = lists:append([lists:zip(Columns, Values) || #{columns := Columns, rows := Rows} <- weir_scope_recording:series(Recording, 0), {_, Values} <- Rows]),
+    Named = lists:append([
+        lists:zip(Columns, Values)
+     || #{columns := Columns, rows := Rows} <- weir_scope_recording:series(Recording, 0), {_, Values} <- Rows
+    ]),
     Grouped = lists:foldl(fun({Name, Value}, Map) -> Map#{Name => [Value | maps:get(Name, Map, [])]} end, #{}, Named),
     maps:map(fun(_, Values) -> median(lists:sort(Values)) end, Grouped).
 
@@ -45,8 +53,13 @@ text(Differences, {Before, Later}, Least) ->
     Sections = lists:usort([Section || #{section := Section} <- Told]),
     [
         ["before  ", Before, "\nlater   ", Later, $\n],
-        [[$\n, Section, $\n, head() | [row(Difference) || #{section := Same} = Difference <- Told, Same =:= Section]] || Section <- Sections],
-        io_lib:format("~n~b of ~b medians differ by ~b % or more.~n", [length(Told), length(Differences), round(Least * 100)])
+        [
+            [$\n, Section, $\n, head() | [row(Difference) || #{section := Same} = Difference <- Told, Same =:= Section]]
+         || Section <- Sections
+        ],
+        io_lib:format("~n~b of ~b medians differ by ~b % or more.~n", [
+            length(Told), length(Differences), round(Least * 100)
+        ])
     ].
 
 head() -> io_lib:format("  ~-42s ~14s ~14s ~10s~n", ["", "before", "later", "change"]).

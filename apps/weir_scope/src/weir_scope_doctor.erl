@@ -62,7 +62,9 @@ summary([]) ->
     "nothing found";
 summary(Findings) ->
     Count = fun(Severity) -> length([found || #{severity := Found} <- Findings, Found =:= Severity]) end,
-    io_lib:format("~b critical, ~s, ~s", [Count(critical), several(Count(warning), "warning"), several(Count(note), "note")]).
+    io_lib:format("~b critical, ~s, ~s", [
+        Count(critical), several(Count(warning), "warning"), several(Count(note), "note")
+    ]).
 
 several(1, Name) -> ["1 ", Name];
 several(Count, Name) -> [integer_to_list(Count), $\s, Name, $s].
@@ -76,8 +78,10 @@ finding(#{rule := Rule, severity := Severity, seen := Seen, why := Why, advice :
 wrapped(Text) ->
     Lines = lists:foldl(
         fun
-            (Word, [Line | Lines]) when byte_size(Line) + byte_size(Word) < 90 -> [<<Line/binary, " ", Word/binary>> | Lines];
-            (Word, Lines) -> [Word | Lines]
+            (Word, [Line | Lines]) when byte_size(Line) + byte_size(Word) < 90 ->
+                [<<Line/binary, " ", Word/binary>> | Lines];
+            (Word, Lines) ->
+                [Word | Lines]
         end,
         [],
         binary:split(Text, <<" ">>, [global])

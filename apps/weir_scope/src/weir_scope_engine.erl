@@ -132,7 +132,8 @@ read(Ask, Before) ->
 
 pollsets(Ask) ->
     try
-        [{Number, Pollset} || #{pollset := Number} = Pollset <- Ask(weir, pollsets, [])] ++ of_reactors(Ask, ?FIRST_OF_REACTORS)
+        [{Number, Pollset} || #{pollset := Number} = Pollset <- Ask(weir, pollsets, [])] ++
+            of_reactors(Ask, ?FIRST_OF_REACTORS)
     catch
         %% Weir is being stopped.
         _:_ -> []
@@ -154,7 +155,11 @@ contention(Ask) ->
 
 reactors(Ask) ->
     try Ask(weir, reactors, []) of
-        All -> maps:from_list([{{Number, Pid}, Reactor} || #{pollset := Number, reactor := Pid} = Reactor <- lists:sublist(All, ?MOST_REACTORS)])
+        All ->
+            maps:from_list([
+                {{Number, Pid}, Reactor}
+             || #{pollset := Number, reactor := Pid} = Reactor <- lists:sublist(All, ?MOST_REACTORS)
+            ])
     catch
         _:_ -> #{}
     end.
@@ -162,10 +167,16 @@ reactors(Ask) ->
 %% Servers behind proxies. `weir_proxy:latency/1' calls no process.
 servers(Ask) ->
     try
-        Proxies = case Ask(erlang, whereis, [weir_proxy_sup]) of undefined -> []; _ -> Ask(weir_proxy, proxies, []) end,
+        Proxies =
+            case Ask(erlang, whereis, [weir_proxy_sup]) of
+                undefined -> [];
+                _ -> Ask(weir_proxy, proxies, [])
+            end,
         All = [
             {{Proxy, Backend, Server}, Latency}
-         || Proxy <- Proxies, {Backend, Servers} <- maps:to_list(Ask(weir_proxy, latency, [Proxy])), {Server, Latency} <- maps:to_list(Servers)
+         || Proxy <- Proxies,
+            {Backend, Servers} <- maps:to_list(Ask(weir_proxy, latency, [Proxy])),
+            {Server, Latency} <- maps:to_list(Servers)
         ],
         maps:from_list(lists:sublist(All, ?MOST_SERVERS))
     catch
@@ -188,7 +199,10 @@ listeners(Ask, Before) ->
         Names = Ask(erpc, call, [Node, weir, listeners, [], ?PATIENCE]),
         Call = fun(Module, Function, Name) -> Ask(erpc, call, [Node, Module, Function, [Name], ?PATIENCE]) end,
         Http = Ask(erlang, whereis, [weir_http_sup]) =/= undefined,
-        [{Name, with_times(Info, Name, Call)} || Name <- lists:sublist(Names, ?MOST_LISTENERS), #{} = Info <- [info(Http, Name, Call)]]
+        [
+            {Name, with_times(Info, Name, Call)}
+         || Name <- lists:sublist(Names, ?MOST_LISTENERS), #{} = Info <- [info(Http, Name, Call)]
+        ]
     catch
         error:{erpc, timeout} -> known(Before);
         _:_ -> []
@@ -218,8 +232,16 @@ with_times(Info, _Name, _Call) ->
 %% @doc Returns what has happened between two readings that are `Ns' nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
 between(
-    #{pollsets := Before, listeners := Listeners, reactors := Reactors, contention := Contention, products := Products} = Earlier,
-    #{pollsets := After, listeners := LaterListeners, reactors := LaterReactors, counts := Counts, contention := LaterContention, products := LaterProducts} = Later,
+    #{pollsets := Before, listeners := Listeners, reactors := Reactors, contention := Contention, products := Products} =
+        Earlier,
+    #{
+        pollsets := After,
+        listeners := LaterListeners,
+        reactors := LaterReactors,
+        counts := Counts,
+        contention := LaterContention,
+        products := LaterProducts
+    } = Later,
     Ns
 ) ->
     Servers = maps:get(servers, Earlier, #{}),
@@ -229,11 +251,23 @@ between(
             #{table => Table, total => Total, rate => since(Waits, Total) * 1_000_000_000 / Ns}
          || {Table, Total} <- lists:sort(maps:to_list(LaterContention)), #{Table := Waits} <- [Contention]
         ],
-        servers => [server(Key, map_get(Key, Servers), Now) || {Key, Now} <- lists:sort(maps:to_list(maps:get(servers, Later, #{}))), is_map_key(Key, Servers)],
-        reactors => [reactor(maps:get(Key, Reactors), Now, Ns) || {Key, Now} <- lists:sort(maps:to_list(LaterReactors)), is_map_key(Key, Reactors)],
+        servers => [
+            server(Key, map_get(Key, Servers), Now)
+         || {Key, Now} <- lists:sort(maps:to_list(maps:get(servers, Later, #{}))), is_map_key(Key, Servers)
+        ],
+        reactors => [
+            reactor(maps:get(Key, Reactors), Now, Ns)
+         || {Key, Now} <- lists:sort(maps:to_list(LaterReactors)), is_map_key(Key, Reactors)
+        ],
         products => weir_scope_products:between(Products, LaterProducts, Ns),
-        pollsets => [pollset(Number, maps:get(Number, Before), Now, Ns) || {Number, Now} <- lists:sort(maps:to_list(After)), is_map_key(Number, Before)],
-        listeners => [listener(Name, maps:get(Name, Listeners), Now, Ns) || {Name, Now} <- lists:sort(maps:to_list(LaterListeners)), is_map_key(Name, Listeners)]
+        pollsets => [
+            pollset(Number, maps:get(Number, Before), Now, Ns)
+         || {Number, Now} <- lists:sort(maps:to_list(After)), is_map_key(Number, Before)
+        ],
+        listeners => [
+            listener(Name, maps:get(Name, Listeners), Now, Ns)
+         || {Name, Now} <- lists:sort(maps:to_list(LaterListeners)), is_map_key(Name, Listeners)
+        ]
     };
 between(_, _, _Ns) ->
     none.
@@ -261,7 +295,23 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
         bytes_out => Rate(written_bytes),
         accepts => Rate(accepts),
         totals => maps:with(
-            [polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts, wakes_by_thread, wakes_by_process, contended, asked_away, moved_in], Now
+            [
+                polls,
+                empty_polls,
+                events,
+                sleeps,
+                reads,
+                read_bytes,
+                writes,
+                written_bytes,
+                accepts,
+                wakes_by_thread,
+                wakes_by_process,
+                contended,
+                asked_away,
+                moved_in
+            ],
+            Now
         )
     },
     Measured =
@@ -313,7 +363,13 @@ listener(Name, Before, Now, Ns) ->
 
 server({Proxy, Backend, Server}, #{times := Before}, #{times := Now, replies := Replies, reply_ns := Time}) ->
     Latency = weir_scope_latency:figures(weir_scope_latency:between(Before, Now)),
-    #{proxy => Proxy, backend => Backend, server => Server, latency => Latency, totals => #{replies => Replies, reply_ns => Time}}.
+    #{
+        proxy => Proxy,
+        backend => Backend,
+        server => Server,
+        latency => Latency,
+        totals => #{replies => Replies, reply_ns => Time}
+    }.
 
 latency(#{times := Before}, #{times := Now}) ->
     Times = weir_scope_latency:between(Before, Now),
@@ -322,7 +378,11 @@ latency(_Before, _Now) ->
     #{}.
 
 %% Counters of the same pollset and process never decrease.
-reactor(#{callbacks := Callbacks, callback_ns := Time} = Before, #{callbacks := NowCallbacks, callback_ns := NowTime} = Now, Ns) ->
+reactor(
+    #{callbacks := Callbacks, callback_ns := Time} = Before,
+    #{callbacks := NowCallbacks, callback_ns := NowTime} = Now,
+    Ns
+) ->
     Own = #{
         callbacks => (NowCallbacks - Callbacks) * 1_000_000_000 / Ns,
         busy => min(1.0, (NowTime - Time) / Ns),

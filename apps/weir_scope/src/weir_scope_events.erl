@@ -75,7 +75,10 @@ told(#{at := At, node := Node, schedulers := Schedulers, activity := Activity, m
     #{kinds := #{total := Total}} = Memory,
     Busy = [Utilisation || #{kind := normal, utilisation := Utilisation} <- Schedulers],
     Measurements = maps:merge(
-        maps:merge(maps:with([reductions, context_switches, collections], Rates), maps:with([run_queue, processes, ports], Counts)),
+        maps:merge(
+            maps:with([reductions, context_switches, collections], Rates),
+            maps:with([run_queue, processes, ports], Counts)
+        ),
         (maps:with([carriers, blocks], Memory))#{memory => Total, utilisation => lists:sum(Busy) / max(1, length(Busy))}
     ),
     ok = (?TELEMETRY):execute(?EVENT, Measurements, #{node => Node, sample => Sample}),

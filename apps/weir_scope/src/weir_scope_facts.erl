@@ -30,7 +30,13 @@ collect(Ask, Milliseconds) ->
     Before = counted(Ask),
     Long = long_turns(Ask, Milliseconds),
     After = counted(Ask),
-    Facts = [weir_scope_vm:facts(Ask), weir_scope_clocks:settings(Ask), weir_scope_system:facts(Ask), weir_scope_sockets:facts(Ask), weir_scope_processes:facts(Ask)],
+    Facts = [
+        weir_scope_vm:facts(Ask),
+        weir_scope_clocks:settings(Ask),
+        weir_scope_system:facts(Ask),
+        weir_scope_sockets:facts(Ask),
+        weir_scope_processes:facts(Ask)
+    ],
     lists:foldl(fun maps:merge/2, Long#{over => over(Before, After)}, Facts).
 
 long_turns(Ask, Milliseconds) ->
@@ -51,7 +57,10 @@ counted(Ask) ->
 
 %% The differences of counters that both have. `ns' is the time between them.
 over(Before, After) ->
-    maps:from_list([{Key, difference(Earlier, maps:get(Key, After))} || {Key, Earlier} <- maps:to_list(Before), is_map_key(Key, After)]).
+    maps:from_list([
+        {Key, difference(Earlier, maps:get(Key, After))}
+     || {Key, Earlier} <- maps:to_list(Before), is_map_key(Key, After)
+    ]).
 
 difference(Before, After) when is_integer(Before) ->
     After - Before;

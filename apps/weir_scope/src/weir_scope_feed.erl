@@ -99,7 +99,11 @@ explain(full) -> "too many pages are open: see the option max_streams\n";
 explain(Other) -> io_lib:format("~0tp~n", [Other]).
 
 series(#{columns := Columns, rows := Rows}) ->
-    #{set => set(Columns), columns => Columns, rows => [[At | weir_scope_history:short(Values)] || {At, Values} <- Rows]}.
+    #{
+        set => set(Columns),
+        columns => Columns,
+        rows => [[At | weir_scope_history:short(Values)] || {At, Values} <- Rows]
+    }.
 
 %% Identifies a list of columns, so that a page knows whether it has their names.
 set(Columns) -> erlang:phash2(Columns).
@@ -140,7 +144,9 @@ handle_call({look, Tab, Sort, _At}, From, #state{looks = Looks} = State) ->
         {_, #state{view = View, node = Node, options = Options, past = Past} = Next} ->
             Self = self(),
             Look = #{node => Node, load => maps:get(load, Options, true), past => lists:reverse(Past)},
-            {_, Monitor} = spawn_monitor(fun() -> Self ! {looked, View, {Tab, Sort}, weir_scope_tabs:look(Tab, Sort, View, Look)} end),
+            {_, Monitor} = spawn_monitor(fun() ->
+                Self ! {looked, View, {Tab, Sort}, weir_scope_tabs:look(Tab, Sort, View, Look)}
+            end),
             {noreply, Next#state{looks = Looks#{{Tab, Sort} => {Monitor, [From]}}}}
     end.
 
@@ -157,7 +163,11 @@ handle_info(tick, #state{group = Group} = State) ->
             0 -> State#state{last = none};
             _ -> fed(opened(State))
         end,
-    Pause = case Next of #state{failure = none} -> ?TICK; _ -> ?RETRY end,
+    Pause =
+        case Next of
+            #state{failure = none} -> ?TICK;
+            _ -> ?RETRY
+        end,
     _ = erlang:send_after(Pause, self(), tick),
     {noreply, Next};
 handle_info({looked, View, Key, Answer}, State) ->
@@ -168,7 +178,11 @@ handle_info({looked, View, Key, Answer}, State) ->
     end;
 %% If the measurement had answered, its monitor would be gone: it has failed.
 handle_info({'DOWN', Monitor, process, _, Reason}, #state{looks = Looks} = State) ->
-    {noreply, lists:foldl(fun(Key, Before) -> looked(Key, {error, Reason}, Before) end, State, [Key || {Key, {Same, _}} <- maps:to_list(Looks), Same =:= Monitor])};
+    {noreply,
+        lists:foldl(fun(Key, Before) -> looked(Key, {error, Reason}, Before) end, State, [
+            Key
+         || {Key, {Same, _}} <- maps:to_list(Looks), Same =:= Monitor
+        ])};
 handle_info(_, State) ->
     {noreply, State}.
 
@@ -200,13 +214,26 @@ fed(#state{view = View, last = none} = State) ->
 fed(#state{view = View, last = Last, group = Group, past = Past} = State) ->
     case weir_scope:history(View, second, Last) of
         {ok, Series} ->
-            Rows = lists:sort([{At, Columns, Values} || #{columns := Columns, rows := All} <- Series, {At, Values} <- All]),
+            Rows = lists:sort([
+                {At, Columns, Values}
+             || #{columns := Columns, rows := All} <- Series, {At, Values} <- All
+            ]),
             lists:foreach(
-                fun({At, Columns, Values}) -> tell(row, weir_json:compact(#{set => set(Columns), row => [At | weir_scope_history:short(Values)]}), Group) end,
+                fun({At, Columns, Values}) ->
+                    tell(
+                        row,
+                        weir_json:compact(#{set => set(Columns), row => [At | weir_scope_history:short(Values)]}),
+                        Group
+                    )
+                end,
                 Rows
             ),
             Utilisations = [utilisation(Columns, Values) || {_, Columns, Values} <- Rows],
-            State#state{last = lists:max([Last | [At || {At, _, _} <- Rows]]), past = lists:sublist(lists:reverse(Utilisations, Past), 60), failure = none};
+            State#state{
+                last = lists:max([Last | [At || {At, _, _} <- Rows]]),
+                past = lists:sublist(lists:reverse(Utilisations, Past), 60),
+                failure = none
+            };
         {error, Reason} ->
             lost(Reason, State)
     end.
@@ -222,7 +249,8 @@ lost(Reason, #state{view = View} = State) ->
 utilisation(Columns, Values) ->
     All = [
         Value
-     || {<<"scheduler.normal.", Name/binary>>, Value} <- lists:zip(Columns, Values), binary:longest_common_suffix([Name, <<".utilisation">>]) =:= 12
+     || {<<"scheduler.normal.", Name/binary>>, Value} <- lists:zip(Columns, Values),
+        binary:longest_common_suffix([Name, <<".utilisation">>]) =:= 12
     ],
     lists:sum(All) / max(1, length(All)).
 

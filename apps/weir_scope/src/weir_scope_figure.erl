@@ -43,7 +43,12 @@ bar(Part, Width) ->
 %% @doc Draws each number, 0 to 1, as a bar of one of nine heights.
 -spec spark([number()]) -> unicode:chardata().
 spark(Past) ->
-    [lists:nth(1 + max(0, min(8, round(Part * 8))), [$\s, 16#2581, 16#2582, 16#2583, 16#2584, 16#2585, 16#2586, 16#2587, 16#2588]) || Part <- Past].
+    [
+        lists:nth(1 + max(0, min(8, round(Part * 8))), [
+            $\s, 16#2581, 16#2582, 16#2583, 16#2584, 16#2585, 16#2586, 16#2587, 16#2588
+        ])
+     || Part <- Past
+    ].
 
 %% @doc Formats the address of a socket; `-' if it is not known.
 -spec address(term()) -> unicode:chardata().

@@ -16,7 +16,14 @@
 %% @doc Makes a guard. It keeps only a hash of the token, so that no report or crash dump contains the token.
 -spec new(binary() | none, [binary()]) -> guard().
 new(Token, Hosts) ->
-    #guard{hash = case Token of none -> none; _ -> crypto:hash(sha256, Token) end, hosts = [string:lowercase(Host) || Host <- Hosts]}.
+    #guard{
+        hash =
+            case Token of
+                none -> none;
+                _ -> crypto:hash(sha256, Token)
+            end,
+        hosts = [string:lowercase(Host) || Host <- Hosts]
+    }.
 
 %% @doc Checks a request for data. Returns `ok', or the response that refuses it.
 -spec check(weir_http_request:request(), guard()) -> verdict().
@@ -37,7 +44,8 @@ check_token(_, _Hash) ->
     unauthorized().
 
 unauthorized() ->
-    {reply, 401, [{<<"www-authenticate">>, <<"Bearer realm=\"weir_scope\"">>}, {<<"content-type">>, <<"text/plain">>}], "a token is needed\n"}.
+    {reply, 401, [{<<"www-authenticate">>, <<"Bearer realm=\"weir_scope\"">>}, {<<"content-type">>, <<"text/plain">>}],
+        "a token is needed\n"}.
 
 %% @doc Checks the Host of a request. Other names that resolve to this machine are refused, so that a page of another
 %% site cannot read the data by DNS rebinding. Returns `ok', or the response that refuses the request.

@@ -15,7 +15,12 @@
 
 -type grain() :: second | minute.
 
--record(history, {table :: ets:table(), columns = none :: none | pos_integer(), next = 1 :: pos_integer(), minute = none :: none | {integer(), pos_integer(), [float()]}}).
+-record(history, {
+    table :: ets:table(),
+    columns = none :: none | pos_integer(),
+    next = 1 :: pos_integer(),
+    minute = none :: none | {integer(), pos_integer(), [float()]}
+}).
 
 -opaque history() :: #history{}.
 
@@ -91,7 +96,10 @@ rows(Grain, After, #history{table = Table}) ->
     Rows = ets:select(Table, [{{{Grain, '$1'}, '$2', '$3'}, [{'>', '$1', After}], [{{'$2', '$1', '$3'}}]}]),
     Sets = lists:usort([Columns || {Columns, _, _} <- Rows]),
     [
-        #{columns => ets:lookup_element(Table, {columns, Columns}, 2), rows => [{At, unpacked(Row)} || {Same, At, Row} <- Rows, Same =:= Columns]}
+        #{
+            columns => ets:lookup_element(Table, {columns, Columns}, 2),
+            rows => [{At, unpacked(Row)} || {Same, At, Row} <- Rows, Same =:= Columns]
+        }
      || Columns <- Sets
     ].
 

@@ -49,7 +49,11 @@ since([], After) -> After.
 %% @doc Merges several histograms.
 -spec together([times()]) -> times().
 together(All) ->
-    Sums = lists:foldl(fun({Time, Count}, Known) -> maps:update_with(Time, fun(Sum) -> Sum + Count end, Count, Known) end, #{}, lists:append(All)),
+    Sums = lists:foldl(
+        fun({Time, Count}, Known) -> maps:update_with(Time, fun(Sum) -> Sum + Count end, Count, Known) end,
+        #{},
+        lists:append(All)
+    ),
     lists:sort(maps:to_list(Sums)).
 
 %% @doc Returns the figures of a histogram.
@@ -86,7 +90,13 @@ part(Count, Thousandths) -> (Count * Thousandths + 999) div 1000.
 %% steps, so that they can be kept over time. The first step includes replies below a microsecond.
 -spec steps(times()) -> [{Microseconds :: pos_integer(), Count :: non_neg_integer()}].
 steps(Times) ->
-    Counts = lists:foldl(fun({Time, Count}, Known) -> maps:update_with(step(Time div 2000, 0), fun(Sum) -> Sum + Count end, Count, Known) end, #{}, Times),
+    Counts = lists:foldl(
+        fun({Time, Count}, Known) ->
+            maps:update_with(step(Time div 2000, 0), fun(Sum) -> Sum + Count end, Count, Known)
+        end,
+        #{},
+        Times
+    ),
     [{1 bsl Step, maps:get(Step, Counts, 0)} || Step <- lists:seq(0, ?LAST_STEP)].
 
 step(0, Step) -> Step;

@@ -16,18 +16,37 @@
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
     [
-        near(ports, "ports", "Sockets, files and external programs are ports. At the limit accept fails with system_limit.", "+Q"),
+        near(
+            ports,
+            "ports",
+            "Sockets, files and external programs are ports. At the limit accept fails with system_limit.",
+            "+Q"
+        ),
         near(processes, "processes", "At the limit spawn fails with system_limit.", "+P"),
-        near(atoms, "atoms", "The VM crashes when the table is full. Atoms are never freed: find the code that makes them (list_to_atom/1).", "+t"),
-        near(descriptors, "file descriptors", "At the limit accept fails with emfile, and connections wait in the backlog.", "ulimit -n"),
+        near(
+            atoms,
+            "atoms",
+            "The VM crashes when the table is full. Atoms are never freed: find the code that makes them (list_to_atom/1).",
+            "+t"
+        ),
+        near(
+            descriptors,
+            "file descriptors",
+            "At the limit accept fails with emfile, and connections wait in the backlog.",
+            "ulimit -n"
+        ),
         #{
             name => large_port_table,
             needs => [ports],
-            check => fun(#{ports := {_, Limit}}) when Limit * ?BYTES_A_PORT > 100 * ?MIB ->
-                    {warning, io_lib:format("room for ~b ports, about ~b MiB", [Limit, Limit * ?BYTES_A_PORT div ?MIB])};
-                (_) -> ok
+            check => fun
+                (#{ports := {_, Limit}}) when Limit * ?BYTES_A_PORT > 100 * ?MIB ->
+                    {warning,
+                        io_lib:format("room for ~b ports, about ~b MiB", [Limit, Limit * ?BYTES_A_PORT div ?MIB])};
+                (_) ->
+                    ok
             end,
-            why => "The VM sizes the table of ports by the limit of descriptors. Containers often have a limit of a billion.",
+            why =>
+                "The VM sizes the table of ports by the limit of descriptors. Containers often have a limit of a billion.",
             advice => "+Q 65536, or what you need",
             sure => high,
             link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
@@ -36,7 +55,8 @@ rules() ->
             name => more_schedulers_than_processors,
             needs => [schedulers, cpus],
             check => fun more_schedulers/1,
-            why => "The kernel stops schedulers beyond the quota of the control group in the middle of their work, while they hold "
+            why =>
+                "The kernel stops schedulers beyond the quota of the control group in the middle of their work, while they hold "
                 "locks.",
             advice => "+S N:N, with N the processors of the quota rounded up; and +sbwt none",
             sure => medium,
@@ -46,10 +66,16 @@ rules() ->
             name => idle_processors,
             needs => [schedulers, processors],
             check => fun
-                (#{schedulers := {Online, _}, processors := Processors, cpus := Cpus}) when Cpus < Processors; Online >= Processors -> ok;
-                (#{schedulers := {Online, _}, processors := Processors}) when is_integer(Processors), Online < Processors ->
+                (#{schedulers := {Online, _}, processors := Processors, cpus := Cpus}) when
+                    Cpus < Processors; Online >= Processors
+                ->
+                    ok;
+                (#{schedulers := {Online, _}, processors := Processors}) when
+                    is_integer(Processors), Online < Processors
+                ->
                     {note, io_lib:format("~b schedulers online, ~b processors", [Online, Processors])};
-                (_) -> ok
+                (_) ->
+                    ok
             end,
             why => "Erlang processes only run on online schedulers; the other processors stay unused.",
             advice => "remove +S, unless other programs need these processors",
@@ -59,11 +85,15 @@ rules() ->
         #{
             name => throttled,
             needs => [{over, throttled_us}, {over, ns}],
-            check => fun(#{over := #{throttled_us := Throttled, ns := Ns}}) when Throttled * 1000 > Ns div 100 ->
-                    {warning, io_lib:format("throttled for ~b ms in the last ~b ms", [Throttled div 1000, Ns div 1000000])};
-                (_) -> ok
+            check => fun
+                (#{over := #{throttled_us := Throttled, ns := Ns}}) when Throttled * 1000 > Ns div 100 ->
+                    {warning,
+                        io_lib:format("throttled for ~b ms in the last ~b ms", [Throttled div 1000, Ns div 1000000])};
+                (_) ->
+                    ok
             end,
-            why => "When the quota of a period is used up, the kernel stops all threads of the VM until the next period. Every request waits.",
+            why =>
+                "When the quota of a period is used up, the kernel stops all threads of the VM until the next period. Every request waits.",
             advice => "a larger quota, fewer schedulers (+S), +sbwt none +sbwtdcpu none +sbwtdio none",
             sure => high,
             link => "https://docs.kernel.org/scheduler/sched-bwc.html"

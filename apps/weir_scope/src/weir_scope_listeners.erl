@@ -39,13 +39,21 @@ of_module(Ask) ->
     end.
 
 module_listeners(Ask, Sockets) ->
-    lists:append([module_listener(Ask, Socket) || {Socket, {ok, true}} <- answers(Ask, fun socket:getopt/2, Sockets, {socket, acceptconn})]).
+    lists:append([
+        module_listener(Ask, Socket)
+     || {Socket, {ok, true}} <- answers(Ask, fun socket:getopt/2, Sockets, {socket, acceptconn})
+    ]).
 
 module_listener(Ask, Socket) ->
     try {Ask(socket, sockname, [Socket]), Ask(socket, info, [Socket])} of
         {{ok, #{addr := Ip, port := Port}}, #{owner := Owner}} ->
             Raw = fun(Level, Option, Bytes) -> Ask(socket, getopt_native, [Socket, {Level, Option}, Bytes]) end,
-            [maps:merge(#{kind => socket, ip => Ip, port => Port, owner => Owner}, maps:merge(queue(Raw(6, 11, 32)), dropped(Raw(1, 55, 36))))];
+            [
+                maps:merge(
+                    #{kind => socket, ip => Ip, port => Port, owner => Owner},
+                    maps:merge(queue(Raw(6, 11, 32)), dropped(Raw(1, 55, 36)))
+                )
+            ];
         _ ->
             []
     catch
@@ -55,8 +63,11 @@ module_listener(Ask, Socket) ->
 
 of_weir(Ask, Piece) ->
     case Ask(erlang, whereis, [weir_pollsets]) =/= undefined andalso Ask(weir_nif, sockets, [Piece]) of
-        {ok, Handles} -> in_slices(Ask, fun listeners/2, [{'$inet', weir_tcp, Handle} || Handle <- Handles]) ++ of_weir(Ask, Piece + 1);
-        _ -> []
+        {ok, Handles} ->
+            in_slices(Ask, fun listeners/2, [{'$inet', weir_tcp, Handle} || Handle <- Handles]) ++
+                of_weir(Ask, Piece + 1);
+        _ ->
+            []
     end.
 
 in_slices(_Ask, _Fun, []) ->
@@ -74,14 +85,22 @@ answers(Ask, Function, Elements, Argument) ->
 
 %% A listening socket has moved no byte, and has a port but no peer.
 listeners(Ask, Sockets) ->
-    Silent = [Socket || {Socket, {ok, [{recv_oct, 0}, {send_oct, 0}]}} <- answers(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct])],
-    Alone = [Socket || {Socket, {error, enotconn}} <- lists:zip(Silent, Ask(lists, map, [fun inet:peername/1, Silent]))],
+    Silent = [
+        Socket
+     || {Socket, {ok, [{recv_oct, 0}, {send_oct, 0}]}} <- answers(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct])
+    ],
+    Alone = [
+        Socket
+     || {Socket, {error, enotconn}} <- lists:zip(Silent, Ask(lists, map, [fun inet:peername/1, Silent]))
+    ],
     lists:append([listener(Ask, Socket) || Socket <- Alone]).
 
 listener(Ask, Socket) ->
     case {Ask(inet, sockname, [Socket]), Ask(inet, getopts, [Socket, [buffer]])} of
         {{ok, {Ip, Port}}, {ok, [{buffer, Buffer}]}} when is_integer(Port), Port > 0 ->
-            Known = maps:merge(owner(Ask, Socket), maps:merge(queue(raw(Ask, Socket, 6, 11, 32)), dropped(raw(Ask, Socket, 1, 55, 36)))),
+            Known = maps:merge(
+                owner(Ask, Socket), maps:merge(queue(raw(Ask, Socket, 6, 11, 32)), dropped(raw(Ask, Socket, 1, 55, 36)))
+            ),
             [Known#{ip => Ip, port => Port, buffer => Buffer}];
         _ ->
             []

@@ -83,15 +83,21 @@ give_back() ->
     end.
 
 listen(Turns, ?MOST) ->
-    receive enough -> Turns end;
+    receive
+        enough -> Turns
+    end;
 listen(Turns, Count) ->
     receive
-        {monitor, Who, Kind, Info} when Kind =:= long_gc; Kind =:= long_schedule -> listen([turn(Who, Kind, Info) | Turns], Count + 1);
-        enough -> Turns
+        {monitor, Who, Kind, Info} when Kind =:= long_gc; Kind =:= long_schedule ->
+            listen([turn(Who, Kind, Info) | Turns], Count + 1);
+        enough ->
+            Turns
     end.
 
 turn(Who, Kind, Info) ->
-    Turn = maps:merge(#{kind => Kind, milliseconds => proplists:get_value(timeout, Info, 0), who => Who}, described(Who)),
+    Turn = maps:merge(
+        #{kind => Kind, milliseconds => proplists:get_value(timeout, Info, 0), who => Who}, described(Who)
+    ),
     maps:merge(Turn, maps:with([in, out], maps:from_list([Item || {_, _} = Item <- Info]))).
 
 described(Port) when is_port(Port) ->

@@ -34,7 +34,14 @@ slice([Element | Rest], Left, Slice) when Left > 0 -> slice(Rest, Left - 1, [Ele
 slice(Rest, _Left, Slice) -> {lists:reverse(Slice), Rest}.
 
 %% @doc Calls `Function(Element, Argument)' for all elements in one call to the node, and folds over the answers.
--spec each(weir_scope_facts:ask(), fun(), [Element], Argument :: term(), fun((Element, Answer :: term(), State) -> State), State) -> State.
+-spec each(
+    weir_scope_facts:ask(),
+    fun(),
+    [Element],
+    Argument :: term(),
+    fun((Element, Answer :: term(), State) -> State),
+    State
+) -> State.
 each(Ask, Function, Elements, Argument, Fun, State) ->
     Answers = Ask(lists, zipwith, [Function, Elements, lists:duplicate(length(Elements), Argument)]),
     lists:foldl(fun({Element, Answer}, Then) -> Fun(Element, Answer, Then) end, State, lists:zip(Elements, Answers)).

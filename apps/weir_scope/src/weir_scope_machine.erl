@@ -90,7 +90,10 @@ pairs(unknown, _Prefix, _Names) ->
     #{};
 pairs(Text, Prefix, Names) ->
     Length = byte_size(Prefix),
-    Lines = [binary:part(Line, Length, byte_size(Line) - Length) || Line <- binary:split(Text, <<"\n">>, [global]), is_prefix(Prefix, Line)],
+    Lines = [
+        binary:part(Line, Length, byte_size(Line) - Length)
+     || Line <- binary:split(Text, <<"\n">>, [global]), is_prefix(Prefix, Line)
+    ],
     case Lines of
         [Titles, Numbers] ->
             All = zip(binary:split(Titles, <<" ">>, [global]), binary:split(Numbers, <<" ">>, [global])),
@@ -108,11 +111,19 @@ zip(_, _) -> [].
 %% @doc Returns what has happened between two readings that are `Ns' nanoseconds apart.
 -spec between(reading(), reading(), pos_integer()) -> machine().
 between(#{counters := Before}, #{counters := After, gauges := Gauges}, Ns) ->
-    Changes = maps:from_list([{Name, change(Name, Value - maps:get(Name, Before), Ns)} || {Name, Value} <- maps:to_list(After), is_map_key(Name, Before)]),
-    maps:merge(Gauges, Changes#{totals => maps:with([listen_overflows, listen_drops, retransmits, tcp_memory_pressures], After)}).
+    Changes = maps:from_list([
+        {Name, change(Name, Value - maps:get(Name, Before), Ns)}
+     || {Name, Value} <- maps:to_list(After), is_map_key(Name, Before)
+    ]),
+    maps:merge(Gauges, Changes#{
+        totals => maps:with([listen_overflows, listen_drops, retransmits, tcp_memory_pressures], After)
+    }).
 
 %% Times become fractions of the time, events become rates per second. The kernel updates pressure only now and then,
 %% so a second may contain a part of the second before.
-change(throttled, Difference, Ns) -> Difference / Ns;
-change(Name, Difference, Ns) when Name =:= cpu_pressure; Name =:= memory_pressure; Name =:= io_pressure -> min(1.0, Difference / Ns);
-change(_Name, Difference, Ns) -> Difference * 1_000_000_000 / Ns.
+change(throttled, Difference, Ns) ->
+    Difference / Ns;
+change(Name, Difference, Ns) when Name =:= cpu_pressure; Name =:= memory_pressure; Name =:= io_pressure ->
+    min(1.0, Difference / Ns);
+change(_Name, Difference, Ns) ->
+    Difference * 1_000_000_000 / Ns.

@@ -72,7 +72,10 @@ kilobytes(Status, Name) ->
 -spec allocators(weir_scope_facts:ask()) -> [allocator()].
 allocators(Ask) ->
     Names = Ask(erlang, system_info, [alloc_util_allocators]),
-    [allocator(Name, Instances) || {Name, Instances} <- Ask(erlang, system_info, [{allocator_sizes, Names}]), is_list(Instances), Instances =/= []].
+    [
+        allocator(Name, Instances)
+     || {Name, Instances} <- Ask(erlang, system_info, [{allocator_sizes, Names}]), is_list(Instances), Instances =/= []
+    ].
 
 allocator(Name, Instances) ->
     Kinds = [{Kind, Sizes} || {instance, _, All} <- Instances, {Kind, Sizes} <- All, is_list(Sizes)],
@@ -108,12 +111,21 @@ super_carrier(Areas) ->
 %% answer.
 -spec mappings(weir_scope_facts:ask()) -> mappings().
 mappings(Ask) ->
-    Instances = case Ask(erlang, system_info, [{allocator, mseg_alloc}]) of All when is_list(All) -> All; _ -> [] end,
+    Instances =
+        case Ask(erlang, system_info, [{allocator, mseg_alloc}]) of
+            All when is_list(All) -> All;
+            _ -> []
+        end,
     Kinds = [Kind || {instance, _, Properties} <- Instances, {memkind, Kind} <- Properties],
     Calls = [Call || Kind <- Kinds, {calls, Calls} <- Kind, Call <- Calls],
-    Sum = fun(Names) -> lists:sum([Giga * 1_000_000_000 + Ones || {Name, Giga, Ones} <- Calls, lists:member(Name, Names)]) end,
+    Sum = fun(Names) ->
+        lists:sum([Giga * 1_000_000_000 + Ones || {Name, Giga, Ones} <- Calls, lists:member(Name, Names)])
+    end,
     #{
         mapped => Sum([mseg_create, mseg_create_resize]),
         unmapped => Sum([mseg_destroy]),
-        cached => lists:sum([element(2, Status) || Kind <- Kinds, {status, All} <- Kind, Status <- All, element(1, Status) =:= cache_hits])
+        cached => lists:sum([
+            element(2, Status)
+         || Kind <- Kinds, {status, All} <- Kind, Status <- All, element(1, Status) =:= cache_hits
+        ])
     }.

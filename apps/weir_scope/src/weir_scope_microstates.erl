@@ -9,7 +9,8 @@ between(Before, After) ->
     Earlier = maps:from_list([{{Type, Id}, Counters} || #{type := Type, id := Id, counters := Counters} <- Before]),
     [
         #{type => Type, id => Id, states => parts(maps:get({Type, Id}, Earlier), Counters)}
-     || #{type := Type, id := Id, counters := Counters} <- lists:sort(fun in_order/2, After), is_map_key({Type, Id}, Earlier)
+     || #{type := Type, id := Id, counters := Counters} <- lists:sort(fun in_order/2, After),
+        is_map_key({Type, Id}, Earlier)
     ].
 
 in_order(#{type := A, id := I}, #{type := B, id := J}) -> {A, I} =< {B, J}.

@@ -12,7 +12,8 @@
 
 -import(weir_scope_figure, [percent/1, count/1, bytes/1, seconds/1, bar/2, spark/1, address/1, part/2, counted/2]).
 
--type name() :: overview | schedulers | memory | processes | sockets | polls | latency | threads | machine | weir | locks | clocks.
+-type name() ::
+    overview | schedulers | memory | processes | sockets | polls | latency | threads | machine | weir | locks | clocks.
 -type sort() :: atom().
 -type cell() :: {Key :: term(), Text :: unicode:chardata()}.
 -type column() :: {sort(), Title :: string(), left | right}.
@@ -64,20 +65,27 @@ look(Page, Sort, View) ->
         {error, _} = Error -> Error
     end.
 
-more(processes, Sort, View, Data) -> with(top, weir_scope:processes(View, #{by => Sort, most => ?MOST}), Data);
+more(processes, Sort, View, Data) ->
+    with(top, weir_scope:processes(View, #{by => Sort, most => ?MOST}), Data);
 more(sockets, Sort, View, Data) ->
     case with(top, weir_scope:sockets(View, #{by => Sort, most => ?MOST}), Data) of
         {ok, Top} -> with(listeners, weir_scope:listeners(View), Top);
         {error, _} = Error -> Error
     end;
-more(latency, _Sort, View, #{sample := #{at := At}} = Data) -> with(history, weir_scope:history(View, second, At - ?PAST), Data);
-more(memory, _Sort, View, Data) -> with(mappings, weir_scope:mappings(View), Data);
-more(threads, _Sort, View, Data) -> with(microstates, weir_scope:microstates(View, 900), Data);
+more(latency, _Sort, View, #{sample := #{at := At}} = Data) ->
+    with(history, weir_scope:history(View, second, At - ?PAST), Data);
+more(memory, _Sort, View, Data) ->
+    with(mappings, weir_scope:mappings(View), Data);
+more(threads, _Sort, View, Data) ->
+    with(microstates, weir_scope:microstates(View, 900), Data);
 more(weir, Sort, View, #{sample := #{weir := #{counts := #{relays := Relays}}}} = Data) when Relays > 0 ->
     with(top, weir_scope:relays(View, #{by => Sort, most => ?MOST}), Data);
-more(locks, _Sort, View, Data) -> with(locks, weir_scope:locks(View), Data);
-more(clocks, _Sort, View, Data) -> with(clocks, weir_scope:clocks(View), Data);
-more(_, _, _, Data) -> {ok, Data}.
+more(locks, _Sort, View, Data) ->
+    with(locks, weir_scope:locks(View), Data);
+more(clocks, _Sort, View, Data) ->
+    with(clocks, weir_scope:clocks(View), Data);
+more(_, _, _, Data) ->
+    {ok, Data}.
 
 with(Key, {ok, Value}, Data) -> {ok, Data#{Key => Value}};
 with(_Key, {error, _} = Error, _Data) -> Error.
@@ -88,22 +96,50 @@ page(Name, #{sample := Sample} = Data, Past) -> failing(Sample) ++ shown(Name, D
 
 %% While samples fail, the page shows the last good one.
 failing(#{failing := Why, failures := Failures, at := At}) ->
-    [{text, [io_lib:format("No sample since ~ts UTC: ~b samples have failed, trying again.", [clock(At), Failures]), Why, ""]}];
+    [
+        {text, [
+            io_lib:format("No sample since ~ts UTC: ~b samples have failed, trying again.", [clock(At), Failures]),
+            Why,
+            ""
+        ]}
+    ];
 failing(_) ->
     [].
 
 shown(overview, #{sample := Sample}, Past) ->
     #{schedulers := Schedulers, activity := #{rates := Rates, counts := Counts}, memory := Memory} = Sample,
     Normal = [Scheduler || #{kind := normal} = Scheduler <- Schedulers],
-    #{kinds := #{total := Total, processes := Processes, binary := Binary, ets := Ets}, carriers := Carriers, blocks := Blocks} = Memory,
+    #{
+        kinds := #{total := Total, processes := Processes, binary := Binary, ets := Ets},
+        carriers := Carriers,
+        blocks := Blocks
+    } = Memory,
     [
         {text, [
-            ["utilisation  ", bar(mean(utilisation, Normal), 30), $\s, percent(mean(utilisation, Normal)), "  of ", integer_to_list(length(Normal)), " schedulers"],
-            ["CPU          ", bar(mean(cpu, Normal), 30), $\s, percent(mean(cpu, Normal)), "  of their threads, busy waiting included"],
+            [
+                "utilisation  ",
+                bar(mean(utilisation, Normal), 30),
+                $\s,
+                percent(mean(utilisation, Normal)),
+                "  of ",
+                integer_to_list(length(Normal)),
+                " schedulers"
+            ],
+            [
+                "CPU          ",
+                bar(mean(cpu, Normal), 30),
+                $\s,
+                percent(mean(cpu, Normal)),
+                "  of their threads, busy waiting included"
+            ],
             ["last minute  ", spark(Past)],
             "",
-            io_lib:format("memory       ~ts in memory, ~ts carriers, ~ts blocks", [bytes(maps:get(rss, Memory, 0)), bytes(Carriers), bytes(Blocks)]),
-            io_lib:format("             ~ts by the VM: processes ~ts, binaries ~ts, ets ~ts", [bytes(Total), bytes(Processes), bytes(Binary), bytes(Ets)])
+            io_lib:format("memory       ~ts in memory, ~ts carriers, ~ts blocks", [
+                bytes(maps:get(rss, Memory, 0)), bytes(Carriers), bytes(Blocks)
+            ]),
+            io_lib:format("             ~ts by the VM: processes ~ts, binaries ~ts, ets ~ts", [
+                bytes(Total), bytes(Processes), bytes(Binary), bytes(Ets)
+            ])
         ]},
         {table, [{number, "count", left}, {value, "now", right}, {limit, "limit", right}], [
             [{1, "processes"}, whole(processes, Counts), whole(process_limit, Counts)],
@@ -122,38 +158,90 @@ shown(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
     [
         {text, ["CPU far above busy: busy waiting. Waited: throttled, or the processor is shared.", ""]},
         {table,
-            [{number, "scheduler", left}, {bar, "", left}, {busy, "busy", right}, {cpu, "CPU", right}, {waited, "waited", right}, {queue, "queue", right}], [
+            [
+                {number, "scheduler", left},
+                {bar, "", left},
+                {busy, "busy", right},
+                {cpu, "CPU", right},
+                {waited, "waited", right},
+                {queue, "queue", right}
+            ],
+            [
                 [
                     {Index, [kind(Kind), $\s, integer_to_list(Number)]},
                     {0, bar(Busy, 20)},
                     {Busy, percent(Busy)},
                     part(cpu, Scheduler),
                     part(waited, Scheduler),
-                    case Scheduler of #{run_queue := Queue} -> {Queue, integer_to_list(Queue)}; _ -> {-1, ""} end
+                    case Scheduler of
+                        #{run_queue := Queue} -> {Queue, integer_to_list(Queue)};
+                        _ -> {-1, ""}
+                    end
                 ]
              || {Index, #{kind := Kind, number := Number, utilisation := Busy} = Scheduler} <- numbered(Schedulers)
             ]}
     ];
-shown(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory}} = Data, _Past) ->
+shown(
+    memory,
+    #{
+        sample := #{
+            memory := #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory
+        }
+    } = Data,
+    _Past
+) ->
     [
         {text, [
             io_lib:format("in memory ~ts, swap ~ts, carriers ~ts, blocks ~ts (~ts of carriers)", [
-                bytes(maps:get(rss, Memory, 0)), bytes(maps:get(swap, Memory, 0)), bytes(Carriers), bytes(Blocks), percent(Blocks / max(1, Carriers))
+                bytes(maps:get(rss, Memory, 0)),
+                bytes(maps:get(swap, Memory, 0)),
+                bytes(Carriers),
+                bytes(Blocks),
+                percent(Blocks / max(1, Carriers))
             ]),
-            lists:join("  ", [[atom_to_list(Kind), $\s, bytes(maps:get(Kind, Kinds))] || Kind <- [processes, binary, ets, code, atom, system]]),
+            lists:join("  ", [
+                [atom_to_list(Kind), $\s, bytes(maps:get(Kind, Kinds))]
+             || Kind <- [processes, binary, ets, code, atom, system]
+            ]),
             super_carrier(Memory)
             | mapped(Data) ++ [""]
         ]},
         {table,
-            [{name, "allocator", left}, {carriers, "carriers", right}, {blocks, "blocks", right}, {unused, "unused", right}, {use, "use", right}, {single, "single", right}], [
-                [{Name, atom_to_list(Name)}, {Own, bytes(Own)}, {Used, bytes(Used)}, {Own - Used, bytes(Own - Used)}, {0, percent(Used / max(1, Own))}, {Single, bytes(Single)}]
+            [
+                {name, "allocator", left},
+                {carriers, "carriers", right},
+                {blocks, "blocks", right},
+                {unused, "unused", right},
+                {use, "use", right},
+                {single, "single", right}
+            ],
+            [
+                [
+                    {Name, atom_to_list(Name)},
+                    {Own, bytes(Own)},
+                    {Used, bytes(Used)},
+                    {Own - Used, bytes(Own - Used)},
+                    {0, percent(Used / max(1, Own))},
+                    {Single, bytes(Single)}
+                ]
              || #{name := Name, carriers := Own, blocks := Used, single_carriers := Single} <- Allocators
             ]}
     ];
 shown(processes, #{top := Top}, _Past) ->
     [
         {table,
-            [{pid, "process", left}, {name, "name", left}, {reductions, "reds/s", right}, {memory, "memory", right}, {growth, "growth/s", right}, {queue, "queue", right}, {binaries, "binaries", right}, {collections, "gc/s", right}, {function, "in", left}], [
+            [
+                {pid, "process", left},
+                {name, "name", left},
+                {reductions, "reds/s", right},
+                {memory, "memory", right},
+                {growth, "growth/s", right},
+                {queue, "queue", right},
+                {binaries, "binaries", right},
+                {collections, "gc/s", right},
+                {function, "in", left}
+            ],
+            [
                 [
                     {Pid, pid_to_list(Pid)},
                     {0, limited(named(Process), 24)},
@@ -165,21 +253,57 @@ shown(processes, #{top := Top}, _Past) ->
                     told(collections, Process),
                     {0, io_lib:format("~0tp", [Function])}
                 ]
-             || #{pid := Pid, reductions := Reductions, memory := Memory, growth := Growth, queue := Queue, function := Function} = Process <- Top, Binaries <- [maps:get(binaries, Process, 0)]
+             || #{
+                    pid := Pid,
+                    reductions := Reductions,
+                    memory := Memory,
+                    growth := Growth,
+                    queue := Queue,
+                    function := Function
+                } = Process <- Top,
+                Binaries <- [maps:get(binaries, Process, 0)]
             ]}
     ];
 shown(sockets, #{top := Top} = Data, _Past) ->
     [
-        {table, [{listens, "listens on", left}, {kind, "kind", left}, {waiting, "waiting", right}, {backlog, "backlog", right}, {dropped, "dropped", right}, {owner, "owner", left}], [
+        {table,
             [
-                {Port, address({Ip, Port})}, {Kind, atom_to_list(Kind)}, counted(waiting, Listener), counted(backlog, Listener), counted(dropped, Listener),
-                {0, io_lib:format("~0p", [maps:get(owner, Listener, '-')])}
-            ]
-         || #{ip := Ip, port := Port, kind := Kind} = Listener <- lists:sublist(maps:get(listeners, Data, []), ?LISTENERS)
-        ]},
+                {listens, "listens on", left},
+                {kind, "kind", left},
+                {waiting, "waiting", right},
+                {backlog, "backlog", right},
+                {dropped, "dropped", right},
+                {owner, "owner", left}
+            ],
+            [
+                [
+                    {Port, address({Ip, Port})},
+                    {Kind, atom_to_list(Kind)},
+                    counted(waiting, Listener),
+                    counted(backlog, Listener),
+                    counted(dropped, Listener),
+                    {0, io_lib:format("~0p", [maps:get(owner, Listener, '-')])}
+                ]
+             || #{ip := Ip, port := Port, kind := Kind} = Listener <- lists:sublist(
+                    maps:get(listeners, Data, []), ?LISTENERS
+                )
+            ]},
         {text, ["" | ways(Top)]},
         {table,
-            [{kind, "kind", left}, {in, "in/s", right}, {out, "out/s", right}, {queue, "queue", right}, {owner, "owner", left}, {local, "local", left}, {peer, "peer", left}, {idle, "idle", right}, {rtt, "rtt us", right}, {resent, "resent", right}, {bytes, "", left}], [
+            [
+                {kind, "kind", left},
+                {in, "in/s", right},
+                {out, "out/s", right},
+                {queue, "queue", right},
+                {owner, "owner", left},
+                {local, "local", left},
+                {peer, "peer", left},
+                {idle, "idle", right},
+                {rtt, "rtt us", right},
+                {resent, "resent", right},
+                {bytes, "", left}
+            ],
+            [
                 [
                     {Kind, atom_to_list(Kind)},
                     {In, bytes(In)},
@@ -188,7 +312,10 @@ shown(sockets, #{top := Top} = Data, _Past) ->
                     {0, io_lib:format("~0p", [maps:get(owner, Socket, '-')])},
                     {0, address(maps:get(local, Socket, none))},
                     {0, address(maps:get(peer, Socket, none))},
-                    case Socket of #{idle := Idle} -> {Idle, seconds(Idle)}; _ -> {-1, ""} end,
+                    case Socket of
+                        #{idle := Idle} -> {Idle, seconds(Idle)};
+                        _ -> {-1, ""}
+                    end,
                     counted(rtt_us, Socket),
                     counted(resent, Socket),
                     {In + Out, ""}
@@ -198,33 +325,59 @@ shown(sockets, #{top := Top} = Data, _Past) ->
     ];
 shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check_io := Sets}}}, _Past) ->
     [
-        {text, [
-            io_lib:format("OTP's poll set ~b (~p): ~b descriptors, ~b active, ~b threads", [Index, Kind, Size, Active, Number])
-         || {Index, #{kind := Kind, descriptors := Size, active := Active, threads := Number}} <- numbered(Sets)
-        ] ++ [
-            ["OTP's poll thread ", Name, ": CPU ", percent(Cpu), ", waited ", percent(Waited), ", scheduled ", count(Turns), " times a second"]
-         || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads, is_poll_thread(Name)
-        ]}
+        {text,
+            [
+                io_lib:format("OTP's poll set ~b (~p): ~b descriptors, ~b active, ~b threads", [
+                    Index, Kind, Size, Active, Number
+                ])
+             || {Index, #{kind := Kind, descriptors := Size, active := Active, threads := Number}} <- numbered(Sets)
+            ] ++
+                [
+                    [
+                        "OTP's poll thread ",
+                        Name,
+                        ": CPU ",
+                        percent(Cpu),
+                        ", waited ",
+                        percent(Waited),
+                        ", scheduled ",
+                        count(Turns),
+                        " times a second"
+                    ]
+                 || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads, is_poll_thread(Name)
+                ]}
         | weir_scope_page_pollsets:page(Weir)
     ];
 shown(latency, #{sample := #{weir := Weir}, history := History}, _Past) ->
-    [{text, measured(Weir)} | servers(Weir)] ++ [{table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], rows(History)}];
+    [{text, measured(Weir)} | servers(Weir)] ++
+        [{table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], rows(History)}];
 shown(threads, #{microstates := States}, _Past) ->
     Names = [aux, check_io, emulator, gc, other, port, sleep],
     [
         {text, ["Microstates of the last second, in percent of each thread's time.", ""]},
-        {table, [{name, "thread", left}, {busy, "busy", right} | [{Name, atom_to_list(Name), right} || Name <- Names]], [
-            [{{Type, Id}, io_lib:format("~p ~b", [Type, Id])}, {Busy, percent(Busy)} | [{Part, percent(Part)} || Name <- Names, Part <- [maps:get(Name, Parts, 0.0)]]]
-         || #{type := Type, id := Id, states := Parts} <- States, Busy <- [1 - maps:get(sleep, Parts, 0.0)]
-        ]}
+        {table, [{name, "thread", left}, {busy, "busy", right} | [{Name, atom_to_list(Name), right} || Name <- Names]],
+            [
+                [
+                    {{Type, Id}, io_lib:format("~p ~b", [Type, Id])},
+                    {Busy, percent(Busy)}
+                    | [{Part, percent(Part)} || Name <- Names, Part <- [maps:get(Name, Parts, 0.0)]]
+                ]
+             || #{type := Type, id := Id, states := Parts} <- States, Busy <- [1 - maps:get(sleep, Parts, 0.0)]
+            ]}
     ];
 shown(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
     [
-        {text, [io_lib:format("~-22s ~ts", [Name, figure(Name, Value)]) || {Name, Value} <- lists:sort(maps:to_list(maps:remove(totals, Machine)))] ++ [""]},
-        {table, [{name, "other threads", left}, {cpu, "CPU", right}, {waited, "waited", right}, {turns, "turns/s", right}], [
-            [{Name, Name}, {Cpu, percent(Cpu)}, {Waited, percent(Waited)}, {Turns, count(Turns)}]
-         || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads
-        ]}
+        {text,
+            [
+                io_lib:format("~-22s ~ts", [Name, figure(Name, Value)])
+             || {Name, Value} <- lists:sort(maps:to_list(maps:remove(totals, Machine)))
+            ] ++ [""]},
+        {table,
+            [{name, "other threads", left}, {cpu, "CPU", right}, {waited, "waited", right}, {turns, "turns/s", right}],
+            [
+                [{Name, Name}, {Cpu, percent(Cpu)}, {Waited, percent(Waited)}, {Turns, count(Turns)}]
+             || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads
+            ]}
     ];
 shown(weir, #{sample := #{weir := Weir}} = Data, _Past) ->
     weir_scope_page_weir:page(Weir, maps:get(top, Data, []));
@@ -232,7 +385,14 @@ shown(locks, #{sample := #{weir := Weir}, locks := Locks}, _Past) ->
     weir_scope_page_locks:page(Weir, Locks);
 shown(clocks, #{clocks := #{settings := Settings} = Clocks}, _Past) ->
     [
-        {text, kept(Settings) ++ [case Clocks of #{costs := _} -> ""; _ -> "The cost of reading clocks cannot be measured without modules on the node." end]},
+        {text,
+            kept(Settings) ++
+                [
+                    case Clocks of
+                        #{costs := _} -> "";
+                        _ -> "The cost of reading clocks cannot be measured without modules on the node."
+                    end
+                ]},
         {table, [{name, "clock", left}, {ns, "ns to read", right}], [
             [{Name, atom_to_list(Name)}, {Ns, io_lib:format("~.1f", [Ns])}]
          || #{clock := Name, ns := Ns} <- maps:get(costs, Clocks, [])
@@ -242,29 +402,60 @@ shown(clocks, #{clocks := #{settings := Settings} = Clocks}, _Past) ->
 %% `0_poller' in OTP 25, `erts_poll_0' in later releases.
 is_poll_thread(Name) -> re:run(Name, "^([0-9]+_poller|erts_poll_[0-9]+)$", [{capture, none}]) =:= match.
 
-kept(#{time_correction := Correction, time_warp_mode := Mode, time_offset := Offset, clock_difference := Milliseconds} = Settings) ->
+kept(
+    #{time_correction := Correction, time_warp_mode := Mode, time_offset := Offset, clock_difference := Milliseconds} =
+        Settings
+) ->
     [["the kernel's clock source is ", Source] || #{clock_source := Source} <- [Settings]] ++
         [
-            io_lib:format("time correction is ~s, ~s, the offset is ~s", [case Correction of true -> "on"; false -> "off" end, Mode, Offset]),
-            io_lib:format("the VM's time is ~b ms ~s the system's", [abs(Milliseconds), case Milliseconds < 0 of true -> "behind"; false -> "ahead of" end])
+            io_lib:format("time correction is ~s, ~s, the offset is ~s", [
+                case Correction of
+                    true -> "on";
+                    false -> "off"
+                end,
+                Mode,
+                Offset
+            ]),
+            io_lib:format("the VM's time is ~b ms ~s the system's", [
+                abs(Milliseconds),
+                case Milliseconds < 0 of
+                    true -> "behind";
+                    false -> "ahead of"
+                end
+            ])
         ].
 
 %% Round-trip times of the sockets of the table.
 ways(Top) ->
     case lists:sort([Rtt || #{rtt_us := Rtt} <- Top]) of
-        [] -> [];
+        [] ->
+            [];
         Ways ->
             Part = fun(Hundredths) -> count(lists:nth((length(Ways) * Hundredths + 99) div 100, Ways)) end,
             Resent = lists:sum([Number || #{resent := Number} <- Top]),
-            [io_lib:format("round trips of these ~b: p50 ~ts us, p99 ~ts us; ~ts segments retransmitted", [length(Ways), Part(50), Part(99), count(Resent)]), ""]
+            [
+                io_lib:format("round trips of these ~b: p50 ~ts us, p99 ~ts us; ~ts segments retransmitted", [
+                    length(Ways), Part(50), Part(99), count(Resent)
+                ]),
+                ""
+            ]
     end.
 
 %% The columns of tcprstat, with their sort columns and titles.
 tcprstat() ->
     [
-        {count, count, "count"}, {max, max, "max"}, {min, min, "min"}, {avg, avg, "avg"}, {med, med, "med"}, {stddev, stddev, "stddev"},
-        {'95_max', max95, "95max"}, {'95_avg', avg95, "95avg"}, {'95_std', std95, "95std"},
-        {'99_max', max99, "99max"}, {'99_avg', avg99, "99avg"}, {'99_std', std99, "99std"}
+        {count, count, "count"},
+        {max, max, "max"},
+        {min, min, "min"},
+        {avg, avg, "avg"},
+        {med, med, "med"},
+        {stddev, stddev, "stddev"},
+        {'95_max', max95, "95max"},
+        {'95_avg', avg95, "95avg"},
+        {'95_std', std95, "95std"},
+        {'99_max', max99, "99max"},
+        {'99_avg', avg99, "99avg"},
+        {'99_std', std99, "99std"}
     ].
 
 measured(none) ->
@@ -272,19 +463,31 @@ measured(none) ->
 measured(#{listeners := Listeners}) ->
     case [{Name, Figures} || #{name := Name, latency := Figures} <- Listeners] of
         [] ->
-            ["No listener measures its replies. weir:set_options(Name, #{measure => true})", "turns that on for a running listener.", ""];
+            [
+                "No listener measures its replies. weir:set_options(Name, #{measure => true})",
+                "turns that on for a running listener.",
+                ""
+            ];
         Measured ->
-            ["Microseconds from request to reply. The table has all listeners together:" | [quantiles(Name, Figures) || {Name, Figures} <- Measured]] ++ [""]
+            [
+                "Microseconds from request to reply. The table has all listeners together:"
+                | [quantiles(Name, Figures) || {Name, Figures} <- Measured]
+            ] ++ [""]
     end.
 
 quantiles(Name, #{count := Count, med := Median, p90 := P90, '99_max' := P99, p999 := P999, max := Max}) ->
-    io_lib:format("listener ~0tp: ~ts replies, p50 ~ts, p90 ~ts, p99 ~ts, p99.9 ~ts, max ~ts", [Name | [count(Number) || Number <- [Count, Median, P90, P99, P999, Max]]]).
+    io_lib:format("listener ~0tp: ~ts replies, p50 ~ts, p90 ~ts, p99 ~ts, p99.9 ~ts, max ~ts", [
+        Name | [count(Number) || Number <- [Count, Median, P90, P99, P999, Max]]
+    ]).
 
 %% Servers behind proxies whose backends measure, in the last second.
 servers(#{servers := [_ | _] = Servers}) ->
     [
         {table, [{server, "server", left} | [{Name, Title, right} || {Name, _, Title} <- tcprstat()]], [
-            [{{Proxy, Backend, Server}, io_lib:format("~0tp ~ts/~ts", [Proxy, Backend, Server])} | [{Value, count(Value)} || {Name, _, _} <- tcprstat(), Value <- [map_get(Name, Figures)]]]
+            [
+                {{Proxy, Backend, Server}, io_lib:format("~0tp ~ts/~ts", [Proxy, Backend, Server])}
+                | [{Value, count(Value)} || {Name, _, _} <- tcprstat(), Value <- [map_get(Name, Figures)]]
+            ]
          || #{proxy := Proxy, backend := Backend, server := Server, latency := Figures} <- Servers
         ]},
         {text, [""]}
@@ -295,7 +498,13 @@ servers(_) ->
 %% A row for each second in which a listener measured.
 rows(History) ->
     [
-        [{At, clock(At)} | [{Value, count(Value)} || {Name, _, _} <- tcprstat(), Value <- [maps:get(<<"latency.", (atom_to_binary(Name))/binary>>, Known)]]]
+        [
+            {At, clock(At)}
+            | [
+                {Value, count(Value)}
+             || {Name, _, _} <- tcprstat(), Value <- [maps:get(<<"latency.", (atom_to_binary(Name))/binary>>, Known)]
+            ]
+        ]
      || #{columns := Columns, rows := Rows} <- History,
         {At, Values} <- Rows,
         Known <- [maps:from_list(lists:zip(Columns, Values))],
@@ -307,11 +516,17 @@ clock(At) ->
     {_, {Hour, Minute, Second}} = calendar:system_time_to_universal_time(At, millisecond),
     io_lib:format("~2..0b:~2..0b:~2..0b", [Hour, Minute, Second]).
 
-super_carrier(#{super_carrier := #{total := Total, used := Used}}) -> ["super carrier ", bytes(Used), " of ", bytes(Total)];
-super_carrier(#{carriers := Carriers}) -> io_lib:format("no super carrier (+MMscs ~b would hold the present carriers)", [(Carriers + 1_048_575) div 1_048_576]).
+super_carrier(#{super_carrier := #{total := Total, used := Used}}) ->
+    ["super carrier ", bytes(Used), " of ", bytes(Total)];
+super_carrier(#{carriers := Carriers}) ->
+    io_lib:format("no super carrier (+MMscs ~b would hold the present carriers)", [(Carriers + 1_048_575) div 1_048_576]).
 
 mapped(#{mappings := #{mapped := Mapped, unmapped := Unmapped, cached := Cached}}) ->
-    [io_lib:format("carriers mapped ~ts times, unmapped ~ts times, reused from the cache ~ts times", [count(Mapped), count(Unmapped), count(Cached)])];
+    [
+        io_lib:format("carriers mapped ~ts times, unmapped ~ts times, reused from the cache ~ts times", [
+            count(Mapped), count(Unmapped), count(Cached)
+        ])
+    ];
 mapped(_) ->
     [].
 

@@ -13,7 +13,10 @@ page(Weir, Locks) -> weir(Weir) ++ vm(Locks).
 weir(#{locks := [_ | _] = Tables, pollsets := Pollsets}) ->
     Waits =
         [{["of ", atom_to_list(Table)], Rate, Total} || #{table := Table, rate := Rate, total := Total} <- Tables] ++
-            [{io_lib:format("of pollset ~b's ready list", [Number]), Rate, Total} || #{pollset := Number, contended := Rate, totals := #{contended := Total}} <- Pollsets],
+            [
+                {io_lib:format("of pollset ~b's ready list", [Number]), Rate, Total}
+             || #{pollset := Number, contended := Rate, totals := #{contended := Total}} <- Pollsets
+            ],
     [
         {table, [{lock, "Weir's locks", left}, {waits, "waits/s", right}, {total, "waits", right}], [
             [{0, Lock}, {Rate, count(Rate)}, {Total, count(Total)}]
@@ -31,13 +34,34 @@ vm(#{seconds := Seconds, locks := Locks}) ->
         {text, [["Locks of the VM, counted for ", seconds(Seconds)], ""]},
         {table,
             [
-                {name, "lock", left}, {type, "type", left}, {instances, "instances", right}, {tries, "tries", right}, {collisions, "collisions", right},
-                {part, "of tries", right}, {waited, "waited ms", right}, {share, "of the time", right}
-            ], [
+                {name, "lock", left},
+                {type, "type", left},
+                {instances, "instances", right},
+                {tries, "tries", right},
+                {collisions, "collisions", right},
+                {part, "of tries", right},
+                {waited, "waited ms", right},
+                {share, "of the time", right}
+            ],
+            [
                 [
-                    {Name, atom_to_list(Name)}, {Type, atom_to_list(Type)}, {Instances, count(Instances)}, {Tries, count(Tries)}, {Collisions, count(Collisions)},
-                    {0, percent(Collisions / max(1, Tries))}, {Waited, io_lib:format("~.3f", [Waited * 1000])}, {Share, percent(Share)}
+                    {Name, atom_to_list(Name)},
+                    {Type, atom_to_list(Type)},
+                    {Instances, count(Instances)},
+                    {Tries, count(Tries)},
+                    {Collisions, count(Collisions)},
+                    {0, percent(Collisions / max(1, Tries))},
+                    {Waited, io_lib:format("~.3f", [Waited * 1000])},
+                    {Share, percent(Share)}
                 ]
-             || #{name := Name, type := Type, instances := Instances, tries := Tries, collisions := Collisions, waited := Waited, share := Share} <- Locks
+             || #{
+                    name := Name,
+                    type := Type,
+                    instances := Instances,
+                    tries := Tries,
+                    collisions := Collisions,
+                    waited := Waited,
+                    share := Share
+                } <- Locks
             ]}
     ].

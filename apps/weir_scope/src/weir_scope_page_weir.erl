@@ -21,7 +21,11 @@ page(#{listeners := Listeners} = Weir, Relays) ->
     [{text, counts(Weir) ++ [""]} | lists:append([Table(Rows) ++ [{text, [""]}] || {[_ | _] = Rows, Table} <- Parts])].
 
 counts(#{counts := #{relays := Relays, groups := Groups}, listeners := Listeners} = Weir) ->
-    [io_lib:format("~b listeners, ~b reactors, ~b relays, ~b groups", [length(Listeners), length(maps:get(reactors, Weir, [])), Relays, Groups])];
+    [
+        io_lib:format("~b listeners, ~b reactors, ~b relays, ~b groups", [
+            length(Listeners), length(maps:get(reactors, Weir, [])), Relays, Groups
+        ])
+    ];
 counts(#{listeners := Listeners}) ->
     [io_lib:format("~b listeners", [length(Listeners)])].
 
@@ -30,15 +34,33 @@ listeners(Listeners) ->
     [
         {table,
             [
-                {name, "listener", left}, {port, "port", right}, {connections, "open", right}, {most, "limit", right}, {waiting, "waiting", right},
-                {backlog, "backlog", right}, {accepted, "accepted", right}, {overload, "overload", right}, {paused, "paused", right}, {denied, "denied", right},
-                {crowded, "crowded", right}, {failed, "failed", right}
-            ], [
+                {name, "listener", left},
+                {port, "port", right},
+                {connections, "open", right},
+                {most, "limit", right},
+                {waiting, "waiting", right},
+                {backlog, "backlog", right},
+                {accepted, "accepted", right},
+                {overload, "overload", right},
+                {paused, "paused", right},
+                {denied, "denied", right},
+                {crowded, "crowded", right},
+                {failed, "failed", right}
+            ],
+            [
                 [
-                    {Name, io_lib:format("~0tp", [Name])}, whole(port, Listener), whole(connections, Listener), whole(max_connections, Listener), whole(waiting, Listener),
-                    whole(backlog, Listener), whole(accepted, Listener), whole(overload, Listener),
-                    figure(maps:get(full_pauses, Listener, 0) + maps:get(rate_pauses, Listener, 0)), whole(denied, Listener),
-                    whole(crowded, Listener), whole(failed_handshakes, Listener)
+                    {Name, io_lib:format("~0tp", [Name])},
+                    whole(port, Listener),
+                    whole(connections, Listener),
+                    whole(max_connections, Listener),
+                    whole(waiting, Listener),
+                    whole(backlog, Listener),
+                    whole(accepted, Listener),
+                    whole(overload, Listener),
+                    figure(maps:get(full_pauses, Listener, 0) + maps:get(rate_pauses, Listener, 0)),
+                    whole(denied, Listener),
+                    whole(crowded, Listener),
+                    whole(failed_handshakes, Listener)
                 ]
              || #{name := Name} = Listener <- Listeners
             ]}
@@ -49,15 +71,34 @@ reactors(Reactors) ->
     [
         {table,
             [
-                {number, "reactor", right}, {scheduler, "scheduler", right}, {module, "module", left}, {callbacks, "callbacks", right}, {busy, "busy", right},
-                {mean, "mean us", right}, {med, "p50 us", right}, {max99, "p99 us", right}, {max, "max us", right}
-            ], [
+                {number, "reactor", right},
+                {scheduler, "scheduler", right},
+                {module, "module", left},
+                {callbacks, "callbacks", right},
+                {busy, "busy", right},
+                {mean, "mean us", right},
+                {med, "p50 us", right},
+                {max99, "p99 us", right},
+                {max, "max us", right}
+            ],
+            [
                 [
-                    {Number, integer_to_list(Number)}, {Scheduler, integer_to_list(Scheduler)}, {Module, atom_to_list(Module)}, {Callbacks, count(Callbacks)},
-                    {Busy, percent(Busy)}, {Mean, io_lib:format("~.1f", [Mean])}
+                    {Number, integer_to_list(Number)},
+                    {Scheduler, integer_to_list(Scheduler)},
+                    {Module, atom_to_list(Module)},
+                    {Callbacks, count(Callbacks)},
+                    {Busy, percent(Busy)},
+                    {Mean, io_lib:format("~.1f", [Mean])}
                     | [measured(Key, maps:get(latency, Reactor, none)) || Key <- [med, '99_max', max]]
                 ]
-             || #{pollset := Number, scheduler := Scheduler, module := Module, callbacks := Callbacks, busy := Busy, mean_us := Mean} = Reactor <- Reactors
+             || #{
+                    pollset := Number,
+                    scheduler := Scheduler,
+                    module := Module,
+                    callbacks := Callbacks,
+                    busy := Busy,
+                    mean_us := Mean
+                } = Reactor <- Reactors
             ]}
     ].
 
@@ -68,7 +109,9 @@ measured(Key, Figures) -> {maps:get(Key, Figures), io_lib:format("~.1f", [maps:g
 counted(Weir) ->
     [
         {Name, lists:sum([Rate || #{rate := Rate} <- Values]), Total}
-     || #{name := Name, values := Values} <- maps:get(products, Weir, []), Total <- [lists:sum([Sum || #{total := Sum} <- Values])], Total > 0
+     || #{name := Name, values := Values} <- maps:get(products, Weir, []),
+        Total <- [lists:sum([Sum || #{total := Sum} <- Values])],
+        Total > 0
     ].
 
 counters(Counters) ->
@@ -83,15 +126,46 @@ relays(Relays) ->
     [
         {table,
             [
-                {relay, "relay", left}, {in, "in/s", right}, {out, "out/s", right}, {age, "age", right}, {idle, "idle", right}, {replies, "replies", right},
-                {med, "p50 us", right}, {max99, "p99 us", right}, {client, "client", left}, {server, "server", left}, {pollset, "pollset", right},
-                {owner, "owner", left}, {bytes, "", left}
-            ], [
+                {relay, "relay", left},
+                {in, "in/s", right},
+                {out, "out/s", right},
+                {age, "age", right},
+                {idle, "idle", right},
+                {replies, "replies", right},
+                {med, "p50 us", right},
+                {max99, "p99 us", right},
+                {client, "client", left},
+                {server, "server", left},
+                {pollset, "pollset", right},
+                {owner, "owner", left},
+                {bytes, "", left}
+            ],
+            [
                 [
-                    {0, io_lib:format("~0p", [Relay])}, {In, bytes(In)}, {Out, bytes(Out)}, {Age, seconds(Age)}, {Idle, seconds(Idle)}, figure(Replies),
-                    quantile(p50, Data), quantile(p99, Data), {0, address(Client)}, {0, address(Server)}, {Pollset, integer_to_list(Pollset)}, {0, io_lib:format("~0p", [Owner])}, {In + Out, ""}
+                    {0, io_lib:format("~0p", [Relay])},
+                    {In, bytes(In)},
+                    {Out, bytes(Out)},
+                    {Age, seconds(Age)},
+                    {Idle, seconds(Idle)},
+                    figure(Replies),
+                    quantile(p50, Data),
+                    quantile(p99, Data),
+                    {0, address(Client)},
+                    {0, address(Server)},
+                    {Pollset, integer_to_list(Pollset)},
+                    {0, io_lib:format("~0p", [Owner])},
+                    {In + Out, ""}
                 ]
-             || #{relay := Relay, in := In, out := Out, age := Age, idle := Idle, replies := Replies, pollset := Pollset, owner := Owner} = Data <- Relays,
+             || #{
+                    relay := Relay,
+                    in := In,
+                    out := Out,
+                    age := Age,
+                    idle := Idle,
+                    replies := Replies,
+                    pollset := Pollset,
+                    owner := Owner
+                } = Data <- Relays,
                 {Client, Server} <- [maps:get(peers, Data, {none, none})]
             ]}
     ].

@@ -26,7 +26,9 @@ facts(Ask) ->
     Broadcasters = broadcasters(Ask),
     case Ask =:= fun erlang:apply/3 orelse length(Pids) =< ?MOST_FROM_AFAR of
         true ->
-            {Queues, Acceptors, Receivers} = lists:foldl(fun(Pid, Found) -> add(Ask, Pid, Found) end, {[], 0, []}, Pids),
+            {Queues, Acceptors, Receivers} = lists:foldl(
+                fun(Pid, Found) -> add(Ask, Pid, Found) end, {[], 0, []}, Pids
+            ),
             #{
                 queues => [{Length, Pid, name(Ask, Pid)} || {Length, Pid} <- Queues],
                 acceptors => Acceptors,
@@ -42,26 +44,42 @@ add(Ask, Pid, {Queues, Acceptors, Receivers}) ->
         undefined ->
             {Queues, Acceptors, Receivers};
         [{_, Length}, {_, Function}] ->
-            {longest(Length, Pid, Queues), Acceptors + waits(Function), [Pid || {prim_inet, recv0, _} <- [Function]] ++ Receivers}
+            {
+                longest(Length, Pid, Queues),
+                Acceptors + waits(Function),
+                [Pid || {prim_inet, recv0, _} <- [Function]] ++ Receivers
+            }
     end.
 
 %% The caller is below gen_tcp on the stack. The imports of its module say whether it calls recv with a timeout.
 timed(Ask, Receivers) ->
     Callers = [Module || Pid <- Receivers, Module <- caller(Ask(erlang, process_info, [Pid, current_stacktrace]))],
-    [{Module, length([Same || Same <- Callers, Same =:= Module])} || Module <- lists:usort(Callers), has_timeout(Ask, Module)].
+    [
+        {Module, length([Same || Same <- Callers, Same =:= Module])}
+     || Module <- lists:usort(Callers), has_timeout(Ask, Module)
+    ].
 
-caller({current_stacktrace, Stack}) -> lists:sublist([Module || {Module, _, _, _} <- Stack, not lists:member(Module, [prim_inet, inet_tcp, inet6_tcp, gen_tcp])], 1);
-caller(undefined) -> [].
+caller({current_stacktrace, Stack}) ->
+    lists:sublist(
+        [Module || {Module, _, _, _} <- Stack, not lists:member(Module, [prim_inet, inet_tcp, inet6_tcp, gen_tcp])], 1
+    );
+caller(undefined) ->
+    [].
 
 has_timeout(Ask, Module) ->
     case Ask(beam_lib, chunks, [Ask(code, which, [Module]), [imports]]) of
-        {ok, {Module, [{imports, Imports}]}} -> lists:member({gen_tcp, recv, 3}, Imports) andalso not lists:member({gen_tcp, recv, 2}, Imports);
+        {ok, {Module, [{imports, Imports}]}} ->
+            lists:member({gen_tcp, recv, 3}, Imports) andalso not lists:member({gen_tcp, recv, 2}, Imports);
         %% The module was not loaded from a file.
-        {error, beam_lib, _} -> false
+        {error, beam_lib, _} ->
+            false
     end.
 
 broadcasters(Ask) ->
-    Pids = [{Name, Ask(erlang, whereis, [Name])} || Name <- lists:sublist(Ask(erlang, registered, []), ?MOST_REGISTERED)],
+    Pids = [
+        {Name, Ask(erlang, whereis, [Name])}
+     || Name <- lists:sublist(Ask(erlang, registered, []), ?MOST_REGISTERED)
+    ],
     [
         {Name, length(Monitors) + length(Links), Priority}
      || {Name, Pid} <- Pids,

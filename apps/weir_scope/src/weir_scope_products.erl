@@ -7,9 +7,13 @@
 
 -export_type([reading/0, counter/0]).
 
--opaque reading() :: [#{name := binary(), help := binary(), values := [#{listener => term(), total := non_neg_integer()}]}].
+-opaque reading() :: [
+    #{name := binary(), help := binary(), values := [#{listener => term(), total := non_neg_integer()}]}
+].
 
--type counter() :: #{name := binary(), help := binary(), values := [#{listener => term(), total := non_neg_integer(), rate := float()}]}.
+-type counter() :: #{
+    name := binary(), help := binary(), values := [#{listener => term(), total := non_neg_integer(), rate := float()}]
+}.
 %% `name': such as `weir_http_requests'. `total': since the start of the listener or application. `rate': per second.
 %% `listener': only for counters of a listener.
 
@@ -37,18 +41,33 @@ pubsub(Ask) ->
             [];
         _ ->
             Totals = Ask(weir_pubsub, counters, []),
-            [counter("weir_pubsub_", Row, [#{total => maps:get(Counter, Totals)}]) || #{name := Counter} = Row <- Ask(weir_pubsub_counters, table, [])]
+            [
+                counter("weir_pubsub_", Row, [#{total => maps:get(Counter, Totals)}])
+             || #{name := Counter} = Row <- Ask(weir_pubsub_counters, table, [])
+            ]
     end.
 
 counter(Prefix, #{name := Name, help := Help}, Values) ->
-    #{name => iolist_to_binary([Prefix, atom_to_binary(Name)]), help => unicode:characters_to_binary(Help), values => Values}.
+    #{
+        name => iolist_to_binary([Prefix, atom_to_binary(Name)]),
+        help => unicode:characters_to_binary(Help),
+        values => Values
+    }.
 
 %% @doc Returns the counters of the later reading with their rates. The readings are `Ns' nanoseconds apart.
 -spec between(reading(), reading(), pos_integer()) -> [counter()].
 between(Before, After, Ns) ->
-    Earlier = maps:from_list([{key(Name, Value), Total} || #{name := Name, values := Values} <- Before, #{total := Total} = Value <- Values]),
+    Earlier = maps:from_list([
+        {key(Name, Value), Total}
+     || #{name := Name, values := Values} <- Before, #{total := Total} = Value <- Values
+    ]),
     [
-        Counter#{values := [Value#{rate => rate(maps:get(key(Name, Value), Earlier, Total), Total, Ns)} || #{total := Total} = Value <- Values]}
+        Counter#{
+            values := [
+                Value#{rate => rate(maps:get(key(Name, Value), Earlier, Total), Total, Ns)}
+             || #{total := Total} = Value <- Values
+            ]
+        }
      || #{name := Name, values := Values} = Counter <- After
     ].
 

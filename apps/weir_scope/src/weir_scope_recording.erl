@@ -35,7 +35,11 @@
 %% `seconds' (60): how long to record. `every' (10): seconds between records of the tabs. `load': that of the view.
 %% `until' is called each second; the recording stops if it returns `true'.
 
--type reason() :: weir_scope:reason() | {file, file:posix() | badarg | system_limit} | {no_recording, file:name_all()} | {too_large, Bytes :: pos_integer()}.
+-type reason() ::
+    weir_scope:reason()
+    | {file, file:posix() | badarg | system_limit}
+    | {no_recording, file:name_all()}
+    | {too_large, Bytes :: pos_integer()}.
 %% `no_recording': the file has another format. `too_large': the file has more than these bytes after decompression.
 
 %% The limit of a file after decompression: about a day of a large node.
@@ -47,7 +51,8 @@
 
 %% @doc Records a node into a file. An existing file is replaced after the first sample of the node. Returns the number
 %% of recorded seconds. If the node goes away, the file keeps what was recorded.
--spec record({node(), weir_scope:view()}, file:name_all(), options()) -> {ok, Seconds :: non_neg_integer()} | {error, reason()}.
+-spec record({node(), weir_scope:view()}, file:name_all(), options()) ->
+    {ok, Seconds :: non_neg_integer()} | {error, reason()}.
 record({_, View} = Whom, Name, Options) ->
     case weir_scope:sample(View) of
         {ok, #{at := Began}} -> record(Whom, Began, Name, Options);
@@ -108,7 +113,10 @@ seconds(Most, Done, After, Columns, {File, View, Look, Options} = To) ->
 
 %% The tabs clocks and doctor are only recorded once, at the start.
 looks(0, Done, File, View, Look) ->
-    Tabs = [{Tab, Sort} || {Tab, [Sort | _]} <- weir_scope_tabs:all(), Done =:= 0 orelse not lists:member(Tab, [clocks, doctor])],
+    Tabs = [
+        {Tab, Sort}
+     || {Tab, [Sort | _]} <- weir_scope_tabs:all(), Done =:= 0 orelse not lists:member(Tab, [clocks, doctor])
+    ],
     lists:foldl(
         fun
             ({Tab, Sort}, ok) ->
@@ -174,11 +182,14 @@ decoded(Name, _) ->
 
 read_line(Line, {Columns, Rows, Looks}) ->
     case weir_json:decode(Line) of
-        {ok, #{<<"columns">> := Names}} -> {Names, Rows, Looks};
-        {ok, #{<<"at">> := At, <<"values">> := Values}} when length(Values) =:= length(Columns) -> {Columns, [{At, Columns, Values} | Rows], Looks};
+        {ok, #{<<"columns">> := Names}} ->
+            {Names, Rows, Looks};
+        {ok, #{<<"at">> := At, <<"values">> := Values}} when length(Values) =:= length(Columns) ->
+            {Columns, [{At, Columns, Values} | Rows], Looks};
         {ok, #{<<"at">> := At, <<"tab">> := Tab, <<"blocks">> := Blocks}} ->
             {Columns, Rows, Looks#{Tab => [{At, Blocks} | maps:get(Tab, Looks, [])]}};
-        _ -> throw(no_recording)
+        _ ->
+            throw(no_recording)
     end.
 
 %% @doc Returns the recorded node.
@@ -205,7 +216,8 @@ series(#recording{rows = Rows}, After) ->
     ].
 
 %% @doc Returns the last record of a tab at or before `At', or the first record if all are later.
--spec look(recording(), Tab :: binary(), At :: integer()) -> {ok, At :: integer(), Blocks :: [map()]} | {error, {not_recorded, binary()}}.
+-spec look(recording(), Tab :: binary(), At :: integer()) ->
+    {ok, At :: integer(), Blocks :: [map()]} | {error, {not_recorded, binary()}}.
 look(#recording{looks = Looks}, Tab, At) ->
     case Looks of
         #{Tab := [First | _] = All} ->

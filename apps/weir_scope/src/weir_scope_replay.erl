@@ -18,10 +18,18 @@ init(File) ->
     end.
 
 %% @private
--spec handle_call(term(), gen_server:from(), weir_scope_recording:recording()) -> {reply, term(), weir_scope_recording:recording()}.
+-spec handle_call(term(), gen_server:from(), weir_scope_recording:recording()) ->
+    {reply, term(), weir_scope_recording:recording()}.
 handle_call(about, _From, Recording) ->
     Tabs = [#{name => Name, sorts => Sorts} || {Name, Sorts} <- weir_scope_recording:tabs(Recording)],
-    {reply, #{node => weir_scope_recording:node(Recording), tabs => Tabs, recorded => true, now => erlang:system_time(millisecond)}, Recording};
+    {reply,
+        #{
+            node => weir_scope_recording:node(Recording),
+            tabs => Tabs,
+            recorded => true,
+            now => erlang:system_time(millisecond)
+        },
+        Recording};
 handle_call({history, second, After}, _From, Recording) ->
     {reply, {ok, weir_scope_recording:series(Recording, After)}, Recording};
 handle_call({history, minute, _After}, _From, Recording) ->

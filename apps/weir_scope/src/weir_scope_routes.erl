@@ -9,12 +9,18 @@
 -export([open/2]).
 
 %% Everything comes from this server, and no site may show the page in a frame.
--define(POLICY, <<"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'">>).
+-define(POLICY,
+    <<"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'">>
+).
 
 -spec all(weir_scope_guard:guard()) -> [weir_http_routes:route()].
 all(Guard) ->
     Get = #{methods => [<<"GET">>]},
-    Grain = fun(<<"second">>) -> {ok, second}; (<<"minute">>) -> {ok, minute}; (_) -> error end,
+    Grain = fun
+        (<<"second">>) -> {ok, second};
+        (<<"minute">>) -> {ok, minute};
+        (_) -> error
+    end,
     [
         {"/", ?MODULE, {Guard, index}, Get},
         {"/metrics", ?MODULE, {Guard, metrics}, Get},
@@ -22,7 +28,9 @@ all(Guard) ->
         {"/history/:grain", ?MODULE, {Guard, history}, Get#{constraints => #{grain => Grain}}},
         {"/look/:tab", ?MODULE, {Guard, look}, Get},
         {"/stream", ?MODULE, {Guard, stream}, Get},
-        weir_http_directory:route("/page", directory(), #{fields => [{<<"cache-control">>, <<"no-cache">>}, {<<"x-content-type-options">>, <<"nosniff">>}]})
+        weir_http_directory:route("/page", directory(), #{
+            fields => [{<<"cache-control">>, <<"no-cache">>}, {<<"x-content-type-options">>, <<"nosniff">>}]
+        })
     ].
 
 directory() ->
@@ -36,8 +44,14 @@ directory() ->
 -spec handle(weir_http_request:request(), {weir_scope_guard:guard(), atom()}) -> weir_http_direct:result().
 handle(Request, {Guard, index}) ->
     case weir_scope_guard:check_host(Request, Guard) of
-        ok -> {file, filename:join(directory(), "index.html"), [{<<"content-security-policy">>, ?POLICY}, {<<"referrer-policy">>, <<"no-referrer">>}, {<<"cache-control">>, <<"no-cache">>}]};
-        Refused -> Refused
+        ok ->
+            {file, filename:join(directory(), "index.html"), [
+                {<<"content-security-policy">>, ?POLICY},
+                {<<"referrer-policy">>, <<"no-referrer">>},
+                {<<"cache-control">>, <<"no-cache">>}
+            ]};
+        Refused ->
+            Refused
     end;
 handle(Request, {Guard, What}) ->
     case weir_scope_guard:check(Request, Guard) of
@@ -76,7 +90,9 @@ answered({ok, Value}, Reply) ->
 answered({error, Reason}, _Reply) ->
     {reply, 503, [{<<"content-type">>, <<"text/plain; charset=utf-8">>}], weir_scope_feed:explain(Reason)}.
 
-json(Value) -> {reply, 200, [{<<"content-type">>, <<"application/json">>}, {<<"cache-control">>, <<"no-store">>}], weir_json:compact(Value)}.
+json(Value) ->
+    {reply, 200, [{<<"content-type">>, <<"application/json">>}, {<<"cache-control">>, <<"no-store">>}],
+        weir_json:compact(Value)}.
 
 wrong(Text) -> {reply, 400, [{<<"content-type">>, <<"text/plain">>}], [Text, $\n]}.
 

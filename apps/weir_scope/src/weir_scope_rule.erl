@@ -40,8 +40,12 @@ apply(#{name := Name, needs := Needs, check := Check} = Rule, Facts) ->
     case [Need || Need <- Needs, not is_known(Need, Facts)] of
         [] ->
             case Check(Facts) of
-                ok -> ok;
-                {Severity, Seen} -> {found, (texts(Rule))#{rule => Name, severity => Severity, seen => unicode:characters_to_binary(Seen)}}
+                ok ->
+                    ok;
+                {Severity, Seen} ->
+                    {found, (texts(Rule))#{
+                        rule => Name, severity => Severity, seen => unicode:characters_to_binary(Seen)
+                    }}
             end;
         Missing ->
             {unknown, Missing}
@@ -51,4 +55,9 @@ is_known({over, Key}, #{over := Over}) -> is_map_key(Key, Over);
 is_known(Key, Facts) -> is_map_key(Key, Facts).
 
 texts(#{why := Why, advice := Advice, sure := Sure, link := Link}) ->
-    #{why => unicode:characters_to_binary(Why), advice => unicode:characters_to_binary(Advice), sure => Sure, link => list_to_binary(Link)}.
+    #{
+        why => unicode:characters_to_binary(Why),
+        advice => unicode:characters_to_binary(Advice),
+        sure => Sure,
+        link => list_to_binary(Link)
+    }.

@@ -8,7 +8,11 @@
 
 -export_type([sources/0, reading/0, sample/0, name/0]).
 
--opaque sources() :: #{schedulers := weir_scope_schedulers:sources(), memory := weir_scope_memory:sources(), machine := weir_scope_machine:sources()}.
+-opaque sources() :: #{
+    schedulers := weir_scope_schedulers:sources(),
+    memory := weir_scope_memory:sources(),
+    machine := weir_scope_machine:sources()
+}.
 
 -opaque reading() :: #{atom() => term()}.
 
@@ -36,7 +40,11 @@
 %% @doc Opens what {@link read/2} needs. The same process has to call both.
 -spec open(weir_scope_facts:ask()) -> sources().
 open(Ask) ->
-    #{schedulers => weir_scope_schedulers:open(Ask), memory => weir_scope_memory:open(Ask), machine => weir_scope_machine:open(Ask)}.
+    #{
+        schedulers => weir_scope_schedulers:open(Ask),
+        memory => weir_scope_memory:open(Ask),
+        machine => weir_scope_machine:open(Ask)
+    }.
 
 %% @doc Makes the first reading.
 -spec read(weir_scope_facts:ask(), sources()) -> reading().
@@ -80,33 +88,62 @@ between(#{ns := Begin} = Before, #{ns := End, at := At, node := Node, memory := 
 -spec numbers(sample()) -> [{name(), float()}].
 numbers(#{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
     #{rates := Rates, counts := Counts, check_io := CheckIo} = Activity,
-    [{name(Path), float(Number)} || {Path, Number} <-
-        lists:append([
-            [{[scheduler, Kind, Number, Key], Value} || #{kind := Kind, number := Number} = Scheduler <- Schedulers, {Key, Value} <- sorted(Scheduler), is_number(Value), Key =/= number],
-            prefixed([vm], Rates),
-            prefixed([vm], Counts),
-            [{[poll_set, Index, Key], Value} || {Index, Set} <- numbered(CheckIo), {Key, Value} <- sorted(maps:with([descriptors, active], Set))],
-            prefixed([memory], maps:get(kinds, Memory)),
-            prefixed([memory], maps:with([carriers, blocks, rss, swap], Memory)),
-            [{[allocator, Name, Key], Value} || #{name := Name} = Allocator <- maps:get(allocators, Memory), {Key, Value} <- sorted(maps:with([carriers, blocks], Allocator))],
-            prefixed([machine], Machine),
-            engine(Weir),
-            [{[scope, us], Us} || #{cost := #{us := Us}} <- [Sample]]
-        ])
+    [
+        {name(Path), float(Number)}
+     || {Path, Number} <-
+            lists:append([
+                [
+                    {[scheduler, Kind, Number, Key], Value}
+                 || #{kind := Kind, number := Number} = Scheduler <- Schedulers,
+                    {Key, Value} <- sorted(Scheduler),
+                    is_number(Value),
+                    Key =/= number
+                ],
+                prefixed([vm], Rates),
+                prefixed([vm], Counts),
+                [
+                    {[poll_set, Index, Key], Value}
+                 || {Index, Set} <- numbered(CheckIo), {Key, Value} <- sorted(maps:with([descriptors, active], Set))
+                ],
+                prefixed([memory], maps:get(kinds, Memory)),
+                prefixed([memory], maps:with([carriers, blocks, rss, swap], Memory)),
+                [
+                    {[allocator, Name, Key], Value}
+                 || #{name := Name} = Allocator <- maps:get(allocators, Memory),
+                    {Key, Value} <- sorted(maps:with([carriers, blocks], Allocator))
+                ],
+                prefixed([machine], Machine),
+                engine(Weir),
+                [{[scope, us], Us} || #{cost := #{us := Us}} <- [Sample]]
+            ])
     ].
 
 engine(none) ->
     [];
 engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
     prefixed([weir], maps:get(counts, Weir, #{})) ++
-    [{[pollset, Number, Key], Value} || #{pollset := Number} = Pollset <- Pollsets, {Key, Value} <- sorted(maps:without([pollset, scheduler, totals], Pollset))] ++
-        [{[reactor, Number, Key], Value} || #{pollset := Number} = Reactor <- maps:get(reactors, Weir, []), {Key, Value} <- sorted(maps:with([callbacks, busy, mean_us], Reactor))] ++
-        [{[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])} || Key <- [accepted, backlog, connections, denied, overload, waiting]] ++
+        [
+            {[pollset, Number, Key], Value}
+         || #{pollset := Number} = Pollset <- Pollsets,
+            {Key, Value} <- sorted(maps:without([pollset, scheduler, totals], Pollset))
+        ] ++
+        [
+            {[reactor, Number, Key], Value}
+         || #{pollset := Number} = Reactor <- maps:get(reactors, Weir, []),
+            {Key, Value} <- sorted(maps:with([callbacks, busy, mean_us], Reactor))
+        ] ++
+        [
+            {[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])}
+         || Key <- [accepted, backlog, connections, denied, overload, waiting]
+        ] ++
         [{[listeners, measured], length([measured || #{latency := _} <- Listeners])}] ++
-        latency(weir_scope_latency:together([[{Time, Count} || [Time, Count] <- Times] || #{times := Times} <- Listeners])).
+        latency(
+            weir_scope_latency:together([[{Time, Count} || [Time, Count] <- Times] || #{times := Times} <- Listeners])
+        ).
 
 latency(Times) ->
-    prefixed([latency], weir_scope_latency:figures(Times)) ++ [{[latency, from_us, Step], Count} || {Step, Count} <- weir_scope_latency:steps(Times)].
+    prefixed([latency], weir_scope_latency:figures(Times)) ++
+        [{[latency, from_us, Step], Count} || {Step, Count} <- weir_scope_latency:steps(Times)].
 
 prefixed(Prefix, Map) ->
     [{Prefix ++ [Key], Value} || {Key, Value} <- sorted(Map), is_number(Value)].

@@ -90,7 +90,8 @@ latest(Sampler, Patience) ->
     end.
 
 %% @doc Returns the samples that are later than `After' (milliseconds since 1970; 0 for all).
--spec history(gen_server:server_ref(), weir_scope_history:grain(), After :: integer(), Patience :: pos_integer()) -> [weir_scope_history:series()].
+-spec history(gen_server:server_ref(), weir_scope_history:grain(), After :: integer(), Patience :: pos_integer()) ->
+    [weir_scope_history:series()].
 history(Sampler, Grain, After, Patience) -> gen_server:call(Sampler, {history, Grain, After}, Patience).
 
 %% @doc Measures for 1 to 60,000 milliseconds what the threads of the VM do. Microstate accounting is on in this time,
@@ -140,7 +141,9 @@ handle_call({microstates, Milliseconds}, From, #state{looks = Looks, ask = Ask} 
         end,
     Look = make_ref(),
     _ = erlang:send_after(Milliseconds, self(), {looked, Look}),
-    {noreply, State#state{looks = Looks#{Look => {From, Ask(erlang, statistics, [microstate_accounting])}}, previous = Previous}}.
+    {noreply, State#state{
+        looks = Looks#{Look => {From, Ask(erlang, statistics, [microstate_accounting])}}, previous = Previous
+    }}.
 
 %% @private
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
@@ -207,8 +210,13 @@ later(Due, State) ->
 %% The next try opens and reads everything again, because old files or readings may be the cause.
 failed(Reason, #state{failures = Failures, streak = Streak, waiting = Waiting, reports = Reports} = State) ->
     Why = unicode:characters_to_binary(io_lib:format("~0tP", [Reason, 30])),
-    _ = Reports andalso Streak =:= 0 andalso
-        logger:warning(#{what => "a sample of this node has failed, trying again", reason => Why, failures => Failures + 1}, #{domain => [weir, scope]}),
+    _ =
+        Reports andalso Streak =:= 0 andalso
+            logger:warning(
+                #{what => "a sample of this node has failed, trying again", reason => Why, failures => Failures + 1}, #{
+                    domain => [weir, scope]
+                }
+            ),
     lists:foreach(fun(From) -> gen_server:reply(From, {error, Why}) end, Waiting),
     later(
         erlang:monotonic_time(millisecond) + pause(Streak),
@@ -226,7 +234,9 @@ failures(#state{failures = Failures, why = Why}) -> #{failures => Failures, fail
 
 read(#state{sources = none, ask = Ask} = State) ->
     Sources = weir_scope_sample:open(Ask),
-    State#state{sources = Sources, last = weir_scope_sample:read(Ask, Sources), due = erlang:monotonic_time(millisecond)};
+    State#state{
+        sources = Sources, last = weir_scope_sample:read(Ask, Sources), due = erlang:monotonic_time(millisecond)
+    };
 read(State) ->
     sampled(State).
 
@@ -241,8 +251,12 @@ sampled(#state{ask = Ask, sources = Sources, last = Last, cost = Cost, history =
             _ -> Between#{cost => Cost}
         end,
     #{at := At} = Sample,
-    Later = weir_scope_history:add(At, weir_scope_sample:numbers(Sample#{cost => maps:get(cost, Sample, #{us => 0})}), History),
-    lists:foreach(fun(From) -> gen_server:reply(From, {ok, maps:merge(Sample, failures(State#state{streak = 0}))}) end, Waiting),
+    Later = weir_scope_history:add(
+        At, weir_scope_sample:numbers(Sample#{cost => maps:get(cost, Sample, #{us => 0})}), History
+    ),
+    lists:foreach(
+        fun(From) -> gen_server:reply(From, {ok, maps:merge(Sample, failures(State#state{streak = 0}))}) end, Waiting
+    ),
     {reductions, After} = process_info(self(), reductions),
     Took = #{us => erlang:monotonic_time(microsecond) - Begin, reductions => After - Reductions},
     State#state{last = Reading, sample = Sample, history = Later, waiting = [], cost = Took, streak = 0}.

@@ -17,7 +17,9 @@
 
 -opaque reading() :: #{
     walls := [{kind(), pos_integer(), Busy :: integer(), All :: integer()}],
-    threads := #{{kind() | other, pos_integer() | binary()} => {Cpu :: integer(), Waited :: integer(), Turns :: integer()}},
+    threads := #{
+        {kind() | other, pos_integer() | binary()} => {Cpu :: integer(), Waited :: integer(), Turns :: integer()}
+    },
     queues := [non_neg_integer()]
 }.
 
@@ -45,8 +47,13 @@
 open(Ask) ->
     _ = Ask(erlang, system_flag, [scheduler_wall_time, true]),
     case weir_scope_files:names(Ask, "/proc/self/task") of
-        unknown -> [];
-        Names -> [{Thread, Source} || Id <- lists:sublist(Names, ?MOST_THREADS), {Thread, Source} <- thread(Ask, "/proc/self/task/" ++ Id)]
+        unknown ->
+            [];
+        Names ->
+            [
+                {Thread, Source}
+             || Id <- lists:sublist(Names, ?MOST_THREADS), {Thread, Source} <- thread(Ask, "/proc/self/task/" ++ Id)
+            ]
     end.
 
 thread(Ask, Directory) ->
@@ -79,7 +86,10 @@ kind(<<"dios">>) -> dirty_io.
 read(Ask, Sources) ->
     #{
         walls => walls(Ask),
-        threads => maps:from_list([{Thread, Times} || {Thread, Source} <- Sources, Times <- times(weir_scope_files:read(Ask, Source))]),
+        threads => maps:from_list([
+            {Thread, Times}
+         || {Thread, Source} <- Sources, Times <- times(weir_scope_files:read(Ask, Source))
+        ]),
         queues => Ask(erlang, statistics, [run_queue_lengths])
     }.
 
@@ -99,7 +109,9 @@ walls(Ask) ->
             },
             [
                 {Kind, Number, Busy, Whole}
-             || {Id, Busy, Whole} <- lists:sort(All), {Kind, Number} <- [place(Id, Normal, Dirty)], Number =< maps:get(Kind, Online)
+             || {Id, Busy, Whole} <- lists:sort(All),
+                {Kind, Number} <- [place(Id, Normal, Dirty)],
+                Number =< maps:get(Kind, Online)
             ]
     end.
 
@@ -110,7 +122,10 @@ place(Id, Normal, Dirty) -> {dirty_io, Id - Normal - Dirty}.
 times(unknown) ->
     [];
 times(Text) ->
-    [Cpu, Waited, Turns | _] = [binary_to_integer(Number) || Number <- binary:split(string:trim(Text), <<" ">>, [global])],
+    [Cpu, Waited, Turns | _] = [
+        binary_to_integer(Number)
+     || Number <- binary:split(string:trim(Text), <<" ">>, [global])
+    ],
     [{Cpu, Waited, Turns}].
 
 %% @doc Returns what has happened between two readings that are `Ns' nanoseconds apart.
@@ -119,12 +134,15 @@ between(#{walls := Walls, threads := Threads}, #{walls := LaterWalls, threads :=
     Earlier = maps:from_list([{{Kind, Number}, {Busy, Whole}} || {Kind, Number, Busy, Whole} <- Walls]),
     Used = maps:from_list([
         {Thread, {(Cpu - Cpu0) / Ns, (Waited - Waited0) / Ns, (Turns - Turns0) * 1_000_000_000 / Ns}}
-     || {Thread, {Cpu, Waited, Turns}} <- maps:to_list(LaterThreads), {ok, {Cpu0, Waited0, Turns0}} <- [maps:find(Thread, Threads)]
+     || {Thread, {Cpu, Waited, Turns}} <- maps:to_list(LaterThreads),
+        {ok, {Cpu0, Waited0, Turns0}} <- [maps:find(Thread, Threads)]
     ]),
     #{
         schedulers => [
             scheduler(Key, ratio(Busy - Busy0, Whole - Whole0), Used, Queues)
-         || {Kind, Number, Busy, Whole} <- LaterWalls, Key <- [{Kind, Number}], {ok, {Busy0, Whole0}} <- [maps:find(Key, Earlier)]
+         || {Kind, Number, Busy, Whole} <- LaterWalls,
+            Key <- [{Kind, Number}],
+            {ok, {Busy0, Whole0}} <- [maps:find(Key, Earlier)]
         ],
         threads => [
             #{name => Name, cpu => Cpu, waited => Waited, turns => Turns}

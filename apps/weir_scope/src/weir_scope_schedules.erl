@@ -32,7 +32,9 @@
 -type histogram() :: [{Nanoseconds :: pos_integer(), Count :: pos_integer()}].
 %% `Count' times were from `Nanoseconds', a power of two, to twice that.
 
--type scheduler() :: #{scheduler := pos_integer(), ready := histogram(), running => histogram(), between => histogram()}.
+-type scheduler() :: #{
+    scheduler := pos_integer(), ready := histogram(), running => histogram(), between => histogram()
+}.
 
 -type tracer() :: native | otp | none.
 
@@ -93,14 +95,19 @@ check(Options) ->
 %% @doc Returns the best tracer of this node. An older Weir has no native tracer.
 -spec tracer() -> native | otp.
 tracer() ->
-    case code:is_loaded(weir_nif) =/= false andalso erlang:function_exported(weir_nif, schedules_begin, 1) andalso weir_nif:available() of
+    case
+        code:is_loaded(weir_nif) =/= false andalso erlang:function_exported(weir_nif, schedules_begin, 1) andalso
+            weir_nif:available()
+    of
         true -> native;
         false -> otp
     end.
 
 %% Calls a fun in a process that ends with the caller. All that the fun has started ends with that process.
 apart(Fun) ->
-    {Pid, Monitor} = spawn_opt(fun() -> exit({measured, Fun()}) end, [monitor, {message_queue_data, off_heap}, {priority, high}]),
+    {Pid, Monitor} = spawn_opt(fun() -> exit({measured, Fun()}) end, [
+        monitor, {message_queue_data, off_heap}, {priority, high}
+    ]),
     Guard = guard(self(), Pid),
     receive
         {'DOWN', Monitor, process, Pid, {measured, Result}} ->
@@ -185,9 +192,15 @@ traced(native, #{over := Over}, Until) ->
             wait_until(Until),
             ok = End(),
             {ok, Schedulers} = weir_nif:schedules_end(Session),
-            Turns = [{Scheduler, #{between => powers(Between), running => powers(Running)}} || {Scheduler, Between, Running, _} <- Schedulers],
+            Turns = [
+                {Scheduler, #{between => powers(Between), running => powers(Running)}}
+             || {Scheduler, Between, Running, _} <- Schedulers
+            ],
             Traced = #{
-                events => lists:sum([Count || {_, #{between := Between, running := Running}} <- Turns, {_, Count} <- Between ++ Running]),
+                events => lists:sum([
+                    Count
+                 || {_, #{between := Between, running := Running}} <- Turns, {_, Count} <- Between ++ Running
+                ]),
                 complete => true,
                 running => together([Running || {_, #{running := Running}} <- Turns]),
                 migrations => lists:sum([Migrations || {_, _, _, Migrations} <- Schedulers])
@@ -198,10 +211,13 @@ traced(native, #{over := Over}, Until) ->
     end;
 traced(otp, #{processes := Most}, Until) ->
     Top = weir_scope_top:processes(#{most => Most, over => 100}),
-    End = begin_tracing(self(), [Pid || #{pid := Pid} <- Top, Pid =/= self()], [running_procs, scheduler_id, monotonic_timestamp]),
+    End = begin_tracing(self(), [Pid || #{pid := Pid} <- Top, Pid =/= self()], [
+        running_procs, scheduler_id, monotonic_timestamp
+    ]),
     {Events, #told{turns = Turns, migrations = Migrations}} = told(Until, 0, #told{}),
     ok = End(),
-    {ok, #{events => Events, complete => Events < ?MOST_EVENTS, running => sorted(Turns), migrations => Migrations}, #{}}.
+    {ok, #{events => Events, complete => Events < ?MOST_EVENTS, running => sorted(Turns), migrations => Migrations},
+        #{}}.
 
 together(Histograms) ->
     Add = fun({From, Count}, Known) -> maps:update_with(From, fun(Sum) -> Sum + Count end, Count, Known) end,
@@ -224,7 +240,8 @@ keep(Session) ->
     _ = spawn(erl_eval, exprs, [Expressions, [{'Tracing', self()}, {'Session', Session}]]),
     ok.
 
-powers(Counts) -> [{1 bsl Power, Count} || {Power, Count} <- lists:zip(lists:seq(0, length(Counts) - 1), Counts), Count > 0].
+powers(Counts) ->
+    [{1 bsl Power, Count} || {Power, Count} <- lists:zip(lists:seq(0, length(Counts) - 1), Counts), Count > 0].
 
 wait_until(Until) -> timer:sleep(max(0, Until - erlang:monotonic_time(millisecond))).
 

@@ -16,14 +16,20 @@ facts(Ask) ->
     #{
         module_sockets => module_sockets(Ask),
         listeners => weir_scope_listeners:all(Ask),
-        modes => maps:from_list([{Socket, Mode} || {Socket, {ok, [{active, Mode}]}} <- counted(Ask, fun inet:getopts/2, Sockets, [active])])
+        modes => maps:from_list([
+            {Socket, Mode}
+         || {Socket, {ok, [{active, Mode}]}} <- counted(Ask, fun inet:getopts/2, Sockets, [active])
+        ])
     }.
 
 %% @doc Returns `received': the bytes that each of the first 2,000 sockets has received.
 -spec counters(weir_scope_facts:ask()) -> #{received := #{term() => non_neg_integer()}}.
 counters(Ask) ->
     #{
-        received => maps:from_list([{Socket, Bytes} || {Socket, {ok, [{recv_oct, Bytes}]}} <- counted(Ask, fun inet:getstat/2, sockets(Ask), [recv_oct])])
+        received => maps:from_list([
+            {Socket, Bytes}
+         || {Socket, {ok, [{recv_oct, Bytes}]}} <- counted(Ask, fun inet:getstat/2, sockets(Ask), [recv_oct])
+        ])
     }.
 
 %% Calls `Function(Socket, Argument)' for all sockets in one call to the node.

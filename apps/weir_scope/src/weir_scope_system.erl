@@ -26,7 +26,8 @@ facts(Ask) ->
         memory_limit => memory_limit(Ask),
         cpu_pressure => pressure(weir_scope_files:text(Ask, "/proc/pressure/cpu")),
         connections_tracked => pair(
-            weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/netfilter/nf_conntrack_count")), weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/netfilter/nf_conntrack_max"))
+            weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/netfilter/nf_conntrack_count")),
+            weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/netfilter/nf_conntrack_max"))
         ),
         tcp_memory => tcp_memory(Ask),
         somaxconn => weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/core/somaxconn"))
@@ -67,7 +68,12 @@ pair(Number, Limit) -> {Number, Limit}.
 
 descriptors(Ask) ->
     Limits = weir_scope_files:text(Ask, "/proc/self/limits"),
-    case {Ask(prim_file, list_dir, ["/proc/self/fd"]), Limits =/= unknown andalso re:run(Limits, "Max open files +([0-9]+)", [{capture, [1], binary}])} of
+    case
+        {
+            Ask(prim_file, list_dir, ["/proc/self/fd"]),
+            Limits =/= unknown andalso re:run(Limits, "Max open files +([0-9]+)", [{capture, [1], binary}])
+        }
+    of
         {{ok, Names}, {match, [Limit]}} -> {length(Names), binary_to_integer(Limit)};
         _ -> unknown
     end.
@@ -80,7 +86,10 @@ cpus(Ask) ->
     end.
 
 memory_limit(Ask) ->
-    pair(weir_scope_files:number(weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "memory.current"))), weir_scope_files:number(weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "memory.max")))).
+    pair(
+        weir_scope_files:number(weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "memory.current"))),
+        weir_scope_files:number(weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "memory.max")))
+    ).
 
 pressure(unknown) ->
     unknown;
@@ -94,7 +103,9 @@ pressure(Text) ->
 tcp_memory(Ask) ->
     Used = weir_scope_files:text(Ask, "/proc/net/sockstat"),
     Limits = weir_scope_files:text(Ask, "/proc/sys/net/ipv4/tcp_mem"),
-    case {Used =/= unknown andalso re:run(Used, "^TCP: .* mem ([0-9]+)", [multiline, {capture, [1], binary}]), Limits} of
+    case
+        {Used =/= unknown andalso re:run(Used, "^TCP: .* mem ([0-9]+)", [multiline, {capture, [1], binary}]), Limits}
+    of
         {{match, [Pages]}, <<_/binary>>} ->
             [_Low, Pressure, High] = [binary_to_integer(Number) || Number <- string:lexemes(Limits, " \t\n")],
             {binary_to_integer(Pages) * 4096, Pressure * 4096, High * 4096};
@@ -123,16 +134,25 @@ threads(Ask) ->
 
 thread(Ask, Thread) ->
     case weir_scope_files:text(Ask, Thread ++ "/comm") of
-        unknown -> [];
-        Name -> [{string:trim(Name), Time} || Time <- [weir_scope_files:number(weir_scope_files:text(Ask, Thread ++ "/schedstat"))], Time =/= unknown]
+        unknown ->
+            [];
+        Name ->
+            [
+                {string:trim(Name), Time}
+             || Time <- [weir_scope_files:number(weir_scope_files:text(Ask, Thread ++ "/schedstat"))], Time =/= unknown
+            ]
     end.
 
 %% Threads are called `1_scheduler' and `0_poller' in OTP 25, and `erts_sched_1' and `erts_poll_0' from OTP 26 on.
-scheduler_cpu(unknown) -> unknown;
-scheduler_cpu(Threads) -> lists:sum([Time || {Name, Time} <- Threads, is_called(Name, "^([0-9]+_scheduler|erts_sched_[0-9]+)$")]).
+scheduler_cpu(unknown) ->
+    unknown;
+scheduler_cpu(Threads) ->
+    lists:sum([Time || {Name, Time} <- Threads, is_called(Name, "^([0-9]+_scheduler|erts_sched_[0-9]+)$")]).
 
-poller_cpu(unknown) -> unknown;
-poller_cpu(Threads) -> maps:from_list([{Name, Time} || {Name, Time} <- Threads, is_called(Name, "^([0-9]+_poller|erts_poll_[0-9]+)$")]).
+poller_cpu(unknown) ->
+    unknown;
+poller_cpu(Threads) ->
+    maps:from_list([{Name, Time} || {Name, Time} <- Threads, is_called(Name, "^([0-9]+_poller|erts_poll_[0-9]+)$")]).
 
 is_called(Name, Pattern) -> re:run(Name, Pattern, [{capture, none}]) =:= match.
 
@@ -145,5 +165,7 @@ scheduler_busy(Ask) ->
         Times ->
             %% Dirty schedulers have the numbers after the normal ones.
             Normal = Ask(erlang, system_info, [schedulers]),
-            Ask(erlang, convert_time_unit, [lists:sum([Busy || {Id, Busy, _} <- Times, Id =< Normal]), native, nanosecond])
+            Ask(erlang, convert_time_unit, [
+                lists:sum([Busy || {Id, Busy, _} <- Times, Id =< Normal]), native, nanosecond
+            ])
     end.

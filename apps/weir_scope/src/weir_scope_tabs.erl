@@ -73,10 +73,15 @@ from_json(Blocks) -> [from_block(Block) || Block <- Blocks].
 from_block(#{<<"text">> := Lines}) ->
     {text, Lines};
 from_block(#{<<"columns">> := Columns, <<"rows">> := Rows}) ->
-    {table, [{column(Name), unicode:characters_to_list(Title), side(Side)} || #{<<"name">> := Name, <<"title">> := Title, <<"side">> := Side} <- Columns], [
-        [{Key, Text} || [Key, Text] <- Row]
-     || Row <- Rows
-    ]}.
+    {table,
+        [
+            {column(Name), unicode:characters_to_list(Title), side(Side)}
+         || #{<<"name">> := Name, <<"title">> := Title, <<"side">> := Side} <- Columns
+        ],
+        [
+            [{Key, Text} || [Key, Text] <- Row]
+         || Row <- Rows
+        ]}.
 
 side(<<"right">>) -> right;
 side(_) -> left.

@@ -15,7 +15,9 @@
 
 -export_type([options/0, process/0, relay/0]).
 
--type options() :: #{by => process_key() | weir_scope_top_sockets:key() | relay_key(), most => 1..1000, over => 10..60_000}.
+-type options() :: #{
+    by => process_key() | weir_scope_top_sockets:key() | relay_key(), most => 1..1000, over => 10..60_000
+}.
 %% `by': the key to sort by, the largest first. `most' (20): the number of results. `over' (1000): milliseconds between
 %% both readings.
 
@@ -79,7 +81,11 @@ sockets(Options) -> sockets(fun erlang:apply/3, Options).
 %% @private
 -spec sockets(weir_scope_facts:ask(), options()) -> [weir_scope_top_sockets:socket()].
 sockets(Ask, Options) ->
-    apart(fun() -> weir_scope_top_sockets:top(Ask, maps:get(by, Options, bytes), maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
+    apart(fun() ->
+        weir_scope_top_sockets:top(
+            Ask, maps:get(by, Options, bytes), maps:get(most, Options, 20), maps:get(over, Options, 1000)
+        )
+    end).
 
 %% @doc Returns the top relays of Weir. `by' is `bytes' (the default: in and out together), `in', `out', `age' or
 %% `idle'.
@@ -103,7 +109,9 @@ check(What, Options) ->
     Checks = #{
         by => fun(By) -> is_map_key(By, keys(What)) orelse {one_of, lists:sort(maps:keys(keys(What)))} end,
         most => fun(Most) -> (is_integer(Most) andalso Most >= 1 andalso Most =< 1000) orelse {between, 1, 1000} end,
-        over => fun(Over) -> (is_integer(Over) andalso Over >= 10 andalso Over =< 60_000) orelse {between, 10, 60_000} end
+        over => fun(Over) ->
+            (is_integer(Over) andalso Over >= 10 andalso Over =< 60_000) orelse {between, 10, 60_000}
+        end
     },
     Verdicts = [
         case Checks of
@@ -155,15 +163,33 @@ top_processes(Ask, Index, Most, Over) ->
             [{_, At, Reductions0, Memory0, Collections0}] when Pid =/= self() ->
                 Binaries = lists:sum([binaries(Info) || {garbage_collection_info, Info} <- Rest]),
                 Collected = rate(collected(Collections0, collections(Rest)), At),
-                add(Index, {rate(Reductions - Reductions0, At), Memory, rate(Memory - Memory0, At), Queue, Binaries, Collected}, Pid, Most, Top);
+                add(
+                    Index,
+                    {
+                        rate(Reductions - Reductions0, At),
+                        Memory,
+                        rate(Memory - Memory0, At),
+                        Queue,
+                        Binaries,
+                        Collected
+                    },
+                    Pid,
+                    Most,
+                    Top
+                );
             _ ->
                 Top
         end
     end,
-    Items = [reductions, memory, message_queue_len] ++ [garbage_collection_info || Index =:= maps:get(binaries, keys(processes))] ++ Collections,
+    Items =
+        [reductions, memory, message_queue_len] ++
+            [garbage_collection_info || Index =:= maps:get(binaries, keys(processes))] ++ Collections,
     Top = each_process(Ask, Items, Second, weir_scope_look:none()),
     [
-        case Collections of [] -> Process; _ -> Process#{collections => element(Index, Values)} end
+        case Collections of
+            [] -> Process;
+            _ -> Process#{collections => element(Index, Values)}
+        end
      || {_, Pid, Values} <- weir_scope_look:largest(Top), Process <- process(Ask, Pid, Values)
     ].
 
@@ -176,13 +202,35 @@ collected(_Before, Now) -> Now + 1.
 
 %% Processes that have ended are left out.
 each_process(Ask, Items, Fun, State) ->
-    Known = fun(Pid, Info, Then) -> case Info of undefined -> Then; _ -> Fun(Pid, Info, Then) end end,
-    sliced(fun(Pids, Then) -> each(Ask, fun erlang:process_info/2, Pids, Items, Known, Then) end, State, Ask(erlang, processes, [])).
+    Known = fun(Pid, Info, Then) ->
+        case Info of
+            undefined -> Then;
+            _ -> Fun(Pid, Info, Then)
+        end
+    end,
+    sliced(
+        fun(Pids, Then) -> each(Ask, fun erlang:process_info/2, Pids, Items, Known, Then) end,
+        State,
+        Ask(erlang, processes, [])
+    ).
 
 process(Ask, Pid, {Reductions, Memory, Growth, Queue, _, _}) ->
-    case {weir_scope_process:name(Ask, Pid), Ask(erlang, process_info, [Pid, [current_function, status, garbage_collection_info]])} of
+    case
+        {
+            weir_scope_process:name(Ask, Pid),
+            Ask(erlang, process_info, [Pid, [current_function, status, garbage_collection_info]])
+        }
+    of
         {#{} = Named, [{_, Function}, {_, Status}, {_, Collection}]} ->
-            Process = #{pid => Pid, reductions => Reductions, memory => Memory, growth => Growth, queue => Queue, function => Function, status => Status},
+            Process = #{
+                pid => Pid,
+                reductions => Reductions,
+                memory => Memory,
+                growth => Growth,
+                queue => Queue,
+                function => Function,
+                status => Status
+            },
             [maps:merge(Named, Process#{binaries => binaries(Collection)})];
         _ ->
             []
@@ -190,7 +238,11 @@ process(Ask, Pid, {Reductions, Memory, Growth, Queue, _, _}) ->
 
 %% The VM counts them in words.
 binaries(Collection) ->
-    8 * lists:sum([Words || {Generation, Words} <- Collection, Generation =:= bin_vheap_size orelse Generation =:= bin_old_vheap_size]).
+    8 *
+        lists:sum([
+            Words
+         || {Generation, Words} <- Collection, Generation =:= bin_vheap_size orelse Generation =:= bin_old_vheap_size
+        ]).
 
 top_relays(Ask, Index, Most, Over) ->
     Table = ets:new(?MODULE, [set, private]),
@@ -205,13 +257,22 @@ top_relays(Ask, Index, Most, Over) ->
         case ets:lookup(Table, Relay) of
             [{_, At, In0, Out0}] ->
                 {InRate, OutRate} = {rate(In - In0, At), rate(Out - Out0, At)},
-                add(Index, {InRate, OutRate, InRate + OutRate, Age / 1_000_000, Idle / 1_000_000}, {Relay, Info}, Most, Top);
+                add(
+                    Index,
+                    {InRate, OutRate, InRate + OutRate, Age / 1_000_000, Idle / 1_000_000},
+                    {Relay, Info},
+                    Most,
+                    Top
+                );
             [] ->
                 Top
         end
     end,
     Top = each_relay(Ask, Second, weir_scope_look:none(), 0),
-    [maps:merge(relay(Relay, Info, Values), peers(Ask, Relay)) || {_, {Relay, Info}, Values} <- weir_scope_look:largest(Top)].
+    [
+        maps:merge(relay(Relay, Info, Values), peers(Ask, Relay))
+     || {_, {Relay, Info}, Values} <- weir_scope_look:largest(Top)
+    ].
 
 peers(Ask, Relay) ->
     case Ask(erlang, function_exported, [weir_nif, relay_peers, 1]) andalso Ask(weir_nif, relay_peers, [Relay]) of
@@ -224,15 +285,30 @@ each_relay(Ask, Fun, State, Piece) ->
     case Ask(erlang, whereis, [weir_pollsets]) =/= undefined andalso Ask(weir_nif, relays, [Piece]) of
         {ok, Relays} ->
             Told = fun
-                ({Relay, {ok, {_, _, #{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}} = Info}}, Then) -> Fun(Relay, {In, Out, Info}, Then);
-                ({_, {error, closed}}, Then) -> Then
+                ({Relay, {ok, {_, _, #{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}} = Info}}, Then) ->
+                    Fun(Relay, {In, Out, Info}, Then);
+                ({_, {error, closed}}, Then) ->
+                    Then
             end,
-            Slice = fun(Some, Then) -> lists:foldl(Told, Then, lists:zip(Some, Ask(lists, map, [fun weir_nif:relay_info/1, Some]))) end,
+            Slice = fun(Some, Then) ->
+                lists:foldl(Told, Then, lists:zip(Some, Ask(lists, map, [fun weir_nif:relay_info/1, Some])))
+            end,
             each_relay(Ask, Fun, sliced(Slice, State, Relays), Piece + 1);
         _ ->
             State
     end.
 
 relay(Relay, {Owner, Pollset, #{reply_us := Times, first_byte_us := First}}, {In, Out, _, Age, Idle}) ->
-    Own = #{relay => Relay, owner => Owner, pollset => Pollset, in => In, out => Out, age => Age, idle => Idle, replies => maps:get(count, Times)},
-    maps:merge(maps:merge(Own, maps:with([p50, p99], Times)), maps:from_list([{first_byte_us, First} || is_integer(First)])).
+    Own = #{
+        relay => Relay,
+        owner => Owner,
+        pollset => Pollset,
+        in => In,
+        out => Out,
+        age => Age,
+        idle => Idle,
+        replies => maps:get(count, Times)
+    },
+    maps:merge(
+        maps:merge(Own, maps:with([p50, p99], Times)), maps:from_list([{first_byte_us, First} || is_integer(First)])
+    ).

@@ -44,7 +44,11 @@ top(Ask, By, Most, Over) ->
     none = each_socket(Ask, First, none),
     ok = timer:sleep(Over),
     %% tcp_info is only read for all sockets if they are sorted by `idle'.
-    Idle = case By of idle -> fun(Kind, Key) -> maps:get(idle, tcp_info(Ask, Kind, named(Kind, Key)), 0) end; _ -> fun(_, _) -> 0 end end,
+    Idle =
+        case By of
+            idle -> fun(Kind, Key) -> maps:get(idle, tcp_info(Ask, Kind, named(Kind, Key)), 0) end;
+            _ -> fun(_, _) -> 0 end
+        end,
     Second = fun(Kind, Key, {In, Out, Queue}, Now, Top) ->
         case ets:lookup(Table, Key) of
             [{_, At, In0, Out0}] ->
@@ -69,7 +73,14 @@ each_socket(Ask, Fun, State) ->
 
 of_ports(Ask, Fun, State) ->
     Counted = fun(Ports, Then) ->
-        Tcp = each(Ask, fun erlang:port_info/2, Ports, name, fun(Port, Name, Found) -> [Port || Name =:= {name, "tcp_inet"}] ++ Found end, []),
+        Tcp = each(
+            Ask,
+            fun erlang:port_info/2,
+            Ports,
+            name,
+            fun(Port, Name, Found) -> [Port || Name =:= {name, "tcp_inet"}] ++ Found end,
+            []
+        ),
         getstat(Ask, port, Fun, Then, Tcp)
     end,
     sliced(Counted, State, Ask(erlang, ports, [])).
@@ -78,16 +89,26 @@ of_ports(Ask, Fun, State) ->
 getstat(Ask, Kind, Fun, State, Sockets) ->
     At = now_us(),
     Counted = fun
-        (Socket, {ok, [{recv_oct, In}, {send_oct, Out}, {send_pend, Queue}]}, Then) -> Fun(Kind, known(Kind, Socket), {In, Out, Queue}, At, Then);
-        (_Socket, {error, _}, Then) -> Then
+        (Socket, {ok, [{recv_oct, In}, {send_oct, Out}, {send_pend, Queue}]}, Then) ->
+            Fun(Kind, known(Kind, Socket), {In, Out, Queue}, At, Then);
+        (_Socket, {error, _}, Then) ->
+            Then
     end,
     each(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct, send_pend], Counted, State).
 
 %% A node that has not loaded the module has no such sockets.
 of_module(Ask, Fun, State) ->
     case Ask(code, is_loaded, [socket]) of
-        false -> State;
-        _ -> sliced(fun(Sockets, Then) -> lists:foldl(fun(Socket, Last) -> module_socket(Ask, Fun, Socket, Last) end, Then, Sockets) end, State, Ask(socket, which_sockets, [tcp]))
+        false ->
+            State;
+        _ ->
+            sliced(
+                fun(Sockets, Then) ->
+                    lists:foldl(fun(Socket, Last) -> module_socket(Ask, Fun, Socket, Last) end, Then, Sockets)
+                end,
+                State,
+                Ask(socket, which_sockets, [tcp])
+            )
     end.
 
 module_socket(Ask, Fun, Socket, State) ->
@@ -110,7 +131,13 @@ told(Ask, Fun, State, Piece) ->
     case Ask(weir_nif, traffic, [Piece]) of
         {ok, Sockets} ->
             At = now_us(),
-            Counted = fun(Slice, Then) -> lists:foldl(fun({Handle, In, Out, Queue}, Last) -> Fun(weir, Handle, {In, Out, Queue}, At, Last) end, Then, Slice) end,
+            Counted = fun(Slice, Then) ->
+                lists:foldl(
+                    fun({Handle, In, Out, Queue}, Last) -> Fun(weir, Handle, {In, Out, Queue}, At, Last) end,
+                    Then,
+                    Slice
+                )
+            end,
             told(Ask, Fun, sliced(Counted, State, Sockets), Piece + 1);
         done ->
             State
@@ -145,7 +172,8 @@ socket(Ask, Kind, Socket, {In, Out, Queue, _, _}) ->
 
 tcp_info(Ask, Kind, Socket) ->
     case raw(Ask, Kind, Socket) of
-        <<_:44/binary, Sent:32/native, _:32, Received:32/native, _:12/binary, Rtt:32/native, _:28/binary, Resent:32/native>> ->
+        <<_:44/binary, Sent:32/native, _:32, Received:32/native, _:12/binary, Rtt:32/native, _:28/binary,
+            Resent:32/native>> ->
             #{idle => min(Sent, Received) / 1000, rtt_us => Rtt, resent => Resent};
         _ ->
             #{}

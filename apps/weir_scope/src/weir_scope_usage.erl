@@ -32,7 +32,8 @@ rules() ->
             name => busy_waiting,
             needs => [{over, scheduler_cpu_ns}, {over, scheduler_busy_ns}, {over, ns}],
             check => fun busy_waiting/1,
-            why => "Schedulers look for work for a while before they sleep (busy waiting). On a dedicated machine that is good for "
+            why =>
+                "Schedulers look for work for a while before they sleep (busy waiting). On a dedicated machine that is good for "
                 "latency. In a container it uses up the quota and takes CPU time from others.",
             advice => "+sbwt none +sbwtdcpu none +sbwtdio none, or very_short; measure before and after",
             sure => low,
@@ -41,9 +42,12 @@ rules() ->
         #{
             name => processors_short,
             needs => [cpu_pressure],
-            check => fun(#{cpu_pressure := Percent}) when Percent > 20 ->
-                    {warning, io_lib:format("tasks waited for a processor in ~.1f % of the last ten seconds", [Percent])};
-                (_) -> ok
+            check => fun
+                (#{cpu_pressure := Percent}) when Percent > 20 ->
+                    {warning,
+                        io_lib:format("tasks waited for a processor in ~.1f % of the last ten seconds", [Percent])};
+                (_) ->
+                    ok
             end,
             why => "Threads that are ready to run have to wait, also those of the VM.",
             advice => "find out which other programs use this machine",
@@ -54,7 +58,12 @@ rules() ->
             name => poll_thread_busy,
             needs => [{over, poller_cpu_ns}, {over, ns}],
             check => fun(#{over := #{poller_cpu_ns := Pollers, ns := Ns}}) ->
-                case [io_lib:format("~ts used ~b % of a processor", [Name, Time * 100 div max(1, Ns)]) || {Name, Time} <- maps:to_list(Pollers), Time > 0.8 * Ns] of
+                case
+                    [
+                        io_lib:format("~ts used ~b % of a processor", [Name, Time * 100 div max(1, Ns)])
+                     || {Name, Time} <- maps:to_list(Pollers), Time > 0.8 * Ns
+                    ]
+                of
                     [] -> ok;
                     Busy -> {warning, lists:join("; ", Busy)}
                 end
@@ -67,7 +76,10 @@ rules() ->
         #{
             name => scheduler_poll_off,
             needs => [scheduler_poll],
-            check => fun(#{scheduler_poll := false}) -> {note, "+IOs false: schedulers poll no sockets"}; (_) -> ok end,
+            check => fun
+                (#{scheduler_poll := false}) -> {note, "+IOs false: schedulers poll no sockets"};
+                (_) -> ok
+            end,
             why => "It is cheaper if schedulers poll busy sockets: that saves a switch of threads for each event.",
             advice => "remove +IOs, unless you have measured that it is better",
             sure => low,
@@ -78,7 +90,8 @@ rules() ->
             needs => [long_turns],
             check => fun(#{long_turns := Turns}) -> long(long_gc, ?LONG_COLLECTION, Turns) end,
             why => "Nothing else runs on that scheduler during the collection.",
-            advice => "less data in each process, or data in ETS and binaries; {fullsweep_after, N} if old garbage piles up",
+            advice =>
+                "less data in each process, or data in ETS and binaries; {fullsweep_after, N} if old garbage piles up",
             sure => high,
             link => "https://www.erlang.org/doc/apps/erts/garbagecollection.html"
         },
@@ -86,8 +99,10 @@ rules() ->
             name => long_turns,
             needs => [long_turns],
             check => fun(#{long_turns := Turns}) -> long(long_schedule, ?LONG_TURN, Turns) end,
-            why => "A turn should take about a millisecond. All others on that scheduler wait, and the VM balances load wrongly.",
-            advice => "split native code into slices, or run it on dirty schedulers; weir scope --schedules shows the functions",
+            why =>
+                "A turn should take about a millisecond. All others on that scheduler wait, and the VM balances load wrongly.",
+            advice =>
+                "split native code into slices, or run it on dirty schedulers; weir scope --schedules shows the functions",
             sure => high,
             link => "https://www.erlang.org/doc/apps/erts/erl_nif.html"
         },
@@ -95,12 +110,18 @@ rules() ->
             name => broadcaster_of_normal_priority,
             needs => [broadcasters, run_queue, schedulers],
             check => fun(#{broadcasters := Broadcasters, run_queue := Queue, schedulers := {Online, _}}) ->
-                case [io_lib:format("~0tp, with ~b links and monitors", [Name, Number]) || {Name, Number, normal} <- Broadcasters, Queue > ?LONG_RUN_QUEUE * Online] of
+                case
+                    [
+                        io_lib:format("~0tp, with ~b links and monitors", [Name, Number])
+                     || {Name, Number, normal} <- Broadcasters, Queue > ?LONG_RUN_QUEUE * Online
+                    ]
+                of
                     [] -> ok;
                     Seen -> {note, [lists:join("; ", Seen), io_lib:format("; ~b processes are ready to run", [Queue])]}
                 end
             end,
-            why => "A process that sends to many others at normal priority waits for those that it wakes: it gets its next turn after "
+            why =>
+                "A process that sends to many others at normal priority waits for those that it wakes: it gets its next turn after "
                 "all of them.",
             advice => "process_flag(priority, high) during the broadcast; or a group of Weir, which wakes no process",
             sure => low,
@@ -110,7 +131,12 @@ rules() ->
             name => receive_with_timeout,
             needs => [timed_receivers],
             check => fun(#{timed_receivers := Receivers}) ->
-                case [io_lib:format("~b in ~p", [Number, Module]) || {Module, Number} <- Receivers, Number >= ?MANY_RECEIVERS] of
+                case
+                    [
+                        io_lib:format("~b in ~p", [Number, Module])
+                     || {Module, Number} <- Receivers, Number >= ?MANY_RECEIVERS
+                    ]
+                of
                     [] -> ok;
                     Seen -> {note, ["processes wait in gen_tcp:recv with a timeout: ", lists:join(", ", Seen)]}
                 end
@@ -129,7 +155,8 @@ rules() ->
                     false -> ok
                 end
             end,
-            why => "Every timer, timeout and trace reads the clock. With this source that is a system call of a microsecond or more.",
+            why =>
+                "Every timer, timeout and trace reads the clock. With this source that is a system call of a microsecond or more.",
             advice => "tsc, or kvm-clock in a guest (/sys/devices/system/clocksource)",
             sure => high,
             link => "https://docs.kernel.org/timers/timekeeping.html"
@@ -137,7 +164,10 @@ rules() ->
         #{
             name => time_correction_off,
             needs => [time_correction],
-            check => fun(#{time_correction := false}) -> {warning, "time correction is off"}; (_) -> ok end,
+            check => fun
+                (#{time_correction := false}) -> {warning, "time correction is off"};
+                (_) -> ok
+            end,
             why => "Without it the VM's clock jumps with the system's clock, and reading it takes a lock.",
             advice => "remove +c false",
             sure => high,
@@ -147,9 +177,11 @@ rules() ->
             name => time_warp,
             needs => [time_warp_mode, time_offset, clock_difference],
             check => fun time_warp/1,
-            why => "Timestamps of this node differ from the system's. Without time warp the VM's clock runs one percent faster or slower "
+            why =>
+                "Timestamps of this node differ from the system's. Without time warp the VM's clock runs one percent faster or slower "
                 "until they agree, and all timers with it.",
-            advice => "set the system's clock before the VM starts (chronyc waitsync); with +C single_time_warp call "
+            advice =>
+                "set the system's clock before the VM starts (chronyc waitsync); with +C single_time_warp call "
                 "erlang:system_flag(time_offset, finalize) after that; or +C multi_time_warp, if all code can handle it",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/erts/time_correction.html"
@@ -158,11 +190,15 @@ rules() ->
             name => rearmed_sockets,
             needs => [otp, scheduler_poll, module_sockets],
             check => fun
-                (#{otp := [Major | _], scheduler_poll := true, module_sockets := Number}) when Major >= 28, Number >= ?MANY_MODULE_SOCKETS ->
+                (#{otp := [Major | _], scheduler_poll := true, module_sockets := Number}) when
+                    Major >= 28, Number >= ?MANY_MODULE_SOCKETS
+                ->
                     {note, io_lib:format("~b sockets of the module `socket'", [Number])};
-                (_) -> ok
+                (_) ->
+                    ok
             end,
-            why => "From OTP 28 on schedulers poll busy sockets of that module, and each further wait for such a socket costs an "
+            why =>
+                "From OTP 28 on schedulers poll busy sockets of that module, and each further wait for such a socket costs an "
                 "epoll_ctl(2) that changes nothing.",
             advice => "the default backend `inet', or {tcp_module, weir_tcp}; later releases may have the fix",
             sure => low,
@@ -171,7 +207,10 @@ rules() ->
         #{
             name => swapped,
             needs => [swap],
-            check => fun(#{swap := Swap}) when Swap > 10 * ?MIB -> {critical, [mib(Swap), " of the VM are in swap"]}; (_) -> ok end,
+            check => fun
+                (#{swap := Swap}) when Swap > 10 * ?MIB -> {critical, [mib(Swap), " of the VM are in swap"]};
+                (_) -> ok
+            end,
             why => "A garbage collection touches a whole heap, and waits for each page that is swapped out.",
             advice => "more memory, or no swap for this service",
             sure => high,
@@ -180,9 +219,11 @@ rules() ->
         #{
             name => memory_outside,
             needs => [rss, carriers],
-            check => fun(#{rss := Rss, carriers := Carriers}) when Rss - Carriers > ?MUCH_MEMORY, Rss > 2 * Carriers ->
+            check => fun
+                (#{rss := Rss, carriers := Carriers}) when Rss - Carriers > ?MUCH_MEMORY, Rss > 2 * Carriers ->
                     {warning, [mib(Rss), " in memory, but the VM's allocators have only ", mib(Carriers)]};
-                (_) -> ok
+                (_) ->
+                    ok
             end,
             why => "The rest was allocated by native code, or by the C library. erlang:memory/0 does not count it.",
             advice => "check the native libraries that are loaded",
@@ -192,12 +233,18 @@ rules() ->
         #{
             name => fragmented,
             needs => [carriers, blocks],
-            check => fun(#{carriers := Carriers, blocks := Blocks}) when Carriers - Blocks > ?MUCH_MEMORY, Carriers > 2 * Blocks ->
+            check => fun
+                (#{carriers := Carriers, blocks := Blocks}) when
+                    Carriers - Blocks > ?MUCH_MEMORY, Carriers > 2 * Blocks
+                ->
                     {warning, ["allocators hold ", mib(Carriers), ", of which ", mib(Blocks), " are in use"]};
-                (_) -> ok
+                (_) ->
+                    ok
             end,
-            why => "Memory that was used once is kept, because its free blocks are too small or too scattered to give back.",
-            advice => "find the allocator (weir scope, page memory); +MBacul, +MHacul and the strategy (as) of that allocator",
+            why =>
+                "Memory that was used once is kept, because its free blocks are too small or too scattered to give back.",
+            advice =>
+                "find the allocator (weir scope, page memory); +MBacul, +MHacul and the strategy (as) of that allocator",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/erts/erts_alloc.html"
         },
@@ -205,13 +252,20 @@ rules() ->
             name => long_queue,
             needs => [queues],
             check => fun(#{queues := Queues}) ->
-                case [io_lib:format("~p (~p): ~b", [Pid, Name, Length]) || {Length, Pid, Name} <- Queues, Length > ?LONG_QUEUE] of
+                case
+                    [
+                        io_lib:format("~p (~p): ~b", [Pid, Name, Length])
+                     || {Length, Pid, Name} <- Queues, Length > ?LONG_QUEUE
+                    ]
+                of
                     [] -> ok;
                     Long -> {critical, ["messages wait: ", lists:join("; ", Long)]}
                 end
             end,
-            why => "The process gets messages faster than it handles them. Senders do not notice, and each garbage collection copies the queue.",
-            advice => "let senders wait for an answer, or drop messages; {message_queue_data, off_heap} for this process",
+            why =>
+                "The process gets messages faster than it handles them. Senders do not notice, and each garbage collection copies the queue.",
+            advice =>
+                "let senders wait for an answer, or drop messages; {message_queue_data, off_heap} for this process",
             sure => high,
             link => "https://www.erlang.org/doc/system/eff_guide_processes.html"
         },
@@ -230,7 +284,10 @@ rules() ->
         #{
             name => weir_without_pollsets,
             needs => [weir],
-            check => fun(#{weir := 0}) -> {critical, "the application weir runs without pollsets"}; (_) -> ok end,
+            check => fun
+                (#{weir := 0}) -> {critical, "the application weir runs without pollsets"};
+                (_) -> ok
+            end,
             why => "Its native library could not be loaded. All sockets are OTP's.",
             advice => "see the reason in the log of the application's start",
             sure => high,
@@ -240,8 +297,14 @@ rules() ->
 
 long(Kind, From, Turns) ->
     case [Turn || #{kind := Same, milliseconds := Milliseconds} = Turn <- Turns, Same =:= Kind, Milliseconds >= From] of
-        [] -> ok;
-        Long -> {warning, lists:join("; ", [io_lib:format("~p (~0tp): ~b ms", [Who, maps:get(name, Turn, gone), Milliseconds]) || #{who := Who, milliseconds := Milliseconds} = Turn <- lists:sublist(Long, 5)])}
+        [] ->
+            ok;
+        Long ->
+            {warning,
+                lists:join("; ", [
+                    io_lib:format("~p (~0tp): ~b ms", [Who, maps:get(name, Turn, gone), Milliseconds])
+                 || #{who := Who, milliseconds := Milliseconds} = Turn <- lists:sublist(Long, 5)
+                ])}
     end.
 
 time_warp(#{time_offset := preliminary}) ->

@@ -31,9 +31,31 @@
 -opaque visit() :: #visit{}.
 
 -define(MODULES, [
-    weir_scope_facts, weir_scope_vm, weir_scope_system, weir_scope_sockets, weir_scope_listeners, weir_scope_processes, weir_scope_files, weir_scope_memory,
-    weir_scope_schedulers, weir_scope_activity, weir_scope_machine, weir_scope_engine, weir_scope_products, weir_scope_latency, weir_scope_sample, weir_scope_history,
-    weir_scope_microstates, weir_scope_sampler, weir_scope_process, weir_scope_look, weir_scope_top, weir_scope_top_sockets, weir_scope_clocks, weir_scope_locks, weir_scope_long,
+    weir_scope_facts,
+    weir_scope_vm,
+    weir_scope_system,
+    weir_scope_sockets,
+    weir_scope_listeners,
+    weir_scope_processes,
+    weir_scope_files,
+    weir_scope_memory,
+    weir_scope_schedulers,
+    weir_scope_activity,
+    weir_scope_machine,
+    weir_scope_engine,
+    weir_scope_products,
+    weir_scope_latency,
+    weir_scope_sample,
+    weir_scope_history,
+    weir_scope_microstates,
+    weir_scope_sampler,
+    weir_scope_process,
+    weir_scope_look,
+    weir_scope_top,
+    weir_scope_top_sockets,
+    weir_scope_clocks,
+    weir_scope_locks,
+    weir_scope_long,
     weir_scope_schedules
 ]).
 
@@ -155,7 +177,8 @@ compiled(Node, Beam, Patience) ->
         {ok, _, Own} = erpc:call(Node, compile, noenv_forms, [Forms, []], Patience),
         Own
     catch
-        error:Reason when Reason =/= {erpc, noconnection}, Reason =/= {erpc, timeout} -> throw({visit, {cannot_load, ?GUEST, badfile}})
+        error:Reason when Reason =/= {erpc, noconnection}, Reason =/= {erpc, timeout} ->
+            throw({visit, {cannot_load, ?GUEST, badfile}})
     end.
 
 bring(Node, Guest, Module, Patience) ->

@@ -44,7 +44,8 @@
 
 -opaque checked() :: #{listener := map(), guard := weir_scope_guard:guard(), max_streams := pos_integer()}.
 
--type reason() :: {bad_option, Key :: atom(), Value :: term(), Allowed :: string()} | {missing_application, weir_http} | term().
+-type reason() ::
+    {bad_option, Key :: atom(), Value :: term(), Allowed :: string()} | {missing_application, weir_http} | term().
 
 -define(LISTENER, weir_scope_http).
 
@@ -63,7 +64,12 @@ check(Options) when is_map(Options) ->
             {error, {missing_application, weir_http}};
         {[], #{token := Token}, _} ->
             {ok, #{
-                listener => #{port => maps:get(port, Options, 0), ip => maps:get(ip, Options, {127, 0, 0, 1}), max_connections => 128, gzip => #{}},
+                listener => #{
+                    port => maps:get(port, Options, 0),
+                    ip => maps:get(ip, Options, {127, 0, 0, 1}),
+                    max_connections => 128,
+                    gzip => #{}
+                },
                 guard => weir_scope_guard:new(Token, maps:get(hosts, Options, [])),
                 max_streams => maps:get(max_streams, Options, 16)
             }};

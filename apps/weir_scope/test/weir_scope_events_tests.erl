@@ -4,7 +4,9 @@
 -include_lib("eunit/include/eunit.hrl").
 
 events_test_() ->
-    {foreach, fun start/0, fun stop/1, [{timeout, 180, fun an_event_a_second/0}, {timeout, 180, fun none_without_the_library/0}]}.
+    {foreach, fun start/0, fun stop/1, [
+        {timeout, 180, fun an_event_a_second/0}, {timeout, 180, fun none_without_the_library/0}
+    ]}.
 
 start() ->
     {ok, Sampler} = weir_scope_sampler:start_link(),
@@ -25,13 +27,30 @@ stop(Processes) ->
 an_event_a_second() ->
     ok = load(),
     true = register(telemetry_sup, self()),
-    [{First, Metadata}, {Second, _}] = [receive {[weir, scope, sample], Measurements, Told} -> {Measurements, Told} after weir_test_wait:patience() -> error(no_event) end || _ <- [1, 2]],
+    [{First, Metadata}, {Second, _}] = [
+        receive
+            {[weir, scope, sample], Measurements, Told} -> {Measurements, Told}
+        after weir_test_wait:patience() -> error(no_event)
+        end
+     || _ <- [1, 2]
+    ],
     true = unregister(telemetry_sup),
     _ = [code:purge(telemetry), code:delete(telemetry)],
     [
         ?assertMatch({Key, true}, {Key, is_number(maps:get(Key, Measurements))})
      || Measurements <- [First, Second],
-        Key <- [utilisation, run_queue, processes, ports, reductions, context_switches, collections, memory, carriers, blocks]
+        Key <- [
+            utilisation,
+            run_queue,
+            processes,
+            ports,
+            reductions,
+            context_switches,
+            collections,
+            memory,
+            carriers,
+            blocks
+        ]
     ],
     ?assert(maps:get(processes, First) > 10),
     ?assertMatch(#{node := Node, sample := #{at := _}} when Node =:= node(), Metadata).

@@ -22,9 +22,14 @@ expressions() ->
 
 %% Each metric in an expression, with whether a rate is asked for, and the labels that it is chosen and told by.
 asked(Expression) ->
-    {match, Found} = re:run(Expression, "(rate\\()?\\b((?:beam|weir)_[a-z_]+)(?:\\{([^}]*)\\})?", [global, {capture, all_but_first, binary}]),
+    {match, Found} = re:run(Expression, "(rate\\()?\\b((?:beam|weir)_[a-z_]+)(?:\\{([^}]*)\\})?", [
+        global, {capture, all_but_first, binary}
+    ]),
     [
-        {Name, Rate =/= <<>>, [hd(binary:split(Label, [<<"=">>, <<"!=">>])) || Label <- binary:split(Labels, <<",">>, [global, trim_all])]}
+        {Name, Rate =/= <<>>, [
+            hd(binary:split(Label, [<<"=">>, <<"!=">>]))
+         || Label <- binary:split(Labels, <<",">>, [global, trim_all])
+        ]}
      || [Rate, Name | More] <- Found, Labels <- [iolist_to_binary(More)]
     ].
 
@@ -40,7 +45,9 @@ metrics() ->
             (<<>>, State) ->
                 State;
             (Line, {Kind, Metrics}) ->
-                {match, [Name | Labels]} = re:run(Line, "^([a-z0-9_]+)(?:\\{(.*)\\})? ", [{capture, all_but_first, binary}]),
+                {match, [Name | Labels]} = re:run(Line, "^([a-z0-9_]+)(?:\\{(.*)\\})? ", [
+                    {capture, all_but_first, binary}
+                ]),
                 {match, Keys} =
                     case iolist_to_binary(Labels) of
                         <<>> -> {match, []};
@@ -63,7 +70,10 @@ counters_are_asked_for_by_their_rate_test() ->
     Metrics = metrics(),
     [
         ?assertEqual({Expression, Name, grows(Name, Kind)}, {Expression, Name, Rate})
-     || Expression <- expressions(), {Name, Rate, _} <- asked(Expression), not is_of_a_variable(Expression), #{Name := {Kind, _}} <- [Metrics]
+     || Expression <- expressions(),
+        {Name, Rate, _} <- asked(Expression),
+        not is_of_a_variable(Expression),
+        #{Name := {Kind, _}} <- [Metrics]
     ].
 
 grows(_Name, <<"counter">>) -> true;
@@ -76,18 +86,31 @@ labels_exist_test() ->
     Metrics = metrics(),
     [
         ?assertEqual({Name, Label, true}, {Name, Label, lists:member(Label, [<<"job">>, <<"instance">> | Known])})
-     || Expression <- expressions(), {Name, _, Labels} <- asked(Expression), #{Name := {_, Known}} <- [Metrics], Label <- Labels
+     || Expression <- expressions(),
+        {Name, _, Labels} <- asked(Expression),
+        #{Name := {_, Known}} <- [Metrics],
+        Label <- Labels
     ],
     [
-        ?assertEqual({Legend, Label, true}, {Legend, Label, lists:any(fun({Name, _, _}) -> lists:member(Label, element(2, maps:get(Name, Metrics))) end, asked(Expression))})
-     || #{<<"targets">> := Targets} <- panels(), #{<<"expr">> := Expression, <<"legendFormat">> := Legend} <- Targets,
-        {match, Labels} <- [re:run(Legend, "\\{\\{([a-z]+)\\}\\}", [global, {capture, all_but_first, binary}])], [Label] <- Labels
+        ?assertEqual(
+            {Legend, Label, true},
+            {Legend, Label,
+                lists:any(
+                    fun({Name, _, _}) -> lists:member(Label, element(2, maps:get(Name, Metrics))) end, asked(Expression)
+                )}
+        )
+     || #{<<"targets">> := Targets} <- panels(),
+        #{<<"expr">> := Expression, <<"legendFormat">> := Legend} <- Targets,
+        {match, Labels} <- [re:run(Legend, "\\{\\{([a-z]+)\\}\\}", [global, {capture, all_but_first, binary}])],
+        [Label] <- Labels
     ].
 
 panels_have_their_own_place_test() ->
     Places = [
         {X + Column, Y + Row}
-     || #{<<"gridPos">> := #{<<"x">> := X, <<"y">> := Y, <<"w">> := W, <<"h">> := H}} <- panels(), Column <- lists:seq(0, W - 1), Row <- lists:seq(0, H - 1)
+     || #{<<"gridPos">> := #{<<"x">> := X, <<"y">> := Y, <<"w">> := W, <<"h">> := H}} <- panels(),
+        Column <- lists:seq(0, W - 1),
+        Row <- lists:seq(0, H - 1)
     ],
     ?assertEqual(length(Places), length(lists:usort(Places))),
     ?assertEqual([], [Place || {X, _} = Place <- Places, X > 23]),

@@ -3,15 +3,25 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-numbers(Columns, Value) -> [{<<"column.", (integer_to_binary(I))/binary>>, float(Value + I)} || I <- lists:seq(1, Columns)].
+numbers(Columns, Value) ->
+    [{<<"column.", (integer_to_binary(I))/binary>>, float(Value + I)} || I <- lists:seq(1, Columns)].
 
 filled(Columns, Seconds) ->
-    lists:foldl(fun(Second, History) -> weir_scope_history:add(Second * 1000, numbers(Columns, Second), History) end, weir_scope_history:new(), lists:seq(1, Seconds)).
+    lists:foldl(
+        fun(Second, History) -> weir_scope_history:add(Second * 1000, numbers(Columns, Second), History) end,
+        weir_scope_history:new(),
+        lists:seq(1, Seconds)
+    ).
 
 what_was_added_is_read_test() ->
     History = filled(2, 3),
     ?assertEqual(
-        [#{columns => [<<"column.1">>, <<"column.2">>], rows => [{1000, [2.0, 3.0]}, {2000, [3.0, 4.0]}, {3000, [4.0, 5.0]}]}],
+        [
+            #{
+                columns => [<<"column.1">>, <<"column.2">>],
+                rows => [{1000, [2.0, 3.0]}, {2000, [3.0, 4.0]}, {3000, [4.0, 5.0]}]
+            }
+        ],
         weir_scope_history:rows(second, 0, History)
     ),
     ?assertMatch([#{rows := [{3000, _}]}], weir_scope_history:rows(second, 2000, History)),
@@ -33,14 +43,20 @@ other_columns_stand_apart_test() ->
 
 %% Columns that change every second, as they should not, leave no more than those of the last three.
 columns_are_bounded_test() ->
-    History = lists:foldl(fun(Second, Then) -> weir_scope_history:add(Second * 1000, numbers(Second, 0), Then) end, weir_scope_history:new(), lists:seq(1, 50)),
+    History = lists:foldl(
+        fun(Second, Then) -> weir_scope_history:add(Second * 1000, numbers(Second, 0), Then) end,
+        weir_scope_history:new(),
+        lists:seq(1, 50)
+    ),
     ?assertEqual(3, length(weir_scope_history:rows(second, 0, History))).
 
 %% A day of a node of 16 schedulers, and ten minutes of one with a thousand columns.
 memory_is_bounded_test_() ->
     {timeout, 180, fun() ->
         Day = lists:foldl(
-            fun(Minute, History) -> weir_scope_history:add(Minute * 60_000, numbers(200, Minute), History) end, filled(200, 600), lists:seq(11, 1500)
+            fun(Minute, History) -> weir_scope_history:add(Minute * 60_000, numbers(200, Minute), History) end,
+            filled(200, 600),
+            lists:seq(11, 1500)
         ),
         ?assertMatch([#{rows := Rows}] when length(Rows) =:= 1440, weir_scope_history:rows(minute, -1, Day)),
         ?assert(weir_scope_history:bytes(Day) =< 4 * 1024 * 1024),

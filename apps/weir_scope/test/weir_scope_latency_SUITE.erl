@@ -51,23 +51,52 @@ beside_the_load_generator(_Config) ->
     {ok, #{at := Begin}} = weir_scope:sample(View),
     {ok, #{total := Total}} = weir_load_run:run(
         #{
-            scenario => weir_load_echo, options => #{size => 64}, address => {127, 0, 0, 1}, port => Port, load => {open, [{constant, 500, 2 * ?SECOND}], even}, connections => 10,
-            connect_rate => unlimited, depth => 1, duration => 2 * ?SECOND, warmup => 0, timeout => 60 * ?SECOND, drivers => 1, nodes => [node()],
+            scenario => weir_load_echo,
+            options => #{size => 64},
+            address => {127, 0, 0, 1},
+            port => Port,
+            load => {open, [{constant, 500, 2 * ?SECOND}], even},
+            connections => 10,
+            connect_rate => unlimited,
+            depth => 1,
+            duration => 2 * ?SECOND,
+            warmup => 0,
+            timeout => 60 * ?SECOND,
+            drivers => 1,
+            nodes => [node()],
             observe => none
         },
         fun(_) -> ok end
     ),
     Answered = weir_load_sample:counter(answered, Total),
-    [Above] = [Nanoseconds / 1000 || Nanoseconds <- weir_load_histogram:percentiles(weir_load_sample:histogram(service, Total), [60])],
+    [Above] = [
+        Nanoseconds / 1000
+     || Nanoseconds <- weir_load_histogram:percentiles(weir_load_sample:histogram(service, Total), [60])
+    ],
     [_, _] = [weir_scope_distribution:next(View) || _ <- [1, 2]],
     %% Columns change with the pollsets that there are.
     {ok, Series} = weir_scope:history(View, second, Begin),
-    Seconds = [Known || #{columns := Columns, rows := Rows} <- Series, {_, Values} <- Rows, Known <- [maps:from_list(lists:zip(Columns, Values))], maps:get(<<"latency.count">>, Known) > 0],
+    Seconds = [
+        Known
+     || #{columns := Columns, rows := Rows} <- Series,
+        {_, Values} <- Rows,
+        Known <- [maps:from_list(lists:zip(Columns, Values))],
+        maps:get(<<"latency.count">>, Known) > 0
+    ],
     Count = lists:sum([Number || #{<<"latency.count">> := Number} <- Seconds]),
     ?assertEqual(1000, Answered),
     ?assertEqual(Answered, round(Count)),
     lists:foreach(
-        fun(#{<<"latency.min">> := Min, <<"latency.med">> := Med, <<"latency.avg">> := Avg, <<"latency.max">> := Max, <<"latency.95_max">> := P95, <<"latency.95_avg">> := Avg95}) ->
+        fun(
+            #{
+                <<"latency.min">> := Min,
+                <<"latency.med">> := Med,
+                <<"latency.avg">> := Avg,
+                <<"latency.max">> := Max,
+                <<"latency.95_max">> := P95,
+                <<"latency.95_avg">> := Avg95
+            }
+        ) ->
             ?assert(Min >= ?DELAY * 1000 * 0.98),
             ?assert(Min =< Med andalso Med =< P95 andalso P95 =< Max),
             ?assert(Min =< Avg95 andalso Avg95 =< Avg andalso Avg =< Max)

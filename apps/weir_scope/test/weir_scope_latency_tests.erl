@@ -8,7 +8,17 @@ no_reply_test() ->
 
 one_reply_test() ->
     ?assertMatch(
-        #{count := 1, min := 2.0, max := 2.0, avg := 2.0, med := 2.0, stddev := Zero, '95_max' := 2.0, '99_avg' := 2.0, p999 := 2.0} when Zero == 0,
+        #{
+            count := 1,
+            min := 2.0,
+            max := 2.0,
+            avg := 2.0,
+            med := 2.0,
+            stddev := Zero,
+            '95_max' := 2.0,
+            '99_avg' := 2.0,
+            p999 := 2.0
+        } when Zero == 0,
         weir_scope_latency:figures([{2000, 1}])
     ).
 
@@ -16,8 +26,20 @@ one_reply_test() ->
 a_hundred_test() ->
     Times = [{Time * 1000, 1} || Time <- lists:seq(1, 100)],
     #{
-        count := 100, min := 1.0, max := 100.0, avg := 50.5, med := 50.0, stddev := Deviation, p90 := 90.0,
-        '95_max' := 95.0, '95_avg' := 48.0, '95_std' := Deviation95, '99_max' := 99.0, '99_avg' := 50.0, '99_std' := Deviation99, p999 := 100.0
+        count := 100,
+        min := 1.0,
+        max := 100.0,
+        avg := 50.5,
+        med := 50.0,
+        stddev := Deviation,
+        p90 := 90.0,
+        '95_max' := 95.0,
+        '95_avg' := 48.0,
+        '95_std' := Deviation95,
+        '99_max' := 99.0,
+        '99_avg' := 50.0,
+        '99_std' := Deviation99,
+        p999 := 100.0
     } = weir_scope_latency:figures(Times),
     ?assert(abs(Deviation - deviation(lists:seq(1, 100))) < 0.001),
     ?assert(abs(Deviation95 - deviation(lists:seq(1, 95))) < 0.001),
@@ -29,7 +51,10 @@ deviation(Values) ->
 
 %% A percentile may be within those that took as long.
 equal_times_test() ->
-    ?assertMatch(#{count := 1000, med := 1.0, '95_max' := 1.0, '99_max' := 5.0, p999 := 5.0}, weir_scope_latency:figures([{1000, 980}, {5000, 20}])).
+    ?assertMatch(
+        #{count := 1000, med := 1.0, '95_max' := 1.0, '99_max' := 5.0, p999 := 5.0},
+        weir_scope_latency:figures([{1000, 980}, {5000, 20}])
+    ).
 
 between_test() ->
     ?assertEqual([], weir_scope_latency:between([], [])),
@@ -40,7 +65,9 @@ begun_anew_test() ->
     ?assertEqual([{2, 1}], weir_scope_latency:between([{1, 5}, {2, 7}], [{2, 1}])).
 
 steps_test() ->
-    Steps = weir_scope_latency:steps([{0, 1}, {999, 2}, {1999, 4}, {2000, 1}, {3999, 1}, {4000, 1}, {1_000_000_000, 5}, {60_000_000_000, 7}]),
+    Steps = weir_scope_latency:steps([
+        {0, 1}, {999, 2}, {1999, 4}, {2000, 1}, {3999, 1}, {4000, 1}, {1_000_000_000, 5}, {60_000_000_000, 7}
+    ]),
     ?assertEqual(24, length(Steps)),
     ?assertEqual([{1, 7}, {2, 2}, {4, 1}, {524_288, 5}, {8_388_608, 7}], [Step || {_, Count} = Step <- Steps, Count > 0]).
 

@@ -4,7 +4,28 @@
 %% The callbacks of a reactor.
 -export([init/2, handle_data/3, handle_close/3]).
 
--export([busy/1, busy_for/3, transfer/1, chatter/2, sockets/2, collect/1, suspend/2, dictionary/2, small/1, hold_binaries/3, collects/1, looks/1, listen_only/3, hold/2, crowd/2, listen/0, listen_slowly/1, requests/3, relay/1, relayed/2]).
+-export([
+    busy/1,
+    busy_for/3,
+    transfer/1,
+    chatter/2,
+    sockets/2,
+    collect/1,
+    suspend/2,
+    dictionary/2,
+    small/1,
+    hold_binaries/3,
+    collects/1,
+    looks/1,
+    listen_only/3,
+    hold/2,
+    crowd/2,
+    listen/0,
+    listen_slowly/1,
+    requests/3,
+    relay/1,
+    relayed/2
+]).
 
 %% Busy for that part of each tenth of a second, by the clock.
 busy(Share) ->
@@ -125,12 +146,17 @@ collecting() ->
 
 %% Whether somebody here is between both looks at the top of something: one that this process has begun, or anybody.
 looks(Asker) ->
-    Looking = [Pid || Pid <- processes(), {current_stacktrace, [{timer, sleep, 1, _}, {Module, _, _, _} | _]} <- [process_info(Pid, current_stacktrace)],
-        lists:member(Module, [weir_scope_top, weir_scope_top_sockets])],
-    [] =/= case Asker of
-        anybody -> Looking;
-        _ -> [Pid || Pid <- Looking, {links, Links} <- [process_info(Pid, links)], lists:member(Asker, Links)]
-    end.
+    Looking = [
+        Pid
+     || Pid <- processes(),
+        {current_stacktrace, [{timer, sleep, 1, _}, {Module, _, _, _} | _]} <- [process_info(Pid, current_stacktrace)],
+        lists:member(Module, [weir_scope_top, weir_scope_top_sockets])
+    ],
+    [] =/=
+        case Asker of
+            anybody -> Looking;
+            _ -> [Pid || Pid <- Looking, {links, Links} <- [process_info(Pid, links)], lists:member(Asker, Links)]
+        end.
 
 %% Listens, and accepts nobody.
 listen_only(Whom, Backlog, Backend) ->
@@ -209,7 +235,10 @@ echo(Socket) ->
 
 %% So many requests of 64 bytes on each of so many connections of OTP's.
 requests(Port, Connections, Requests) ->
-    Sockets = [element(2, {ok, _} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}])) || _ <- lists:seq(1, Connections)],
+    Sockets = [
+        element(2, {ok, _} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]))
+     || _ <- lists:seq(1, Connections)
+    ],
     [
         begin
             ok = gen_tcp:send(Socket, binary:copy(<<0>>, 64)),

@@ -11,7 +11,10 @@ counts() ->
         {locks, [
             {run_queue, 1, spinlock, [{{"beam/erl_process.c", 5000}, {1000, 100, {0, 450_000_000, 100}}, Histogram}]},
             {run_queue, 2, spinlock, [{{"beam/erl_process.c", 5000}, {500, 50, {1, 50_000_000, 50}}, Histogram}]},
-            {atom_tab, undefined, rw_mutex, [{{"beam/atom.c", 10}, {40, 3, {0, 2_000_000, 3}}, Histogram}, {{"beam/atom.c", 20}, {60, 1, {0, 1_000_000, 1}}, Histogram}]}
+            {atom_tab, undefined, rw_mutex, [
+                {{"beam/atom.c", 10}, {40, 3, {0, 2_000_000, 3}}, Histogram},
+                {{"beam/atom.c", 20}, {60, 1, {0, 1_000_000, 1}}, Histogram}
+            ]}
         ]}
     ].
 
@@ -25,8 +28,24 @@ those_of_a_name_together_test() ->
         #{
             seconds => 4.5,
             locks => [
-                #{name => run_queue, type => spinlock, instances => 2, tries => 1500, collisions => 150, waited => 1.5, share => 1.5 / 4.5},
-                #{name => atom_tab, type => rw_mutex, instances => 1, tries => 100, collisions => 4, waited => 0.003, share => 0.003 / 4.5}
+                #{
+                    name => run_queue,
+                    type => spinlock,
+                    instances => 2,
+                    tries => 1500,
+                    collisions => 150,
+                    waited => 1.5,
+                    share => 1.5 / 4.5
+                },
+                #{
+                    name => atom_tab,
+                    type => rw_mutex,
+                    instances => 1,
+                    tries => 100,
+                    collisions => 4,
+                    waited => 0.003,
+                    share => 0.003 / 4.5
+                }
             ]
         },
         all()
@@ -35,12 +54,23 @@ those_of_a_name_together_test() ->
 %% One that was never taken has no place, and a VM may tell no histogram.
 without_places_and_histograms_test() ->
     Ask = fun
-        (erlang, system_info, [lock_counting]) -> true;
+        (erlang, system_info, [lock_counting]) ->
+            true;
         (erts_debug, lcnt_collect, []) ->
-            [{duration, {0, 0}}, {locks, [{late, undefined, mutex, []}, {old, 1, mutex, [{{undefined, 0}, {3, 1, {0, 500_000_000, 1}}}]}]}]
+            [
+                {duration, {0, 0}},
+                {locks, [
+                    {late, undefined, mutex, []}, {old, 1, mutex, [{{undefined, 0}, {3, 1, {0, 500_000_000, 1}}}]}
+                ]}
+            ]
     end,
     ?assertMatch(
-        #{locks := [#{name := old, tries := 3, waited := 0.5, share := 0.0}, #{name := late, tries := 0, waited := 0.0}]}, weir_scope_locks:all(Ask)
+        #{
+            locks := [
+                #{name := old, tries := 3, waited := 0.5, share := 0.0}, #{name := late, tries := 0, waited := 0.0}
+            ]
+        },
+        weir_scope_locks:all(Ask)
     ).
 
 %% OTP's own table of the same answer.
@@ -58,7 +88,10 @@ as_lcnt_has_them() ->
     ok = lcnt:conflicts(),
     {group_leader, Printer} = process_info(Server, group_leader),
     Printer ! {printed, self()},
-    Text = receive {printed, Lines} -> Lines end,
+    Text =
+        receive
+            {printed, Lines} -> Lines
+        end,
     _ = lcnt:stop(),
     #{locks := Locks} = all(),
     %% lcnt leaves those out for which nobody waited.
@@ -68,7 +101,10 @@ as_lcnt_has_them() ->
     ],
     Theirs = [
         {Name, list_to_integer(Tries), list_to_integer(Collisions), list_to_integer(Us)}
-     || [Name, _Instances, Tries, Collisions, _Percent, Us | _] <- [string:lexemes(Line, " ") || Line <- string:lexemes(Text, "\n")],
+     || [Name, _Instances, Tries, Collisions, _Percent, Us | _] <- [
+            string:lexemes(Line, " ")
+         || Line <- string:lexemes(Text, "\n")
+        ],
         lists:keymember(Name, 1, Ours)
     ],
     ?assertEqual(lists:sort(Ours), lists:sort(Theirs)).
@@ -95,7 +131,9 @@ of_this_node_test() ->
     end.
 
 the_page_test() ->
-    [{text, ["Weir does not run on this node.", ""]}, {text, [Counted, ""]}, {table, Columns, [First | _]}] = weir_scope_page_locks:page(none, all()),
+    [{text, ["Weir does not run on this node.", ""]}, {text, [Counted, ""]}, {table, Columns, [First | _]}] = weir_scope_page_locks:page(
+        none, all()
+    ),
     ?assertEqual("Locks of the VM, counted for 4.5s", lists:flatten(Counted)),
     ?assertEqual(
         ["run_queue", "spinlock", "2", "1500", "150", "10.0%", "1500.000", "33.3%"],
@@ -107,5 +145,8 @@ the_page_test() ->
         pollsets => [#{pollset => 1, contended => 3.0, totals => #{contended => 9}}, #{pollset => 2, totals => #{}}]
     },
     [{table, _, Rows}, {text, _}, {text, [Not]}] = weir_scope_page_locks:page(Weir, not_counted),
-    ?assertEqual([["of sockets", "2", "7"], ["of pollset 1's ready list", "3", "9"]], [[lists:flatten(Text) || {_, Text} <- Row] || Row <- Rows]),
+    ?assertEqual([["of sockets", "2", "7"], ["of pollset 1's ready list", "3", "9"]], [
+        [lists:flatten(Text) || {_, Text} <- Row]
+     || Row <- Rows
+    ]),
     ?assertNotEqual(nomatch, string:find(Not, "does not count")).

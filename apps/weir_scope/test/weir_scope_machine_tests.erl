@@ -10,5 +10,11 @@ a_second_waits_for_a_second_at_most_test() ->
     Before = reading(#{cpu_pressure => 0, throttled => 0, retransmits => 7}),
     After = reading(#{cpu_pressure => 1_100_000_000, throttled => 3_000_000_000, retransmits => 10}),
     Totals = #{retransmits => 10},
-    ?assertEqual(#{cpu_pressure => 1.0, throttled => 3.0, retransmits => 3.0, totals => Totals}, weir_scope_machine:between(Before, After, 1_000_000_000)),
-    ?assertEqual(#{cpu_pressure => 0.55, throttled => 1.5, retransmits => 1.5, totals => Totals}, weir_scope_machine:between(Before, After, 2_000_000_000)).
+    ?assertEqual(
+        #{cpu_pressure => 1.0, throttled => 3.0, retransmits => 3.0, totals => Totals},
+        weir_scope_machine:between(Before, After, 1_000_000_000)
+    ),
+    ?assertEqual(
+        #{cpu_pressure => 0.55, throttled => 1.5, retransmits => 1.5, totals => Totals},
+        weir_scope_machine:between(Before, After, 2_000_000_000)
+    ).

@@ -5,7 +5,17 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
+-export([
+    all/0,
+    groups/0,
+    suite/0,
+    init_per_suite/1,
+    end_per_suite/1,
+    init_per_group/2,
+    end_per_group/2,
+    init_per_testcase/2,
+    end_per_testcase/2
+]).
 -export([stock/1, with_weir/1]).
 
 suite() ->
@@ -45,10 +55,21 @@ init_per_testcase(_Case, Config) ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
     Port = open_port({spawn_executable, ?config(script, Config)}, [
         {args, [
-            ?config(root, Config), "erl", "-noinput", "-name", Name, "-setcookie", atom_to_list(erlang:get_cookie()),
-            "-eval", lists:concat(["io:format(\"up~n\"), true = monitor_node('", node(), "', true), receive {nodedown, _} -> halt() end."])
+            ?config(root, Config),
+            "erl",
+            "-noinput",
+            "-name",
+            Name,
+            "-setcookie",
+            atom_to_list(erlang:get_cookie()),
+            "-eval",
+            lists:concat([
+                "io:format(\"up~n\"), true = monitor_node('", node(), "', true), receive {nodedown, _} -> halt() end."
+            ])
         ]},
-        {line, 200}, binary, stderr_to_stdout
+        {line, 200},
+        binary,
+        stderr_to_stdout
     ]),
     up(Port),
     [{node, list_to_atom(Name)} | Config].
@@ -73,7 +94,9 @@ stock(Config) ->
     [looked_at(Config, Load) || Load <- [true, false]],
     {ok, View} = weir_scope:open(Node, #{}),
     {ok, otp} = weir_scope:tracer(View),
-    ?assertMatch({ok, #{tracer := otp, schedulers := [#{ready := [_ | _]} | _]}}, weir_scope:schedules(View, #{over => 200})),
+    ?assertMatch(
+        {ok, #{tracer := otp, schedulers := [#{ready := [_ | _]} | _]}}, weir_scope:schedules(View, #{over => 200})
+    ),
     ?assertMatch({ok, #{costs := [_ | _]}}, weir_scope:clocks(View)),
     ?assertEqual({ok, not_counted}, weir_scope:locks(View)),
     ok = weir_scope:close(View),
@@ -88,17 +111,22 @@ looked_at(Config, Load) ->
         end
      || Page <- weir_scope_page:names()
     ],
-    {ok, #{schedulers := Schedulers, memory := #{rss := _, carriers := Carriers, blocks := Blocks}}} = weir_scope:sample(View),
+    {ok, #{schedulers := Schedulers, memory := #{rss := _, carriers := Carriers, blocks := Blocks}}} = weir_scope:sample(
+        View
+    ),
     %% Threads have other names from OTP 26 on.
     ?assertMatch([_ | _], [Cpu || #{kind := normal, cpu := Cpu} <- Schedulers]),
     ?assert(Carriers >= Blocks),
     ok = weir_scope:close(View),
-    {ok, #{fine := Fine, unknown := Unknown}} = weir_scope_doctor:examine(?config(node, Config), #{over => 100, load => Load}),
+    {ok, #{fine := Fine, unknown := Unknown}} = weir_scope_doctor:examine(?config(node, Config), #{
+        over => 100, load => Load
+    }),
     ?assert(length(Fine) > 20, Unknown).
 
 nothing_stays(Config) ->
     weir_test_wait:wait_until(fun() ->
-        [Module || {Module, _} <- call(Config, code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module))] =:= []
+        [Module || {Module, _} <- call(Config, code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module))] =:=
+            []
     end).
 
 with_weir(Config) ->
@@ -111,7 +139,9 @@ with_weir(Config) ->
             {ok, View} = weir_scope:open(?config(node, Config), #{load => Load}),
             _ = weir_scope_distribution:next(View),
             ok = weir_scope_load:requests(Port, 2, 40),
-            #{weir := #{pollsets := [_ | _], listeners := Listeners, reactors := Reactors}} = weir_scope_distribution:next(View),
+            #{weir := #{pollsets := [_ | _], listeners := Listeners, reactors := Reactors}} = weir_scope_distribution:next(
+                View
+            ),
             ?assertMatch([#{port := Port}], [Listener || #{name := scope_slow} = Listener <- Listeners]),
             ?assert(lists:sum([Callbacks || #{totals := #{callbacks := Callbacks}} <- Reactors]) >= 82),
             ok = weir_scope:close(View)

@@ -6,9 +6,12 @@
 %% A node with both; so many messages were published.
 ask(Published) ->
     fun
-        (erlang, whereis, [weir_pubsub_sup]) -> self();
-        (weir_pubsub, counters, []) -> maps:from_list([{Name, Published} || #{name := Name} <- weir_pubsub_counters:table()]);
-        (Module, Function, Arguments) -> apply(Module, Function, Arguments)
+        (erlang, whereis, [weir_pubsub_sup]) ->
+            self();
+        (weir_pubsub, counters, []) ->
+            maps:from_list([{Name, Published} || #{name := Name} <- weir_pubsub_counters:table()]);
+        (Module, Function, Arguments) ->
+            apply(Module, Function, Arguments)
     end.
 
 listener(Requests) -> maps:from_list([{Name, Requests} || #{name := Name} <- weir_http_counters:table()]).
@@ -29,7 +32,13 @@ rates_test() ->
     Counters = weir_scope_products:between(Before, After, 2_000_000_000),
     ?assertEqual([[#{total => 9, rate => 2.0}]], named(<<"weir_pubsub_published">>, Counters)),
     ?assertEqual(
-        [[#{listener => web, total => 17, rate => 5.0}, #{listener => again, total => 4, rate => 2.0}, #{listener => new, total => 3, rate => 0.0}]],
+        [
+            [
+                #{listener => web, total => 17, rate => 5.0},
+                #{listener => again, total => 4, rate => 2.0},
+                #{listener => new, total => 3, rate => 0.0}
+            ]
+        ],
         named(<<"weir_http_requests">>, Counters)
     ).
 

@@ -18,7 +18,10 @@ healthy() ->
         processors => 4,
         cpus => 4.0,
         memory_limit => {100 * ?MIB, 1000 * ?MIB},
-        listeners => [#{port => 80, kind => weir, backlog => 1024, waiting => 0, buffer => 65536}, #{port => 4000, kind => distribution, buffer => 65536}],
+        listeners => [
+            #{port => 80, kind => weir, backlog => 1024, waiting => 0, buffer => 65536},
+            #{port => 4000, kind => distribution, buffer => 65536}
+        ],
         module_sockets => 5,
         acceptors => 10,
         modes => #{a => 100},
@@ -39,7 +42,10 @@ healthy() ->
         scheduler_poll => true,
         broadcasters => [{rooms, 5000, high}],
         timed_receivers => [{small, 10}],
-        long_turns => [#{kind => long_gc, milliseconds => 30, who => self()}, #{kind => long_schedule, milliseconds => 30, who => self()}],
+        long_turns => [
+            #{kind => long_gc, milliseconds => 30, who => self()},
+            #{kind => long_schedule, milliseconds => 30, who => self()}
+        ],
         weir => 4,
         over => #{
             ns => 1_000_000_000,
@@ -76,7 +82,9 @@ sick() ->
         {memory_limit_close, warning, #{memory_limit => {900 * ?MIB, 1000 * ?MIB}}},
         {small_backlog, note, #{listeners => [#{port => 80, backlog => 5, waiting => 0, buffer => 65536}]}},
         {backlog_full, critical, #{listeners => [#{port => 80, backlog => 1024, waiting => 1025, buffer => 65536}]}},
-        {few_acceptors, warning, #{acceptors => 1, listeners => [#{port => 80, backlog => 1024, waiting => 3, buffer => 65536}]}},
+        {few_acceptors, warning, #{
+            acceptors => 1, listeners => [#{port => 80, backlog => 1024, waiting => 3, buffer => 65536}]
+        }},
         {listen_overflows, note, over([listen_overflows, listen_drops], 1)},
         {listen_overflows, warning, over([listen_overflows, listen_drops], 10)},
         {listen_overflows, critical, over([listen_overflows, listen_drops], 100)},
@@ -96,7 +104,9 @@ sick() ->
         {processors_short, warning, #{cpu_pressure => 60.0}},
         {poll_thread_busy, warning, over(poller_cpu_ns, #{<<"0_poller">> => 950_000_000})},
         {scheduler_poll_off, note, #{scheduler_poll => false}},
-        {long_collections, warning, #{long_turns => [#{kind => long_gc, milliseconds => 200, who => self(), name => slow}]}},
+        {long_collections, warning, #{
+            long_turns => [#{kind => long_gc, milliseconds => 200, who => self(), name => slow}]
+        }},
         {long_turns, warning, #{long_turns => [#{kind => long_schedule, milliseconds => 80, who => self()}]}},
         {broadcaster_of_normal_priority, note, #{broadcasters => [{rooms, 5000, normal}]}},
         {receive_with_timeout, note, #{timed_receivers => [{server, 300}]}},
@@ -111,7 +121,10 @@ sick() ->
     ].
 
 each_rule_finds_what_it_is_for_test_() ->
-    [{atom_to_list(Rule), ?_assertEqual([{Rule, Severity}], found(maps:merge(healthy(), Changed)))} || {Rule, Severity, Changed} <- sick()].
+    [
+        {atom_to_list(Rule), ?_assertEqual([{Rule, Severity}], found(maps:merge(healthy(), Changed)))}
+     || {Rule, Severity, Changed} <- sick()
+    ].
 
 a_healthy_node_has_nothing_test() ->
     #{findings := Findings, unknown := Unknown, fine := Fine} = weir_scope_doctor:judge(healthy()),
@@ -135,28 +148,44 @@ what_is_not_known_is_said_test() ->
 %% Twenty in ten seconds are few.
 drops_are_judged_by_their_rate_test() ->
     #{over := Over} = maps:merge(healthy(), over([listen_overflows, listen_drops], 20)),
-    ?assertEqual([{listen_overflows, note}], found((healthy())#{over := Over#{ns := 10_000_000_000, received := #{}, poller_cpu_ns := #{}}})).
+    ?assertEqual(
+        [{listen_overflows, note}],
+        found((healthy())#{over := Over#{ns := 10_000_000_000, received := #{}, poller_cpu_ns := #{}}})
+    ).
 
 %% From OTP 29 on the order of options does not matter; and where Weir does not run, nobody meant it.
 a_listener_of_otp_may_be_meant_test() ->
     Listeners = [#{port => 80, kind => port, buffer => 65536}],
-    [?assertEqual([], found(maps:merge(healthy(), Changed#{listeners => Listeners}))) || Changed <- [#{otp => [29]}, #{weir => none}]].
+    [
+        ?assertEqual([], found(maps:merge(healthy(), Changed#{listeners => Listeners})))
+     || Changed <- [#{otp => [29]}, #{weir => none}]
+    ].
 
 %% Its acceptors do not wait where those of ports do.
 who_accepts_at_a_socket_of_the_module_is_not_known_test() ->
     Listeners = [#{port => 80, kind => socket, backlog => 1024, waiting => 3}],
     ?assertEqual([], found((healthy())#{acceptors => 1, listeners => Listeners})),
-    ?assertEqual([{few_acceptors, warning}], found((healthy())#{acceptors => 1, listeners => [(hd(Listeners))#{kind := weir}]})).
+    ?assertEqual(
+        [{few_acceptors, warning}], found((healthy())#{acceptors => 1, listeners => [(hd(Listeners))#{kind := weir}]})
+    ).
 
 a_few_sockets_of_the_module_or_an_older_otp_test() ->
-    [?assertEqual([], found(maps:merge(healthy(), Changed))) || Changed <- [#{otp => [28, 5]}, #{module_sockets => 200}]],
-    ?assertEqual([{scheduler_poll_off, note}], found(maps:merge(healthy(), #{otp => [28, 5], module_sockets => 200, scheduler_poll => false}))).
+    [
+        ?assertEqual([], found(maps:merge(healthy(), Changed)))
+     || Changed <- [#{otp => [28, 5]}, #{module_sockets => 200}]
+    ],
+    ?assertEqual(
+        [{scheduler_poll_off, note}],
+        found(maps:merge(healthy(), #{otp => [28, 5], module_sockets => 200, scheduler_poll => false}))
+    ).
 
 a_broadcaster_has_the_processors_for_itself_test() ->
     ?assertEqual([], found((healthy())#{broadcasters => [{rooms, 5000, normal}], run_queue => 3})).
 
 the_worst_comes_first_test() ->
-    Report = weir_scope_doctor:judge(maps:merge(healthy(), #{swap => 50 * ?MIB, time_correction => false, otp => [28, 0]})),
+    Report = weir_scope_doctor:judge(
+        maps:merge(healthy(), #{swap => 50 * ?MIB, time_correction => false, otp => [28, 0]})
+    ),
     #{findings := Findings} = Report,
     ?assertEqual([swapped, time_correction_off, slow_accept_of_socket], [Rule || #{rule := Rule} <- Findings]),
     ?assertEqual(critical, weir_scope_doctor:worst(Report)),

@@ -5,7 +5,13 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([who_is_ready_waits_for_those_before/1, turns_of_known_length/1, turns_by_messages/1, messages_are_bounded/1, migrations_of_known_number/1]).
+-export([
+    who_is_ready_waits_for_those_before/1,
+    turns_of_known_length/1,
+    turns_by_messages/1,
+    messages_are_bounded/1,
+    migrations_of_known_number/1
+]).
 -export([long_turns/1, another_system_monitor_goes_on/1]).
 -export([another_tracer_goes_on/1, an_observer_that_dies/1, one_at_a_time/1, ping_pong/1, bad_options/1]).
 -export([collected/0, turn/2, hops/1, traced/1, ping/1, pong/0]).
@@ -21,8 +27,18 @@ all() ->
 groups() ->
     [
         {all, [parallel], [
-            who_is_ready_waits_for_those_before, turns_of_known_length, turns_by_messages, messages_are_bounded, migrations_of_known_number, long_turns, another_system_monitor_goes_on, another_tracer_goes_on,
-            an_observer_that_dies, one_at_a_time, ping_pong, bad_options
+            who_is_ready_waits_for_those_before,
+            turns_of_known_length,
+            turns_by_messages,
+            messages_are_bounded,
+            migrations_of_known_number,
+            long_turns,
+            another_system_monitor_goes_on,
+            another_tracer_goes_on,
+            an_observer_that_dies,
+            one_at_a_time,
+            ping_pong,
+            bad_options
         ]}
     ].
 
@@ -72,7 +88,9 @@ count(Histogram) -> lists:sum([Count || {_, Count} <- Histogram]).
 %% microseconds. On the second there is nobody.
 who_is_ready_waits_for_those_before(Config) ->
     _ = [busy(Config, 1_000_000_000, 0) || _ <- lists:seq(1, 10)],
-    {ok, #{tracer := none, events := 0, complete := true, schedulers := [First, Second]}} = weir_scope:schedules(?config(view, Config), #{tracer => none}),
+    {ok, #{tracer := none, events := 0, complete := true, schedulers := [First, Second]}} = weir_scope:schedules(
+        ?config(view, Config), #{tracer => none}
+    ),
     #{scheduler := 1, ready := Busy} = First,
     #{scheduler := 2, ready := Idle} = Second,
     ?assert(count(Busy) > 0),
@@ -86,7 +104,9 @@ who_is_ready_waits_for_those_before(Config) ->
 %% two, where 4,000 looks at the clock take less.)
 turns_of_known_length(Config) ->
     _ = busy(Config, 20, 10),
-    {ok, #{tracer := native, events := Events, schedulers := Schedulers}} = weir_scope:schedules(?config(view, Config), #{over => 1000}),
+    {ok, #{tracer := native, events := Events, schedulers := Schedulers}} = weir_scope:schedules(
+        ?config(view, Config), #{over => 1000}
+    ),
     [#{running := Running, between := Between}] = [Scheduler || #{scheduler := 1} = Scheduler <- Schedulers],
     ?assert(Events > 0),
     Long = [{From, Count} || {From, Count} <- Running, From >= 16_384],
@@ -99,7 +119,9 @@ turns_of_known_length(Config) ->
 turns_by_messages(Config) ->
     Busy = busy(Config, 20, 10),
     {ok, otp} = weir_scope:tracer(?config(view, Config)),
-    {ok, #{tracer := otp, complete := true, events := Events, running := Running}} = weir_scope:schedules(?config(view, Config), #{over => 1000}),
+    {ok, #{tracer := otp, complete := true, events := Events, running := Running}} = weir_scope:schedules(
+        ?config(view, Config), #{over => 1000}
+    ),
     ?assert(Events > 0),
     Long = [{From, Count} || {From, Count} <- Running, From >= 16_384],
     ?assert(count(Long) > 0, Running),
@@ -109,8 +131,13 @@ turns_by_messages(Config) ->
 messages_are_bounded(Config) ->
     Pong = spawn(?config(node, Config), ?MODULE, pong, []),
     Ping = spawn(?config(node, Config), ?MODULE, ping, [Pong]),
-    {ok, #{complete := false, events := 200_000}} = weir_scope:schedules(?config(view, Config), #{over => 60_000, processes => 2}),
-    [?assertEqual({flags, []}, weir_scope_distribution:call(?config(peer, Config), erlang, trace_info, [Pid, flags])) || Pid <- [Ping, Pong]].
+    {ok, #{complete := false, events := 200_000}} = weir_scope:schedules(?config(view, Config), #{
+        over => 60_000, processes => 2
+    }),
+    [
+        ?assertEqual({flags, []}, weir_scope_distribution:call(?config(peer, Config), erlang, trace_info, [Pid, flags]))
+     || Pid <- [Ping, Pong]
+    ].
 
 %% A process that goes to the other scheduler for each of its turns knows how often: with either tracer a good part of that is counted, since it is
 %% asked some time before the tracer begins and after it has ended. Others do not go so often.
@@ -119,7 +146,9 @@ migrations_of_known_number(Config) ->
     [
         begin
             Before = hopped(Hopping),
-            {ok, #{tracer := Tracer, migrations := Migrations}} = weir_scope:schedules(?config(view, Config), #{over => 3000, tracer => Tracer}),
+            {ok, #{tracer := Tracer, migrations := Migrations}} = weir_scope:schedules(?config(view, Config), #{
+                over => 3000, tracer => Tracer
+            }),
             Hops = hopped(Hopping) - Before,
             ct:log("~p: ~p of ~p", [Tracer, Migrations, Hops]),
             ?assert(Hops > 0),
@@ -165,7 +194,12 @@ long_collections(Pid, View) ->
     Before = asked(Pid),
     {ok, #{long := {ok, Turns}}} = weir_scope:schedules(View, #{tracer => none}),
     After = asked(Pid),
-    case [Turn || #{who := Who, milliseconds := Time, name := _, kind := long_gc} = Turn <- Turns, Who =:= Pid, Time >= 20] of
+    case
+        [
+            Turn
+         || #{who := Who, milliseconds := Time, name := _, kind := long_gc} = Turn <- Turns, Who =:= Pid, Time >= 20
+        ]
+    of
         [] when After - Before < 100 -> long_collections(Pid, View);
         Found -> Found
     end.
@@ -248,7 +282,10 @@ bad_options(Config) ->
         ?assertMatch({error, {bad_option, Key, Value, _}}, weir_scope:schedules(View, #{Key => Value}))
      || {Key, Value} <- [{over, 60_001}, {over, 9}, {over, x}, {tracer, dbg}, {processes, 0}, {other, 1}]
     ],
-    [?assertMatch({error, {bad_option, milliseconds, Value, _}}, weir_scope:ping_pong(View, Value)) || Value <- [0, 10_001, x]],
+    [
+        ?assertMatch({error, {bad_option, milliseconds, Value, _}}, weir_scope:ping_pong(View, Value))
+     || Value <- [0, 10_001, x]
+    ],
     Afar = weir_scope_distribution:view(?config(node, Config), false),
     ?assertEqual({error, {needs_load, schedules}}, weir_scope:schedules(Afar, #{})),
     ?assertEqual({error, {needs_load, ping_pong}}, weir_scope:ping_pong(Afar, 100)),

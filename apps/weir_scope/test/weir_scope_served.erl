@@ -9,7 +9,10 @@
 
 %% Starts applications for a suite, which stops them in `served_suite.hrl'.
 with(Applications, Config) ->
-    Started = lists:append([element(2, {ok, _} = application:ensure_all_started(Application)) || Application <- Applications]),
+    Started = lists:append([
+        element(2, {ok, _} = application:ensure_all_started(Application))
+     || Application <- Applications
+    ]),
     [{started, Started} | Config].
 
 without(Config) ->
@@ -31,7 +34,13 @@ stop(Pid) ->
 %% Asks over a socket of OTP's, with the fields that are given.
 ask(Path, Fields) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
-    ok = gen_tcp:send(Socket, ["GET ", Path, " HTTP/1.1\r\nconnection: close\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"]),
+    ok = gen_tcp:send(Socket, [
+        "GET ",
+        Path,
+        " HTTP/1.1\r\nconnection: close\r\n",
+        [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields],
+        "\r\n"
+    ]),
     Answer = received(Socket, <<>>),
     [Head, Body] = binary:split(Answer, <<"\r\n\r\n">>),
     <<"HTTP/1.1 ", Status:3/binary, _/binary>> = Head,

@@ -19,9 +19,14 @@ next(View) -> {ok, weir_scope_distribution:next(View)}.
 
 %% What a visit could leave behind: modules, processes with a function of ours or of erl_eval, the flag of the schedulers.
 traces(Config) ->
-    Call = fun(Module, Function, Arguments) -> weir_scope_distribution:call(?config(peer, Config), Module, Function, Arguments) end,
+    Call = fun(Module, Function, Arguments) ->
+        weir_scope_distribution:call(?config(peer, Config), Module, Function, Arguments)
+    end,
     Modules = [Module || {Module, _} <- Call(code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module))],
-    Calls = [{Call(erlang, process_info, [Pid, initial_call]), Call(erlang, process_info, [Pid, current_function])} || Pid <- Call(erlang, processes, [])],
+    Calls = [
+        {Call(erlang, process_info, [Pid, initial_call]), Call(erlang, process_info, [Pid, current_function])}
+     || Pid <- Call(erlang, processes, [])
+    ],
     Ours = [Called || Called <- Calls, contains("weir_scope", Called) orelse contains("erl_eval", Called)],
     {Modules, Ours, Call(erlang, statistics, [scheduler_wall_time])}.
 
