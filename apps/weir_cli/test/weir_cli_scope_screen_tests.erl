@@ -1,9 +1,9 @@
-%% What is drawn, and what keys change, without a terminal.
+%% The screen and its keys, without a terminal.
 -module(weir_cli_scope_screen_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% A sample of this node, once for all.
+%% A sample of this node for all tests.
 data() ->
     Ask = fun erlang:apply/3,
     Sources = weir_scope_sample:open(Ask),
@@ -18,7 +18,7 @@ data() ->
     Process = fun(Name, Reductions) ->
         #{pid => self(), name => Name, reductions => Reductions, memory => 5000, growth => -100.0, queue => 3, function => {gen_server, loop, 7}, status => waiting}
     end,
-    %% Those of the first table of tcprstat in Wei Cao's mail.
+    %% The figures of the first table of tcprstat in Wei Cao's mail.
     Row = [{count, 39416}, {max, 17873}, {min, 953}, {avg, 1718}, {med, 1519}, {stddev, 724}, {'95_max', 2919}, {'95_avg', 1609}, {'95_std', 340}, {'99_max', 3813}, {'99_avg', 1674}, {'99_std', 462}],
     {Names, Values} = lists:unzip([{<<"latency.", (atom_to_binary(Name))/binary>>, float(Value)} || {Name, Value} <- Row]),
     #{
@@ -47,7 +47,7 @@ socket(Which, Rate) ->
 relay(Number, Age) ->
     #{relay => Number, owner => self(), pollset => 1, in => 20_000.0, out => Age, age => Age, idle => 0.5, peers => {{{127, 0, 0, 1}, 4711}, undefined}, replies => 12, first_byte_us => 300, p50 => 250, p99 => 900}.
 
-%% What was sampled last is shown, with the reason why nothing is newer.
+%% The last sample is shown, with the reason why there is no newer one.
 a_node_that_cannot_be_sampled_test() ->
     #{sample := Sample} = Data = data(),
     Failing = Data#{sample := Sample#{failures => 3, failing => <<"{error,badarg}">>}},
@@ -60,7 +60,7 @@ what_weir_serves_test() ->
     Lines = shown(weir, 40, 160, []),
     [?assertMatch([_], [Line || Line <- Lines, has(Text, Line)]) || Text <- ["long name of a listener", "echo_reactor", "weir_http_requests"]],
     ?assertMatch([_, _], [Line || Line <- Lines, has("127.0.0.1:4711 -", Line)]),
-    %% The relay with most bytes is the first; `s' sorts by another column.
+    %% The relay with most bytes comes first; `s' sorts by another column.
     ?assert(place("5000", Lines) < place("4000", Lines)),
     ?assert(place("25h", Lines) < length(Lines)),
     ?assert(has("sorted by in", lists:last(shown(weir, 40, 160, [$s])))).
@@ -74,7 +74,7 @@ index(Page) -> length(lists:takewhile(fun(Other) -> Other =/= Page end, weir_sco
 
 keyed(Keys, Screen) -> lists:foldl(fun weir_cli_scope_screen:key/2, Screen, Keys).
 
-%% As a terminal would show them.
+%% The lines as a terminal would show them.
 lines(Drawn) ->
     Text = re:replace(unicode:characters_to_binary(Drawn), "\e\\[[0-9;?]*[a-zA-Z]", "", [global, unicode, {return, binary}]),
     [unicode:characters_to_list(Line) || Line <- binary:split(Text, <<"\r\n">>, [global])].
@@ -89,13 +89,13 @@ every_page_keeps_to_the_screen_test_() ->
      || Page <- weir_scope_page:names(), {Rows, Columns} <- [{24, 80}, {60, 200}, {5, 20}]
     ].
 
-%% The pages that matter most are whole in 80 columns.
+%% The most important pages fit into 80 columns.
 epollwait_is_whole_in_80_columns_test() ->
     Lines = shown(polls, 24, 80, []),
     [Head] = [Line || Line <- Lines, has("pollset ", Line), has("times", Line)],
     [?assert(has(Title, Head)) || Title <- ["times", "revents", "min", "max", "avg", "timeouts", "asleep"]].
 
-%% So is the table of tcprstat, but for seconds in which nobody measured.
+%% The table of tcprstat fits too. It has no rows for seconds in which no listener measured.
 tcprstat_is_whole_in_80_columns_test() ->
     Lines = shown(latency, 24, 80, []),
     [Head] = [Line || Line <- Lines, has("stddev", Line)],
@@ -130,7 +130,7 @@ filter_test() ->
     ?assert(has("filter: busy_", lists:last(Typed))),
     ?assertEqual([], [Line || Line <- Typed, has("a_module", Line)]),
     ?assertMatch([_], [Line || Line <- Typed, has("rather_busy", Line)]),
-    %% Keys are letters while one types, and no commands.
+    %% While a filter is typed, keys are letters and not commands.
     ?assert(is_tuple(keyed([$/, $q], weir_cli_scope_screen:new(node)))),
     ?assertMatch([_], [Line || Line <- shown(processes, 24, 80, [$/ | "busy"] ++ [escape]), has("a_module", Line)]),
     ?assertMatch([], [Line || Line <- shown(processes, 24, 80, [$/ | "busy"] ++ [enter, $r]), has("a_module", Line)]).
@@ -159,7 +159,7 @@ help_and_failure_test() ->
     Failed = weir_cli_scope_screen:failed("it is gone", weir_cli_scope_screen:data(overview, data(), weir_cli_scope_screen:new(node))),
     Lines = lines(weir_cli_scope_screen:draw(Failed)),
     ?assert(has("it is gone", lists:last(Lines))),
-    %% What was there stays.
+    %% The old data stay.
     ?assertMatch([_ | _], [Line || Line <- Lines, has("utilisation", Line)]).
 
 scroll_test() ->
