@@ -1,4 +1,4 @@
-%% What Weir did between two readings.
+%% Differences of two readings of Weir.
 -module(weir_scope_engine_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -16,7 +16,7 @@ between(Before, After) -> weir_scope_engine:between(reading(pollset(Before), lis
 a_second_test() ->
     #{pollsets := [#{times := 3.0, min := 0, max := 1, reads := 3.0, asked_away := 3.0, moved_in := 3.0}], listeners := [#{accepted := 3.0, connections := 2}]} = between(7, 10).
 
-%% Its counters are less than they were: it has begun anew, and what it has counted since is what has happened.
+%% Counters that are smaller than before were restarted. Their present value is the difference.
 begun_anew_test() ->
     #{pollsets := [#{times := 4.0, bytes_in := 4.0, max := 1}], listeners := [#{accepted := 4.0, denied := 4.0}]} = between(1000, 4).
 
@@ -31,12 +31,12 @@ callbacks_of_a_reactor_test() ->
         #{pollset => 1025, module => echo, scheduler => 2, callbacks => 20.0, busy => 0.2, mean_us => 10_000.0, totals => #{callbacks => 15, callback_ns => 101_000_000}}, Reactor
     ).
 
-%% Figures are those of the second.
+%% The figures are of the last second.
 measured_callbacks_test() ->
     #{reactors := [#{latency := #{count := 3, med := 2.0, max := 4.0}}]} =
         weir_scope_engine:between(reactors(5, 0, [{1000, 7}, {2000, 1}]), reactors(15, 0, [{1000, 7}, {2000, 3}, {4000, 1}]), 1_000_000_000).
 
-%% Of those that were there before.
+%% Only servers that were in the reading before.
 servers_of_a_proxy_test() ->
     Servers = fun(All) -> (reading(pollset(0), listener(0)))#{servers => maps:from_list([{{main, <<"web">>, Name}, #{replies => 9, reply_ns => 1, times => Times}} || {Name, Times} <- All])} end,
     ?assertMatch(
@@ -44,7 +44,7 @@ servers_of_a_proxy_test() ->
         weir_scope_engine:between(Servers([{<<"a">>, [{1000, 7}, {2000, 1}]}]), Servers([{<<"a">>, [{1000, 7}, {2000, 4}]}, {<<"b">>, [{1000, 1}]}]), 1_000_000_000)
     ).
 
-%% A reactor that is new has no second yet, and another process with the same pollset is another.
+%% A new reactor is left out at first. Another process with the same pollset is a new reactor.
 a_new_reactor_test() ->
     Before = (reading(pollset(0), listener(0)))#{reactors => #{{1025, list_to_pid("<0.0.0>")} => #{callbacks => 9, callback_ns => 9}}},
     #{reactors := []} = weir_scope_engine:between(Before, reactors(1, 1, []), 1_000_000_000).

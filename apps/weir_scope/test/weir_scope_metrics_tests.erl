@@ -1,4 +1,4 @@
-%% The document for Prometheus, by the rules of OpenMetrics 1.0.
+%% The document for Prometheus follows the rules of OpenMetrics 1.0.
 -module(weir_scope_metrics_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -12,7 +12,7 @@ lines() ->
     Pollset = #{pollset => 1, sockets => 3, totals => #{polls => 10, empty_polls => 1, events => 20, sleeps => 1, reads => 5, read_bytes => 50, writes => 1, written_bytes => 2}},
     Listener = #{name => {http, "a \"b\" \\ c\nd"}, connections => 7, backlog => 1, max_backlog => 1024, totals => #{accepted => 9, overload => 0, denied => 0, full_pauses => 8, replies => 3, reply_ns => 4_500_000},
         latency => weir_scope_latency:figures([{500_000, 2}, {3_500_000, 1}])},
-    %% Not every machine has these.
+    %% Not every machine has these values.
     Machine = #{
         cpu_pressure => 0.1, io_pressure => 0.2, memory_pressure => 0.0, throttled => 0.0,
         totals => #{listen_overflows => 4, listen_drops => 5, retransmits => 6, tcp_memory_pressures => 0}
@@ -37,7 +37,7 @@ every_line_has_the_form_test() ->
     Form = "^(# (TYPE " ++ Name ++ " (counter|gauge|summary)|HELP " ++ Name ++ " [^\n]+|EOF)|" ++ Name ++ "({" ++ Label ++ "(," ++ Label ++ ")*})? -?[0-9.e+-]+)$",
     ?assertEqual([], [Line || Line <- lists:droplast(Lines), re:run(Line, Form, [{capture, none}]) =:= nomatch]).
 
-%% A family is told of once, before its series, which follow each other and have its name.
+%% A family is declared once, before its series. The series follow each other and have its name.
 families_stand_together_test() ->
     {_, Seen} = lists:foldl(
         fun
@@ -80,7 +80,7 @@ values_test() ->
     ]],
     [Reductions] = [binary_to_integer(Value) || <<"beam_reductions_total ", Value/binary>> <- Lines],
     ?assert(Reductions > 1000),
-    %% As many as there are now, about.
+    %% About as many as there are now.
     [Processes] = [binary_to_integer(Value) || <<"beam_entries{table=\"processes\"} ", Value/binary>> <- Lines],
     ?assert(abs(Processes - erlang:system_info(process_count)) < 20).
 
