@@ -154,7 +154,7 @@ recorded(Config) ->
 
 record(Config, File) ->
     {0, [Told]} = run(Config, ["scope", "record", ?config(node, Config), File, "--cookie", "of_its_own", "--seconds", "2"]),
-    ?assertEqual(list_to_binary(["2 seconds in ", File]), Told).
+    ?assertEqual(list_to_binary(["2 seconds recorded in ", File]), Told).
 
 what_is_no_recording(Config) ->
     File = filename:join(?config(priv_dir, Config), "none"),
