@@ -1,5 +1,5 @@
-%% @doc Prints messages of a server in the foreground. The server keeps running when its output is closed, as behind `|
-%% head'.
+%% @doc Prints messages of a server in the foreground. The server keeps running when its output is closed, for example
+%% by `head'.
 -module(weir_cli_notice).
 
 -export([say/2]).

@@ -122,30 +122,12 @@ echo_writes_its_total_as_json(Config) ->
     served(Config, echo, fun(Target, Pid) ->
         File = file(Config, "echo.json"),
         {0, Lines} = load(Config, [
-            "echo",
-            Target,
-            "--connections",
-            "10",
-            "--rate",
-            "500",
-            "--duration",
-            "2s",
-            "--warmup",
-            "500ms",
-            "--json",
-            File,
-            "--observe",
-            Pid,
-            "--assert",
-            "errors=0",
-            "--assert",
-            "p50<1000s"
+            "echo", Target, "--connections", "10", "--rate", "500", "--duration", "2s", "--warmup", "500ms",
+            "--json", File, "--observe", Pid, "--assert", "errors=0", "--assert", "p50<1000s"
         ]),
         ?assert(mentions("promise   errors=0: kept", Lines)),
         {ok, Text} = file:read_file(File),
-        {ok, #{<<"total">> := Total, <<"seconds">> := [_, _ | _], <<"valid">> := true} = Document} = weir_json:decode(
-            Text
-        ),
+        {ok, #{<<"total">> := Total, <<"seconds">> := [_, _ | _], <<"valid">> := true} = Document} = weir_json:decode(Text),
         ?assertMatch(#{<<"offered">> := 1000, <<"answered">> := 1000, <<"achieved_rate">> := _}, Total),
         [
             ?assertMatch(#{Measure := #{<<"p99">> := _, <<"count">> := 1000}}, Total)
@@ -158,20 +140,8 @@ echo_writes_its_total_as_json(Config) ->
 
 http_takes_a_url(Config) ->
     served(Config, ehttpd, fun(Target, _Pid) ->
-        {0, Lines} = load(Config, [
-            "http",
-            "http://" ++ Target ++ "/page",
-            "--rate",
-            "200",
-            "--depth",
-            "2",
-            "--duration",
-            "1s",
-            "--assert",
-            "answered=200",
-            "--assert",
-            "errors=0"
-        ]),
+        {0, Lines} = load(Config, ["http", "http://" ++ Target ++ "/page", "--rate", "200", "--depth", "2", "--duration", "1s",
+            "--assert", "answered=200", "--assert", "errors=0"]),
         ?assert(mentions("promise   answered=200: kept", Lines))
     end).
 
@@ -204,7 +174,7 @@ nobody_there_is_exit_code_1(Config) ->
     {1, Lines} = load(Config, ["echo", Target]),
     ?assert(mentions("connection refused", Lines)).
 
-%% A server that answers, and never as HTTP.
+%% A server whose answers are not HTTP.
 nothing_but_errors_is_exit_code_1(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         [
@@ -225,7 +195,7 @@ a_load_that_cannot_be_offered_is_exit_code_3(Config) ->
 a_signal_ends_with_the_report(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         Program = start(Config, ["load", "echo", Target, "--rate", "5", "--duration", "100s", "--max-lag", "1m"]),
-        %% Of so few requests none is missed because the generator was late for a moment when the signal came.
+        %% With so few requests none is missing if the generator is late for a moment when the signal arrives.
         wait_for_second(Program),
         kill("INT", shell(Program)),
         0 = exit_status(Program),
@@ -252,7 +222,7 @@ runs_are_compared(Config) ->
 a_rate_is_searched(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         File = file(Config, "search.json"),
-        %% What is promised breaks by the rate alone.
+        %% This promise depends on the rate alone.
         {0, Lines} = load(Config, ["echo", Target, "--rate", "200", "--duration", "300ms", "--search", "answered<=100",
             "--max-lag", "10s", "--json", File]),
         ?assert(mentions("answered<=100 holds at", Lines)),
@@ -285,62 +255,38 @@ a_scenario_within_tls(Config) ->
         {1, _} = load(Config, Load ++ ["--cacert", "/no/such/file"])
     end).
 
-%% Two nodes as if they were elsewhere: only their names and their cookie are known.
+%% Two nodes as on other machines: the test only uses their names and their cookie.
 nodes_are_joined_and_observed(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         Start = fun() ->
             {ok, Peer, Node} = peer:start(#{
-                name => peer:random_name(joined),
-                host => "localhost",
-                connection => standard_io,
-                args => [
-                    "-setcookie", "joined", "-kernel", "inet_dist_use_interface", "{127,0,0,1}", "-pa" | code:get_path()
-                ]
+                name => peer:random_name(joined), host => "localhost", connection => standard_io,
+                args => ["-setcookie", "joined", "-kernel", "inet_dist_use_interface", "{127,0,0,1}", "-pa" | code:get_path()]
             }),
             {Peer, atom_to_list(Node)}
         end,
         {PeerA, A} = Start(),
         {PeerB, B} = Start(),
         File = file(Config, "joined.json"),
-        Load = [
-            "echo",
-            Target,
-            "--nodes",
-            A ++ "," ++ B,
-            "--rate",
-            "200",
-            "--connections",
-            "10",
-            "--duration",
-            "2s",
-            "--observe",
-            A,
-            "--assert",
-            "answered=400",
-            "--assert",
-            "connected=10"
-        ],
+        Load = ["echo", Target, "--nodes", A ++ "," ++ B, "--rate", "200", "--connections", "10", "--duration", "2s",
+            "--observe", A, "--assert", "answered=400", "--assert", "connected=10"],
         {0, _} = load(Config, Load ++ ["--cookie", "joined", "--json", File]),
         {ok, Text} = file:read_file(File),
         {ok, #{<<"nodes">> := Nodes, <<"observe">> := Observed, <<"seconds">> := [First | _]}} = weir_json:decode(Text),
         ?assertEqual(lists:sort([list_to_binary(A), list_to_binary(B)]), lists:sort(Nodes)),
         ?assertEqual(list_to_binary(A), Observed),
-        ?assertMatch(
-            #{<<"server">> := #{<<"cpu">> := _, <<"schedulers">> := [_ | _], <<"pollsets">> := [_ | _]}}, First
-        ),
-        %% What is wrong is told.
+        ?assertMatch(#{<<"server">> := #{<<"cpu">> := _, <<"schedulers">> := [_ | _], <<"pollsets">> := [_ | _]}}, First),
+        %% The error says what is wrong.
         {1, Refused} = load(Config, Load ++ ["--cookie", "another"]),
-        ?assert(mentions("it refuses the connection", Refused)),
+        ?assert(mentions("it refuses us", Refused)),
         {1, Absent} = load(Config, ["echo", Target, "--observe", "nobody@localhost"]),
-        ?assert(mentions("cannot reach the node nobody@localhost: the nodes on localhost are", Absent)),
+        ?assert(mentions("cannot reach the node nobody@localhost: on localhost there is", Absent)),
         [ok = peer:stop(Peer) || Peer <- [PeerA, PeerB]]
     end).
 
 an_overloaded_generator_is_exit_code_3(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
-        {3, Lines} = run(Config, [
-            "load", "echo", Target, "--rate", "10000000", "--duration", "100ms", "--timeout", "1s"
-        ]),
+        {3, Lines} = run(Config, ["load", "echo", Target, "--rate", "10000000", "--duration", "100ms", "--timeout", "1s"]),
         ?assert(mentions("invalid: the generator", Lines))
     end).
 
@@ -353,24 +299,8 @@ a_scenario_of_ones_own(Config) ->
 load_comes_from_several_nodes(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         File = file(Config, "nodes.json"),
-        {0, _} = load(Config, [
-            "echo",
-            Target,
-            "--local-nodes",
-            "2",
-            "--rate",
-            "200",
-            "--connections",
-            "10",
-            "--duration",
-            "1s",
-            "--assert",
-            "answered=200",
-            "--assert",
-            "connected=10",
-            "--json",
-            File
-        ]),
+        {0, _} = load(Config, ["echo", Target, "--local-nodes", "2", "--rate", "200", "--connections", "10", "--duration", "1s",
+            "--assert", "answered=200", "--assert", "connected=10", "--json", File]),
         {ok, Text} = file:read_file(File),
         {ok, #{<<"nodes">> := [A, B]}} = weir_json:decode(Text),
         ?assertNotEqual(A, B),
@@ -378,7 +308,7 @@ load_comes_from_several_nodes(Config) ->
         ?assert(mentions("nobody@localhost", Lines))
     end).
 
-%% Serves an example while a function loads it.
+%% Serves an example while a fun puts load on it.
 served(Config, {Example, Options}, Load) ->
     #{port := Port, pid := Pid} = Server = weir_cli_examples:serve(Config, Example, Options),
     try
@@ -389,7 +319,7 @@ served(Config, {Example, Options}, Load) ->
 served(Config, Example, Load) ->
     served(Config, {Example, []}, Load).
 
-%% On a machine that others use too the generator may be late, unless a test is about that.
+%% The machine may be busy, so the generator may be late by up to 60 s, unless a test sets --max-lag itself.
 load(Config, [Scenario | Arguments]) ->
     {Status, Lines} = run(Config, ["load", Scenario, "--max-lag", "60s" | Arguments]),
     ct:log("~p~n~ts", [Arguments, lists:join("\n", Lines)]),

@@ -16,19 +16,9 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        help_says_how,
-        a_wrong_argument_is_one_line,
-        a_file_is_checked,
-        an_address_in_use,
-        one_route_balances_until_a_signal,
-        connections_end_with_the_drain,
-        a_changed_file_is_taken,
-        who_reads_no_more_ends_nothing,
-        names_of_any_letters,
-        commands_show_and_change,
-        wrong_commands_say_why,
-        a_new_version_takes_over,
-        another_user
+        help_says_how, a_wrong_argument_is_one_line, a_file_is_checked, an_address_in_use,
+        one_route_balances_until_a_signal, connections_end_with_the_drain, a_changed_file_is_taken, who_reads_no_more_ends_nothing, names_of_any_letters,
+        commands_show_and_change, wrong_commands_say_why, a_new_version_takes_over, another_user
     ].
 
 init_per_suite(Config) -> weir_cli_program:find(Config).
@@ -43,17 +33,9 @@ end_per_testcase(_Case, Config) ->
 
 help_says_how(_Config) ->
     {0, Lines} = answer(["proxy", "--help"]),
-    [
-        ?assert(mentions(Word, Lines))
-     || Word <- ["weir proxy", "--listen", "--to", "--config", "--check", "set-weight BACKEND SERVER WEIGHT"]
-    ],
-    %% What signals do.
-    [
-        ?assert(mentions(Sentence, Lines))
-     || Sentence <- [
-            "SIGTERM, SIGINT: new clients are refused", "after --drain seconds", "SIGHUP: it reads its file again"
-        ]
-    ].
+    [?assert(mentions(Word, Lines)) || Word <- ["weir proxy", "--listen", "--to", "--config", "--check", "set-weight BACKEND SERVER WEIGHT"]],
+    %% The effects of signals.
+    [?assert(mentions(Sentence, Lines)) || Sentence <- ["SIGTERM, SIGINT: new clients are refused", "after --drain seconds", "SIGHUP: it reads its file again"]].
 
 a_wrong_argument_is_one_line(_Config) ->
     [
@@ -63,21 +45,14 @@ a_wrong_argument_is_one_line(_Config) ->
             ?assert(mentions(Wrong, Lines))
         end
      || {Arguments, Wrong} <- [
-            {[], "--config FILE, or --listen"},
-            {["--listen", ":0"], "--to"},
-            {["more"], "more"},
-            {["--listen", ":0", "--to", ":1", "--balance", "best"], "best"},
-            {["--config", "a", "--to", ":1"], "--to"},
-            {["status"], "--control"},
-            {["--config", "a", "--control", "b"], "--control"},
-            {["--config", "a", "--balance", "hash"], "--balance"},
-            {["--listen", ":0", "--to", ":1", "--check"], "--check"},
-            {["--check"], "--check"},
-            {["--listen", ":0", "--to", ","], "--to"}
+            {[], "--config FILE, or --listen"}, {["--listen", ":0"], "--to"}, {["more"], "more"},
+            {["--listen", ":0", "--to", ":1", "--balance", "best"], "best"}, {["--config", "a", "--to", ":1"], "--to"}, {["status"], "--control"},
+            {["--config", "a", "--control", "b"], "--control"}, {["--config", "a", "--balance", "hash"], "--balance"},
+            {["--listen", ":0", "--to", ":1", "--check"], "--check"}, {["--check"], "--check"}, {["--listen", ":0", "--to", ","], "--to"}
         ]
     ].
 
-%% The key, its line, its value and what is allowed; nothing is served.
+%% The error names the key, its line, its value and what is allowed. Nothing is served.
 a_file_is_checked(Config) ->
     Check = fun(Text) -> run(Config, ["proxy", "--config", file(Config, Text), "--check"]) end,
     {0, [Right]} = Check(text(Config, "")),
@@ -89,16 +64,9 @@ a_file_is_checked(Config) ->
         end
      || {Text, Said} <- [
             {text(Config, "retries = -1\n"), "7: backends.web.retries is -1; allowed: a number from 0 to 100"},
-            {
-                text(Config, "send_proxi = 'v1'\n"),
-                "7: backends.web.send_proxi is \"v1\"; allowed: unknown option; valid: servers, "
-            },
-            {
-                text(Config, "[backends.web.health]\nkind = 'gopher'\n"),
-                "8: backends.web.health.kind is \"gopher\"; allowed: "
-            },
-            {"[frontends.a]\nlisten = 'x:1'\n[backends]\n",
-                "2: frontends.a.listen is \"x:1\"; allowed: an address of this machine"},
+            {text(Config, "send_proxi = 'v1'\n"), "7: backends.web.send_proxi is \"v1\"; allowed: unknown option; valid: servers, "},
+            {text(Config, "[backends.web.health]\nkind = 'gopher'\n"), "8: backends.web.health.kind is \"gopher\"; allowed: "},
+            {"[frontends.a]\nlisten = 'x:1'\n[backends]\n", "2: frontends.a.listen is \"x:1\"; allowed: an address of this machine"},
             {"[frontends.a]\nlisten = ':1'\nbackend = 'w'\n[backends]\n", "3: frontends.a.backend is \"w\"; allowed: "},
             {"[frontends\n", "1: "}
         ]
@@ -113,7 +81,7 @@ an_address_in_use(Config) ->
         run(Config, ["proxy", "--listen", Address, "--to", ":1"])
     ).
 
-%% It serves what is there until that has ended, and nobody new.
+%% After the signal it serves existing connections until they end, and no new ones.
 one_route_balances_until_a_signal(Config) ->
     Unix = socket_path("listen"),
     Program = start(Config, ["proxy", "--listen", "127.0.0.1:0,unix:" ++ Unix, "--to", to(Config)]),
@@ -139,7 +107,7 @@ connections_end_with_the_drain(Config) ->
     ?assertEqual(0, exit_status(Program)),
     ?assert(mentions("closed 1 connections that were still open", later_lines(Program))).
 
-%% The signal goes to what the user has started.
+%% The signal goes to the process that the user has started: the shell.
 a_changed_file_is_taken(Config) ->
     File = file(Config, text(Config, "")),
     [_, {_, B}] = proplists:get_value(servers, Config),
@@ -162,7 +130,7 @@ a_changed_file_is_taken(Config) ->
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
 
-%% As behind `| head'. Standard error goes elsewhere: where both are closed, OTP 27 and later end the emulator.
+%% As behind `| head'. Standard error stays open: if both are closed, OTP 27 and later end the emulator.
 who_reads_no_more_ends_nothing(Config) ->
     [{_, A}, {_, B}] = proplists:get_value(servers, Config),
     File = file(Config, text([A], "")),
@@ -184,7 +152,7 @@ who_reads_no_more_ends_nothing(Config) ->
         end
      || {Text, Name} <- [{text([B], ""), "b"}, {text([A], ""), "a"}]
     ],
-    %% What is wrong cannot be told either.
+    %% An error in the file cannot be printed either.
     File = file(Config, text([B], "retries = 1000\n")),
     _ = Reload(),
     File = file(Config, text([B], "")),
@@ -199,14 +167,8 @@ names_of_any_letters(Config) ->
     Control = socket_path("control"),
     Server = first(Config),
     Text = [
-        "control = '",
-        Control,
-        "'\n[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'my web'\n[backends.'my web']\n",
-        "servers = [{ address = '",
-        Server,
-        "', name = 'one two' }, { address = '",
-        Server,
-        "', name = 'größe €' }]\n"
+        "control = '", Control, "'\n[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'my web'\n[backends.'my web']\n",
+        "servers = [{ address = '", Server, "', name = 'one two' }, { address = '", Server, "', name = 'größe €' }]\n"
     ],
     Program = start(Config, ["proxy", "--config", file(Config, unicode:characters_to_binary(Text))]),
     _ = ready(Program),
@@ -216,7 +178,7 @@ names_of_any_letters(Config) ->
     ?assertMatch({1, [<<"weir: no such server: €"/utf8>>]}, Ask(["drain", "my web", "€"])),
     {0, [_ | Servers]} = Ask(["servers"]),
     ?assert(mentions("one two  drain", [re:replace(Line, "  +", "  ", [global, {return, binary}]) || Line <- Servers])),
-    %% As a person or a script asks, without the program.
+    %% Without the program, as a person or a script does.
     {ok, Socket} = gen_tcp:connect({local, Control}, 0, [binary, {active, false}]),
     ok = gen_tcp:send(Socket, <<"status \xff\n">>),
     {ok, Answer} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
@@ -242,10 +204,8 @@ commands_show_and_change(Config) ->
     ?assertEqual({0, []}, Ask(["drain", "main", NameA])),
     ?assertEqual(["b"], Names(Port)),
     {0, [_ | Servers]} = Ask(["servers"]),
-    ?assertEqual(
-        lists:sort([[<<"main">>, list_to_binary(NameA), <<"drain">>], [<<"main">>, list_to_binary(NameB), <<"up">>]]),
-        lists:sort([lists:sublist(words(Server), 3) || Server <- Servers])
-    ),
+    ?assertEqual(lists:sort([[<<"main">>, list_to_binary(NameA), <<"drain">>], [<<"main">>, list_to_binary(NameB), <<"up">>]]),
+        lists:sort([lists:sublist(words(Server), 3) || Server <- Servers])),
     ?assertEqual({0, []}, Ask(["enable", "main", NameA])),
     ?assertEqual(["a", "b"], Names(Port)),
     ?assertEqual({0, []}, Ask(["set-weight", "main", NameB, "0"])),
@@ -277,26 +237,20 @@ wrong_commands_say_why(Config) ->
             ?assertMatch({Words, {_, _}}, {Words, binary:match(Fault, Said)})
         end
      || {Words, Said} <- [
-            {["drain", "main", "nobody"], <<"no such server: nobody">>},
-            {["drain", "nowhere", "nobody"], <<"no such backend: nowhere">>},
-            {["close-sessions", "main", "nobody"], <<"no such server: nobody">>},
-            {["close-sessions", "nowhere", "nobody"], <<"no such backend: nowhere">>},
-            {["set-weight", "main", "nobody", "1"], <<"no such server: nobody">>},
-            {["set-weight", "main", "nobody", "x"], <<"0 to 256">>},
-            {["set-weight", "main", first(Config), "257"], <<"0 to 256">>},
-            {["drain", "main"], <<"drain B S">>},
+            {["drain", "main", "nobody"], <<"no such server: nobody">>}, {["drain", "nowhere", "nobody"], <<"no such backend: nowhere">>},
+            {["close-sessions", "main", "nobody"], <<"no such server: nobody">>}, {["close-sessions", "nowhere", "nobody"], <<"no such backend: nowhere">>},
+            {["set-weight", "main", "nobody", "1"], <<"no such server: nobody">>}, {["set-weight", "main", "nobody", "x"], <<"0 to 256">>},
+            {["set-weight", "main", first(Config), "257"], <<"0 to 256">>}, {["drain", "main"], <<"drain B S">>},
             {["reload"], <<"not started from a file">>}
         ]
     ],
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
 
-%% The old one ends by itself, when its connections have ended.
+%% The old proxy ends when its connections have ended.
 a_new_version_takes_over(Config) ->
     Port = weir_test_port:claim(),
-    Arguments = [
-        "proxy", "--listen", address(Port), "--to", first(Config), "--control", socket_path("successor"), "--take-over"
-    ],
+    Arguments = ["proxy", "--listen", address(Port), "--to", first(Config), "--control", socket_path("successor"), "--take-over"],
     Before = start(Config, Arguments),
     ?assertEqual(Port, ready(Before)),
     <<"pid ", _/binary>> = line(Before),
@@ -314,12 +268,10 @@ a_new_version_takes_over(Config) ->
     ?assertEqual(0, exit_status(New)),
     ?assertMatch({1, [_]}, run(Config, ["proxy", "--listen", ":0", "--to", first(Config), "--take-over"])).
 
-%% The tree may be closed to other users, so it is root's own name that is looked for in the right place.
+%% Other users may have no access to the tree, so the user is root itself.
 another_user(Config) ->
     Arguments = ["proxy", "--listen", "127.0.0.1:0", "--to", first(Config), "--user"],
-    ?assertMatch(
-        {2, [<<"weir: --user nobody_of_that_name: no such user">>]}, run(Config, Arguments ++ ["nobody_of_that_name"])
-    ),
+    ?assertMatch({2, [<<"weir: --user nobody_of_that_name: no such user">>]}, run(Config, Arguments ++ ["nobody_of_that_name"])),
     ?assertMatch({2, [<<"weir: --user a b: no such user">>]}, run(Config, Arguments ++ ["a b"])),
     case {os:cmd("id -u"), os:find_executable("setpriv")} of
         {"0\n", Path} when Path =/= false ->
@@ -327,7 +279,7 @@ another_user(Config) ->
             Port = ready(Program),
             <<"pid ", Pid/binary>> = line(Program),
             {ok, Status} = file:read_file(["/proc/", binary_to_list(Pid), "/status"]),
-            %% CAP_NET_BIND_SERVICE, the tenth, and no other.
+            %% Only CAP_NET_BIND_SERVICE, which is bit 10.
             ?assertMatch({_, _}, binary:match(Status, <<"CapBnd:\t0000000000000400">>)),
             ?assertEqual("a", asked(Port)),
             _ = kill("TERM", shell(Program)),
@@ -336,9 +288,9 @@ another_user(Config) ->
             ok
     end.
 
-%%% What cases share.
+%%% Shared by the cases.
 
-%% Says its name to each connection, then sends back what comes.
+%% A server that sends its name to each connection, and then echoes.
 server(Name) ->
     {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Listen),
@@ -368,12 +320,7 @@ address(Port) -> "127.0.0.1:" ++ integer_to_list(Port).
 
 %% One route to the first server; more options of the backend from line 7 on.
 text([Port], More) ->
-    [
-        "[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'web'\n\n[backends.web]\nservers = ['",
-        address(Port),
-        "']\n",
-        More
-    ];
+    ["[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'web'\n\n[backends.web]\nservers = ['", address(Port), "']\n", More];
 text(Config, More) ->
     text([element(2, hd(proplists:get_value(servers, Config)))], More).
 
@@ -383,7 +330,7 @@ file(Config, Text) ->
     ok = file:write_file(path(Config), Text),
     path(Config).
 
-%% The path of a unix socket is short.
+%% The path of a unix socket must be short.
 socket_path(Name) ->
     Path = lists:concat(["/tmp/weir-proxy-", Name, "-", os:getpid()]),
     _ = file:delete(Path),
@@ -417,7 +364,7 @@ is_refused(Port) ->
         {error, Reason} -> Reason =:= econnrefused
     end.
 
-%% Who answers to a connection that ends at once.
+%% Returns the name of the server that a new connection gets, and closes it.
 asked(Port) ->
     Socket = connect(Port),
     try name(Socket) after gen_tcp:close(Socket) end.

@@ -1,35 +1,14 @@
-%% Runs bin/weir scope as a user would, on nodes that know nothing of Weir: in a terminal, and for programs.
+%% Runs bin/weir scope as a user would, on nodes without Weir: in a terminal, and for programs.
 -module(weir_cli_scope_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 
--export([
-    all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2
-]).
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
--export([
-    once/1,
-    as_json/1,
-    as_csv/1,
-    as_openmetrics/1,
-    schedules/1,
-    ping_pong/1,
-    as_a_page/1,
-    as_a_page_without_a_token/1,
-    a_port_in_use/1,
-    recorded/1,
-    what_is_no_recording/1
-]).
--export([
-    every_page_in_80_by_24/1,
-    every_page_in_200_by_60/1,
-    a_recording_in_a_terminal/1,
-    keys/1,
-    a_node_that_ends/1,
-    a_command_that_is_killed/1
-]).
+-export([once/1, as_json/1, as_csv/1, as_openmetrics/1, schedules/1, ping_pong/1, as_a_page/1, as_a_page_without_a_token/1, a_port_in_use/1, recorded/1, what_is_no_recording/1]).
+-export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, a_recording_in_a_terminal/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
 
 -import(weir_cli_program, [run/2, answer/1, mentions/2]).
 
@@ -40,29 +19,10 @@ all() -> [{group, programs}, {group, terminal}].
 groups() ->
     [
         {programs, [parallel], [
-            help_says_how,
-            a_wrong_argument_is_one_line,
-            a_node_that_cannot_be_reached_is_one_line_and_exit_code_1,
-            once,
-            as_json,
-            as_csv,
-            as_openmetrics,
-            schedules,
-            ping_pong,
-            as_a_page,
-            as_a_page_without_a_token,
-            a_port_in_use,
-            recorded,
-            what_is_no_recording
+            help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv, as_openmetrics,
+            schedules, ping_pong, as_a_page, as_a_page_without_a_token, a_port_in_use, recorded, what_is_no_recording
         ]},
-        {terminal, [parallel], [
-            every_page_in_80_by_24,
-            every_page_in_200_by_60,
-            a_recording_in_a_terminal,
-            keys,
-            a_node_that_ends,
-            a_command_that_is_killed
-        ]}
+        {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, a_recording_in_a_terminal, keys, a_node_that_ends, a_command_that_is_killed]}
     ].
 
 init_per_suite(Config) ->
@@ -86,7 +46,7 @@ end_per_testcase(Case, _Config) ->
     _ = os:cmd(lists:concat(["tmux -L ", socket(Case), " kill-server 2>/dev/null"])),
     ok.
 
-%% A stock node with a cookie of its own.
+%% A stock node with its own cookie.
 node_of_somebody() ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
     {Name, weir_cli_program:start_node(Name, [])}.
@@ -105,13 +65,8 @@ a_wrong_argument_is_one_line(Config) ->
             ?assert(mentions(Wrong, Lines))
         end
      || {Arguments, Wrong} <- [
-            {[], "node"},
-            {["patient", "--once"], "NAME@HOST"},
-            {["a@b", "c@d"], "c@d"},
-            {["a@b", "--csv", "--seconds", "0"], "seconds"},
-            {["a@b", "--once", "--json"], "exclude"},
-            {["a@b", "--schedules", "61"], "schedules"},
-            {["a@b", "--schedules", "1", "--ping-pong"], "exclude"}
+            {[], "node"}, {["patient", "--once"], "NAME@HOST"}, {["a@b", "c@d"], "c@d"}, {["a@b", "--csv", "--seconds", "0"], "seconds"},
+            {["a@b", "--once", "--json"], "exclude"}, {["a@b", "--schedules", "61"], "schedules"}, {["a@b", "--schedules", "1", "--ping-pong"], "exclude"}
         ]
     ].
 
@@ -121,21 +76,7 @@ a_node_that_cannot_be_reached_is_one_line_and_exit_code_1(Config) ->
 
 once(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--once"]),
-    [
-        ?assert(mentions(Word, Lines))
-     || Word <- [
-            "== overview",
-            "utilisation",
-            "normal 1",
-            "eheap_alloc",
-            "code_server",
-            "OTP's poll set",
-            "OTP's poll thread",
-            "dirty_io_scheduler 1",
-            "its own locks",
-            "os_timestamp"
-        ]
-    ].
+    [?assert(mentions(Word, Lines)) || Word <- ["== overview", "utilisation", "normal 1", "eheap_alloc", "code_server", "OTP's poll set", "OTP's poll thread", "dirty_io_scheduler 1", "its own locks", "os_timestamp"]].
 
 as_json(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--json", "--no-load"]),
@@ -145,11 +86,9 @@ as_json(Config) ->
     ?assertEqual(list_to_binary(?config(node, Config)), Node).
 
 as_csv(Config) ->
-    Program = weir_cli_program:start(Config, [
-        "scope", ?config(node, Config), "--cookie", "of_its_own", "--csv", "--seconds", "2"
-    ]),
+    Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--csv", "--seconds", "2"]),
     0 = weir_cli_program:exit_status(Program),
-    %% Lines longer than a thousand bytes come in pieces: what is asked for stands in the first.
+    %% Lines longer than a thousand bytes arrive in pieces. The test only needs the first one.
     Lines = weir_cli_program:later_lines(Program),
     ?assertMatch([<<"at,scheduler.normal.1.cpu,", _/binary>> | _], Lines),
     ?assert(length([Line || <<"17", _/binary>> = Line <- Lines] ++ [Line || <<"18", _/binary>> = Line <- Lines]) >= 2).
@@ -159,24 +98,15 @@ as_openmetrics(Config) ->
     ?assertEqual(<<"# EOF">>, lists:last(Lines)),
     ?assert(mentions("beam_reductions_total ", Lines)).
 
-%% What it costs is said first, on standard error, which comes with the rest here.
+%% The cost is printed first, on standard error, which is part of the output here.
 schedules(Config) ->
-    %% A second in which a scheduler of the node has had no turn has no table of it.
+    %% A scheduler without a turn in the second has no table.
     ?waitMatch({[], _}, begin
         {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1"]),
-        Words = [
-            "OTP's tracer",
-            "from ready to running",
-            "scheduler 1: ",
-            "value |---",
-            "turns of some processes",
-            "migrations: "
-        ],
+        Words = ["OTP's tracer", "from ready to running", "scheduler 1: ", "value |---", "turns of some processes", "migrations: "],
         {[Word || Word <- Words, not mentions(Word, Lines)], Lines}
     end),
-    {1, Refused} = run(Config, [
-        "scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1", "--no-load"
-    ]),
+    {1, Refused} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1", "--no-load"]),
     ?assert(mentions("schedules cannot be measured with --no-load", Refused)).
 
 ping_pong(Config) ->
@@ -184,13 +114,11 @@ ping_pong(Config) ->
     ?assert(mentions("round trips a second", Lines)),
     ?assert(mentions("ipctest in 2013: 832296", Lines)).
 
-%% The address that is printed lets in, and no other does.
+%% Only the printed address, with its token, gives access.
 as_a_page(Config) ->
     Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http", "0"]),
     {Port, Address} = served(Program),
-    {match, [Token]} = re:run(Address, "^http://127.0.0.1:[0-9]+/#token=([0-9A-F]{32})$", [
-        {capture, all_but_first, list}
-    ]),
+    {match, [Token]} = re:run(Address, "^http://127.0.0.1:[0-9]+/#token=([0-9A-F]{32})$", [{capture, all_but_first, list}]),
     ?assertEqual("401", curl(Port, "/metrics", "")),
     ?assertEqual("200", curl(Port, "/metrics", "-H 'Authorization: Bearer " ++ Token ++ "'")),
     ?assertEqual("200", curl(Port, "/look/processes", "-H 'Authorization: Bearer " ++ Token ++ "'")),
@@ -198,9 +126,7 @@ as_a_page(Config) ->
     0 = weir_cli_program:exit_status(Program).
 
 as_a_page_without_a_token(Config) ->
-    Program = weir_cli_program:start(Config, [
-        "scope", ?config(node, Config), "--cookie", "of_its_own", "--http=0", "--no-token", "--no-load"
-    ]),
+    Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http=0", "--no-token", "--no-load"]),
     {Port, Address} = served(Program),
     ?assertEqual(list_to_binary(["http://127.0.0.1:", Port, "/"]), Address),
     ?assertEqual("200", curl(Port, "/look/overview", "")),
@@ -209,24 +135,17 @@ as_a_page_without_a_token(Config) ->
     0 = weir_cli_program:exit_status(Program).
 
 recorded(Config) ->
-    [First, Second] =
-        Files = [filename:join(?config(priv_dir, Config), Name) || Name <- ["first.jsonl", "second.jsonl.gz"]],
+    [First, Second] = Files = [filename:join(?config(priv_dir, Config), Name) || Name <- ["first.jsonl", "second.jsonl.gz"]],
     [record(Config, File) || File <- Files],
     [
         begin
             {0, Lines} = run(Config, ["scope", "replay", File, "--once"]),
-            [
-                ?assert(mentions(Word, Lines))
-             || Word <- ["== overview", "recorded at ", "utilisation", "eheap_alloc", "code_server"]
-            ]
+            [?assert(mentions(Word, Lines)) || Word <- ["== overview", "recorded at ", "utilisation", "eheap_alloc", "code_server"]]
         end
      || File <- Files
     ],
     {0, Table} = run(Config, ["scope", "compare", First, Second, "--least", "0"]),
-    [
-        ?assert(mentions(Word, Table))
-     || Word <- ["memory.total", "scheduler.normal.1.utilisation", "medians differ by 0 %"]
-    ],
+    [?assert(mentions(Word, Table)) || Word <- ["memory.total", "scheduler.normal.1.utilisation", "medians differ by 0 %"]],
     Program = weir_cli_program:start(Config, ["scope", "replay", First, "--http", "0", "--no-token"]),
     {Port, _} = served(Program),
     ?assertEqual("200", curl(Port, "/look/memory", "")),
@@ -234,10 +153,8 @@ recorded(Config) ->
     0 = weir_cli_program:exit_status(Program).
 
 record(Config, File) ->
-    {0, [Told]} = run(Config, [
-        "scope", "record", ?config(node, Config), File, "--cookie", "of_its_own", "--seconds", "2"
-    ]),
-    ?assertEqual(list_to_binary(["2 seconds in ", File]), Told).
+    {0, [Told]} = run(Config, ["scope", "record", ?config(node, Config), File, "--cookie", "of_its_own", "--seconds", "2"]),
+    ?assertEqual(list_to_binary(["2 seconds recorded in ", File]), Told).
 
 what_is_no_recording(Config) ->
     File = filename:join(?config(priv_dir, Config), "none"),
@@ -248,9 +165,7 @@ what_is_no_recording(Config) ->
             ?assert(mentions(Why, [Line]))
         end
      || {Arguments, Why} <- [
-            {["replay", File, "--once"], "not a recording"},
-            {["compare", File, File], "not a recording"},
-            {["replay", File ++ "x", "--once"], "no such file"},
+            {["replay", File, "--once"], "not a recording"}, {["compare", File, File], "not a recording"}, {["replay", File ++ "x", "--once"], "no such file"},
             {["record", "nobody@127.0.0.1", File ++ "y"], "cannot reach"}
         ]
     ],
@@ -271,9 +186,7 @@ a_recording_in_a_terminal(Config) ->
 a_port_in_use(Config) ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Listen),
-    {1, [Line]} = run(Config, [
-        "scope", ?config(node, Config), "--cookie", "of_its_own", "--http", integer_to_list(Port)
-    ]),
+    {1, [Line]} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http", integer_to_list(Port)]),
     ?assert(mentions("cannot listen on 127.0.0.1 port " ++ integer_to_list(Port), [Line])),
     ok = gen_tcp:close(Listen).
 
@@ -296,19 +209,9 @@ every_page(Case, Columns, Rows, Config) ->
             shows(Case, Word)
         end
      || {Key, Word} <- [
-            {"1", "utilisation"},
-            {"2", "normal 1"},
-            {"3", "eheap_alloc"},
-            {"4", "reds/s"},
-            {"5", "owner"},
-            {"6", "OTP's poll set"},
-            {"7", "Weir does not run on"},
-            {"8", "Microstates"},
-            {"9", "other threads"},
-            {"0", "Weir does not run on"},
-            {"l", "its own locks"},
-            {"c", "time correction is"},
-            {"Tab", "utilisation"}
+            {"1", "utilisation"}, {"2", "normal 1"}, {"3", "eheap_alloc"}, {"4", "reds/s"}, {"5", "owner"}, {"6", "OTP's poll set"},
+            {"7", "Weir does not run on"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run on"},
+            {"l", "its own locks"}, {"c", "time correction is"}, {"Tab", "utilisation"}
         ]
     ],
     ?assert(length(captured(Case)) =< Rows),
@@ -327,11 +230,11 @@ keys(Config) ->
     keys(Case, "p"), shows(Case, "paused"),
     keys(Case, "p"), gone(Case, "paused"),
     tmux(Case, "resize-window -x 120 -y 40"),
-    %% 40 rows: the last line went there.
+    %% The last line moved down to row 40.
     weir_test_wait:wait_until(fun() -> length(captured(Case)) > 30 end),
     quits(Case, "C-c").
 
-%% The terminal stays, and says what has happened.
+%% The screen stays and shows what has happened.
 a_node_that_ends(Config) ->
     Case = ?FUNCTION_NAME,
     {Name, Pid} = node_of_somebody(),
@@ -341,7 +244,7 @@ a_node_that_ends(Config) ->
     shows(Case, "cannot reach"),
     quits(Case, "q").
 
-%% The script gives the terminal back.
+%% bin/weir restores the terminal.
 a_command_that_is_killed(Config) ->
     Case = ?FUNCTION_NAME,
     start(Case, 80, 24, Config),
@@ -361,29 +264,22 @@ emulators(Pid) ->
      || Child <- string:lexemes(os:cmd("pgrep -P " ++ Pid), "\n")
     ]).
 
-%% In a shell that tells afterwards how it ended, and whether the terminal is as before.
-start(Case, Columns, Rows, Config) ->
-    start_program(Case, Columns, Rows, [?config(node, Config), " --cookie of_its_own"], Config).
+%% Starts it in a shell that prints the exit status afterwards, and whether the terminal is as before.
+start(Case, Columns, Rows, Config) -> start_program(Case, Columns, Rows, [?config(node, Config), " --cookie of_its_own"], Config).
 
 start_program(Case, Columns, Rows, Arguments, Config) ->
     Environment = [[Name, $=, Value, $\s] || {Name, Value} <- ?config(environment, Config)],
     Script = filename:join(?config(priv_dir, Config), lists:concat([Case, ".sh"])),
     ok = file:write_file(Script, [
         "before=$(stty -g)\n",
-        "env ",
-        Environment,
-        ?config(weir, Config),
-        " scope ",
-        Arguments,
-        $\n,
+        "env ", Environment, ?config(weir, Config), " scope ", Arguments, $\n,
         "echo ended $?\n",
         "[ \"$(stty -g)\" = \"$before\" ] && echo same modes\n",
         "sleep 600\n"
     ]),
-    %% Tmux's server is nobody's child: this ends it when its input is closed, with the case at the latest.
-    _ = open_port({spawn_executable, "/bin/sh"}, [
-        {args, ["-c", "cat; tmux -L \"$0\" kill-server", socket(Case)]}, stderr_to_stdout
-    ]),
+    %% Tmux's server is not a child of this VM. This port program ends it when its input closes, at the latest with the
+    %% case.
+    _ = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", "cat; tmux -L \"$0\" kill-server", socket(Case)]}, stderr_to_stdout]),
     tmux(Case, lists:concat(["new-session -d -x ", Columns, " -y ", Rows, " sh ", Script])).
 
 quits(Case, Key) ->
@@ -399,10 +295,9 @@ captured(Case) ->
 shows(Case, Text) -> looks(Case, fun(Screen) -> string:find(Screen, Text) =/= nomatch end, {shows, Text}).
 gone(Case, Text) -> looks(Case, fun(Screen) -> string:find(Screen, Text) =:= nomatch end, {hides, Text}).
 
-looks(Case, Passes, Expected) ->
-    weir_test_wait:wait_match(fun() -> tmux(Case, "capture-pane -p") end, Passes, #{expected => Expected}).
+looks(Case, Passes, Expected) -> weir_test_wait:wait_match(fun() -> tmux(Case, "capture-pane -p") end, Passes, #{expected => Expected}).
 
-%% Each case has a server of its own: no configuration of the user's, and ended by the case.
+%% Each case has its own tmux server, without the user's configuration, which the case ends.
 tmux(Case, Command) -> os:cmd(lists:concat(["TERM=xterm-256color tmux -f /dev/null -L ", socket(Case), " ", Command])).
 
 socket(Case) -> lists:concat(["weir_scope_", os:getpid(), "_", Case]).

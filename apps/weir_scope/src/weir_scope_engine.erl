@@ -61,10 +61,10 @@
 %% smallest and the largest poll, rounded to powers of two (`min' down, `max' up). `avg': `revents' divided by `times'.
 %% `asleep' and `polling': fractions of the time. `age_us': mean over the polls that found an event of the longest
 %% time, in microseconds, that an event may have waited. `woken_by_thread' and `woken_by_process': wake-ups of the
-%% poller by an event of the kernel and by a process. `contended': lock waits on the ready list. `asked_away': reads
-%% that processes on this scheduler requested from sockets that another scheduler polls. `moved_in': sockets that came
-%% from another pollset. An older Weir does not have the last seven. `totals': counts since the pollset was made.
-%% Pollsets with numbers from 1,025 belong to reactors.
+%% poller by an event of the kernel and by a process. `contended': lock waits on the ready list. `asked_away': requests
+%% on this scheduler for data of sockets that another one polls. `moved_in': sockets moved here from another pollset.
+%% An older Weir does not have the last seven. `totals': counts since the pollset was made. Pollsets with numbers from
+%% 1,025 belong to reactors.
 
 -type listener() :: #{name := term(), atom() => term()}.
 %% `name', `port', `status', `connections', `max_connections', `waiting', `backlog', `max_backlog', and rates per

@@ -3,7 +3,7 @@
 %%
 %% Each contains the next: the resident set of the process (`rss'), the carriers that the allocators have taken from
 %% the system, and the used blocks in carriers. RSS far above carriers is memory of native code or of the C library.
-%% Carriers far above blocks are memory that was used once and is fragmented now.
+%% Carriers far above blocks are memory that was used once and is kept.
 -module(weir_scope_memory).
 
 -export([open/1]).

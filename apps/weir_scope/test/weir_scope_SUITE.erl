@@ -1,31 +1,14 @@
-%% What is shown of a node, beside what is known of it from elsewhere, and that nothing stays there.
+%% Compares what is shown of a node with other sources, and checks that nothing stays there.
 -module(weir_scope_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 
--export([
-    all/0,
-    groups/0,
-    suite/0,
-    init_per_group/2,
-    end_per_group/2,
-    init_per_suite/1,
-    end_per_suite/1,
-    init_per_testcase/2,
-    end_per_testcase/2
-]).
+-export([all/0, groups/0, suite/0, init_per_group/2, end_per_group/2, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([who_sends_to_many/1, a_short_look_beside_a_long_one/1]).
 -export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
--export([
-    allocators_by_another_way/1,
-    pollsets_of_weir/1,
-    bad_options/1,
-    nothing_stays/1,
-    an_observer_that_dies/1,
-    a_node_that_dies/1
-]).
+-export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
 -export([polls_by_strace/1, sockets_of_all_kinds/1]).
 
 -import(weir_scope_test, [view/1, bring/2, next/1, traces/1]).
@@ -41,20 +24,8 @@ all() ->
 
 groups() ->
     Both = [
-        known_shares,
-        bytes_of_sockets,
-        sockets_of_all_kinds,
-        top_processes,
-        counts,
-        microstates_put_back,
-        a_short_look_beside_a_long_one,
-        history_grows,
-        pollsets_of_weir,
-        who_sends_to_many,
-        bad_options,
-        nothing_stays,
-        an_observer_that_dies,
-        a_node_that_dies
+        known_shares, bytes_of_sockets, sockets_of_all_kinds, top_processes, counts, microstates_put_back, a_short_look_beside_a_long_one, history_grows, pollsets_of_weir, who_sends_to_many, bad_options,
+        nothing_stays, an_observer_that_dies, a_node_that_dies
     ],
     [{loaded, [parallel], Both}, {from_afar, [parallel], Both}].
 
@@ -63,8 +34,9 @@ init_per_group(from_afar, Config) -> [{load, false} | Config].
 
 end_per_group(_Group, _Config) -> ok.
 
-%% A process that is bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and says for how long it was by the
-%% clock. The VM counts as much, whatever else the machine does, and not more than what it tells of all that ran there, the sampler too.
+%% A process bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and measures its busy time by
+%% the clock. The VM must count at least as much, whatever else the machine does, and at most that of all processes
+%% there, the sampler included.
 known_shares(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
@@ -73,27 +45,18 @@ known_shares(Config) ->
     {ok, #{at := Begin}} = weir_scope:sample(View),
     Busy = lists:sum([
         begin
-            Pid = erlang:spawn_opt(?config(node, Config), weir_scope_load, busy_for, [self(), Share, 5], [
-                {scheduler, 1}
-            ]),
-            receive
-                {Pid, Us} -> Us / 1.0e6
-            end
+            Pid = erlang:spawn_opt(?config(node, Config), weir_scope_load, busy_for, [self(), Share, 5], [{scheduler, 1}]),
+            receive {Pid, Us} -> Us / 1.0e6 end
         end
      || Share <- [0.2, 0.5, 0.9]
     ]),
     {ok, _} = next(View),
     {ok, _} = next(View),
     {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, Begin),
-    [Index] = [
-        Index
-     || {Index, <<"scheduler.normal.1.utilisation">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)
-    ],
+    [Index] = [Index || {Index, <<"scheduler.normal.1.utilisation">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)],
     Seen = lists:sum([lists:nth(Index, Row) * seconds(At, Begin, Rows) || {At, Row} <- Rows]),
     {Active, Total} = on_first_scheduler(Config),
-    All =
-        (Active - element(1, Before)) / (Total - element(2, Before)) * (erlang:monotonic_time(microsecond) - Clock) /
-            1.0e6,
+    All = (Active - element(1, Before)) / (Total - element(2, Before)) * (erlang:monotonic_time(microsecond) - Clock) / 1.0e6,
     ct:log("~p of ~p, and of ~p with what else ran there", [Seen, Busy, All]),
     ?assert(Busy > 0.75),
     ?assert(Seen > 0.9 * Busy - 0.1),
@@ -105,7 +68,7 @@ on_first_scheduler(Config) ->
     {1, Active, Total} = lists:keyfind(1, 1, Times),
     {Active, Total}.
 
-%% Samples until one has seen all of it: what was sent is known to the byte.
+%% Samples until all bytes are seen: the number of sent bytes is known exactly.
 bytes_of_sockets(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
@@ -117,7 +80,8 @@ bytes_of_sockets(Config) ->
     [Index] = [Index || {Index, <<"vm.bytes_in">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)],
     Seen = lists:sum([lists:nth(Index, Row) * seconds(At, Begin, Rows) || {At, Row} <- Rows]),
     ct:log("~p of ~p", [Seen, Sent]),
-    %% The node's other ports (its line to the tests) have some kilobytes. Times are in whole milliseconds.
+    %% Other ports of the node, such as its connection to the tests, transfer some kilobytes. Times are whole
+    %% milliseconds.
     ?assert(abs(Seen - Sent) < 0.05 * Sent),
     ok = weir_scope:close(View).
 
@@ -129,17 +93,12 @@ sockets_of_all_kinds(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
     Pid = erlang:spawn(?config(node, Config), weir_scope_load, chatter, [self(), [inet, socket]]),
-    receive
-        {Pid, ready} -> ok
-    end,
-    %% Those of distribution may be among them. In a short while on a busy machine nothing may be sent.
+    receive {Pid, ready} -> ok end,
+    %% Sockets of distribution may be among them. On a busy machine nothing may be sent for a short time.
     {_, _, Sockets} = ?waitMatch({[port, socket], true, _}, begin
         {ok, Some} = weir_scope:sockets(View, #{by => out, over => 500, most => 10}),
-        Sending = [
-            {Kind, Owner}
-         || #{kind := Kind, owner := Owner, local := {_, _}, peer := {_, _}, out := Out} <- Some, is_pid(Owner), Out > 0
-        ],
-        %% gen_tcp has a process for each `socket', which owns it.
+        Sending = [{Kind, Owner} || #{kind := Kind, owner := Owner, local := {_, _}, peer := {_, _}, out := Out} <- Some, is_pid(Owner), Out > 0],
+        %% gen_tcp has a process for each `socket', which is its owner.
         {lists:usort([Kind || {Kind, _} <- Sending]), lists:member({port, Pid}, Sending), Some}
     end),
     Rates = [Out || #{out := Out} <- Sockets],
@@ -154,19 +113,12 @@ top_processes(Config) ->
     Full = erlang:spawn(Node, timer, sleep, [infinity]),
     [erlang:send(Full, message) || _ <- lists:seq(1, 5000)],
     Large = erlang:spawn(Node, weir_scope_load, hold, [self(), 1_000_000]),
-    receive
-        {Large, ready} -> ok
-    end,
+    receive {Large, ready} -> ok end,
     {ok, [#{pid := First, reductions := Reductions, name := Name} | _]} = weir_scope:processes(View, #{over => 500}),
     ?assertEqual({Busy, {weir_scope_load, busy, 1}}, {First, Name}),
     ?assert(Reductions > 1000),
-    ?assertMatch(
-        {ok, [#{pid := Full, queue := 5000}]}, weir_scope:processes(View, #{by => queue, over => 10, most => 1})
-    ),
-    ?assertMatch(
-        {ok, [#{pid := Large, memory := Memory}]} when Memory > 8_000_000,
-        weir_scope:processes(View, #{by => memory, over => 10, most => 1})
-    ),
+    ?assertMatch({ok, [#{pid := Full, queue := 5000}]}, weir_scope:processes(View, #{by => queue, over => 10, most => 1})),
+    ?assertMatch({ok, [#{pid := Large, memory := Memory}]} when Memory > 8_000_000, weir_scope:processes(View, #{by => memory, over => 10, most => 1})),
     ok = weir_scope:close(View).
 
 counts(Config) ->
@@ -175,21 +127,17 @@ counts(Config) ->
     Pids = [erlang:spawn(Node, timer, sleep, [infinity]) || _ <- lists:seq(1, 1000)],
     {ok, _} = next(View),
     {ok, #{activity := #{counts := #{processes := Processes}}, memory := Memory, node := Node}} = next(View),
-    ?assert(
-        abs(Processes - weir_scope_distribution:call(?config(peer, Config), erlang, system_info, [process_count])) < 20
-    ),
+    ?assert(abs(Processes - weir_scope_distribution:call(?config(peer, Config), erlang, system_info, [process_count])) < 20),
     ?assert(Processes > length(Pids)),
     #{rss := Rss, carriers := Carriers, blocks := Blocks, kinds := #{total := Total}} = Memory,
     ?assert(Carriers >= Blocks),
     ?assert(abs(Blocks - Total) < Total div 2),
-    {ok, Status} = file:read_file(
-        "/proc/" ++ weir_scope_distribution:call(?config(peer, Config), os, getpid, []) ++ "/status"
-    ),
+    {ok, Status} = file:read_file("/proc/" ++ weir_scope_distribution:call(?config(peer, Config), os, getpid, []) ++ "/status"),
     {match, [Kib]} = re:run(Status, "VmRSS:\\s*([0-9]+)", [{capture, all_but_first, list}]),
     ?assert(abs(Rss - list_to_integer(Kib) * 1024) < 0.2 * Rss),
     ok = weir_scope:close(View).
 
-%% Off before, off behind; on before, on behind. Also when the observer dies meanwhile.
+%% Microstate accounting is off or on afterwards as it was before, also if the observer dies.
 microstates_put_back(Config) ->
     Node = ?config(node, Config),
     View = view(Config),
@@ -207,7 +155,7 @@ microstates_put_back(Config) ->
     exit(Observer, kill),
     wait_until(fun() -> not counts_microstates(Node) end).
 
-%% Each has its own time, and the VM counts until the last has looked.
+%% Each measurement has its own duration. The VM counts until the last one has ended.
 a_short_look_beside_a_long_one(Config) ->
     Node = ?config(node, Config),
     View = view(Config),
@@ -221,11 +169,7 @@ a_short_look_beside_a_long_one(Config) ->
 
 counts_microstates(Node) ->
     Sum = fun() ->
-        lists:sum([
-            Time
-         || #{counters := Counters} <- erpc:call(Node, erlang, statistics, [microstate_accounting]),
-            Time <- maps:values(Counters)
-        ])
+        lists:sum([Time || #{counters := Counters} <- erpc:call(Node, erlang, statistics, [microstate_accounting]), Time <- maps:values(Counters)])
     end,
     Before = Sum(),
     Sum() =/= Before.
@@ -236,22 +180,19 @@ history_grows(Config) ->
     {ok, #{at := Second, over := Over}} = next(View),
     ?assert(Over > 0.4),
     {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, 0),
-    %% A second may lie between them where the machine has others to serve.
+    %% On a busy machine there may be another sample between them.
     Times = [At || {At, _} <- Rows],
     ?assertEqual([], [First, Second] -- Times),
     ?assertEqual(lists:usort(Times), Times),
     [?assertEqual(length(Columns), length(Row)) || {_, Row} <- Rows],
     ?assertEqual(lists:usort(Columns), lists:sort(Columns)),
-    %% A minute is there when the next has begun.
+    %% A minute is added when the next one begins.
     {ok, Minutes} = weir_scope:history(View, minute, 0),
     {ok, [#{rows := Seconds}]} = weir_scope:history(View, second, 0),
-    ?assert(
-        length([Row || #{rows := All} <- Minutes, Row <- All]) <
-            length(lists:usort([At div 60_000 || {At, _} <- Seconds]))
-    ),
+    ?assert(length([Row || #{rows := All} <- Minutes, Row <- All]) < length(lists:usort([At div 60_000 || {At, _} <- Seconds]))),
     ok = weir_scope:close(View).
 
-%% Another item of the VM, `allocator' instead of `allocator_sizes', summed as recon_alloc does it.
+%% Compares with the VM's item `allocator' instead of `allocator_sizes', summed as in recon_alloc.
 allocators_by_another_way(Config) ->
     Node = ?config(node, Config),
     Peer = ?config(peer, Config),
@@ -270,31 +211,22 @@ allocators_by_another_way(Config) ->
     OfCarriers = lists:sum([Current(carriers_size, Kind) || Kind <- Instances]),
     OfBlocks = lists:sum([Current(size, Sizes) || Kind <- Instances, {blocks, Types} <- Kind, {_, Sizes} <- Types]),
     ct:log("carriers ~p ~p, blocks ~p ~p of ~p", [Carriers, OfCarriers, Blocks, OfBlocks, Node]),
-    %% The modules of the visit and what the VM does meanwhile.
+    %% They differ by the modules of the visit, and by other activity of the VM.
     ?assert(abs(Carriers - OfCarriers) < 0.15 * OfCarriers),
     ?assert(abs(Blocks - OfBlocks) < 0.15 * OfBlocks).
 
-%% A registered process with a thousand links, and what the doctor knows of threads that poll.
+%% A registered process with a thousand links, and the doctor's facts about poll threads.
 who_sends_to_many(Config) ->
     bring(Config, weir_scope_load),
     Crowd = erlang:spawn(?config(node, Config), weir_scope_load, crowd, [self(), 1000]),
-    receive
-        {Crowd, ready} -> ok
-    after weir_test_wait:patience() -> ct:fail(no_crowd)
-    end,
+    receive {Crowd, ready} -> ok after weir_test_wait:patience() -> ct:fail(no_crowd) end,
     true = weir_scope_distribution:call(?config(peer, Config), erlang, register, [rooms, Crowd]),
     {ok, Facts} = weir_scope_visit:facts(?config(node, Config), #{load => ?config(load, Config), over => 10}),
-    #{
-        broadcasters := Broadcasters,
-        timed_receivers := [],
-        scheduler_poll := _,
-        run_queue := _,
-        over := #{poller_cpu_ns := Pollers}
-    } = Facts,
+    #{broadcasters := Broadcasters, timed_receivers := [], scheduler_poll := _, run_queue := _, over := #{poller_cpu_ns := Pollers}} = Facts,
     ?assertEqual([{rooms, 1000, normal}], [Broadcaster || {rooms, _, _} = Broadcaster <- Broadcasters]),
     ?assertMatch([_ | _], maps:keys(Pollers)).
 
-%% Requests of known number on a node with Weir: events and accepts are as many at least.
+%% A known number of requests on a node with Weir: at least as many events and accepts are counted.
 pollsets_of_weir(Config) ->
     Peer = ?config(peer, Config),
     bring(Config, weir_scope_load),
@@ -310,25 +242,22 @@ pollsets_of_weir(Config) ->
     {ok, #{weir := #{pollsets := Pollsets}}} = next(View),
     wait_until(fun() ->
         {ok, #{weir := #{listeners := Listeners}}} = weir_scope:sample(View),
-        %% A sample has none of a listener that it has not had before.
+        %% A sample has no rates of a listener that was not in the sample before.
         [Open || #{name := scope_test, port := Same, connections := Open} <- Listeners, Same =:= Port] =:= [0]
     end),
-    [
-        ?assertMatch(
-            #{times := _, revents := _, min := Min, max := Max, avg := _, timeouts := _} when Min =< Max, Pollset
-        )
-     || Pollset <- Pollsets
-    ],
+    [?assertMatch(#{times := _, revents := _, min := Min, max := Max, avg := _, timeouts := _} when Min =< Max, Pollset) || Pollset <- Pollsets],
     ?assertEqual(2, length([Number || #{pollset := Number} <- Pollsets, Number < 1025])),
     {ok, Series} = weir_scope:history(View, second, Begin),
-    %% Ten connections and a thousand requests: as many reads of 64 bytes or fewer, larger ones, and so many accepts.
+    %% Ten connections and a thousand requests of 64 bytes: the bytes and accepts are known, the number of reads is
+    %% not.
     ?assert(abs(total(Series, "bytes_in", Begin) - 64_000) < 6400),
     ?assert(abs(total(Series, "bytes_out", Begin) - 64_000) < 6400),
     ?assert(abs(total(Series, "accepts", Begin) - 10) < 1),
     ok = weir_scope:close(View).
 
-%% By strace(1), on the same seconds: the VM's own poll sets are asked by epoll_wait, Weir's by epoll_pwait, once for each poll and once
-%% before each sleep. The counters are read around strace and within: it has seen as many as the latter at least.
+%% Compares with strace(1) in the same seconds. The VM's poll sets call epoll_wait. Weir calls epoll_pwait, once for
+%% each poll and once before each sleep. The counters are read outside of and within the time of strace: it must see at
+%% least as many as the latter.
 polls_by_strace(Config) ->
     case os:find_executable("strace") of
         false -> {skip, "no strace"};
@@ -346,11 +275,7 @@ polls_by(Strace, Config) ->
     Outer = polls_and_sleeps(View),
     {Program, Arguments} = bound(Strace),
     Tracer = open_port({spawn_executable, Program}, [
-        {args, Arguments ++ ["-c", "-f", "-e", "trace=epoll_pwait", "-p", Pid]},
-        exit_status,
-        stderr_to_stdout,
-        {line, 200},
-        binary
+        {args, Arguments ++ ["-c", "-f", "-e", "trace=epoll_pwait", "-p", Pid]}, exit_status, stderr_to_stdout, {line, 200}, binary
     ]),
     receive
         {Tracer, {data, {eol, Line}}} ->
@@ -366,14 +291,15 @@ polls_by(Strace, Config) ->
             ct:log("~p polls and sleeps, ~p calls, ~p with those before and after", [After - Before, Calls, All]),
             ?assert(After - Before > 500),
             ?assert(Calls >= After - Before),
-            %% A thread that sleeps asks once more when strace comes, and one that serves in the place of a poller that gets no processor
-            %% asks without being counted: this bound only tells a counter that has missed every second poll.
+            %% A sleeping thread polls once more when strace attaches, and a thread that stands in for a poller without
+            %% a processor polls without being counted. So this bound only detects a counter that misses every second
+            %% poll.
             ?assert(Calls =< 2 * All + 100);
         {Tracer, {exit_status, _}} ->
             {skip, "strace may not look at processes here"}
     end.
 
-%% So that it ends with the virtual machine of the tests.
+%% Makes the program end with the virtual machine of the tests.
 bound(Program) ->
     case os:find_executable("setpriv") of
         false -> {Program, []};
@@ -385,13 +311,11 @@ polls_and_sleeps(View) ->
     {ok, #{weir := #{pollsets := Pollsets}}} = next(View),
     lists:sum([Polls + Sleeps || #{totals := #{polls := Polls, sleeps := Sleeps}} <- Pollsets]).
 
-%% `100.00    1.200719         129      9297           total', or that of the only system call.
+%% Matches lines such as `100.00    1.200719         129      9297           epoll_pwait'.
 traced(Tracer) ->
     receive
         {Tracer, {data, {eol, Line}}} ->
-            case
-                re:run(Line, "^ *[0-9.]+ +[0-9.]+ +[0-9]+ +([0-9]+) .*epoll_pwait$", [{capture, all_but_first, list}])
-            of
+            case re:run(Line, "^ *[0-9.]+ +[0-9.]+ +[0-9]+ +([0-9]+) .*epoll_pwait$", [{capture, all_but_first, list}]) of
                 {match, [Calls]} -> list_to_integer(Calls);
                 nomatch -> traced(Tracer)
             end
@@ -409,19 +333,11 @@ total(Series, Key, Begin) ->
 
 bad_options(Config) ->
     View = view(Config),
-    ?assertEqual(
-        {error, {bad_option, by, size, {one_of, [binaries, collections, growth, memory, queue, reductions]}}},
-        weir_scope:processes(View, #{by => size})
-    ),
+    ?assertEqual({error, {bad_option, by, size, {one_of, [binaries, collections, growth, memory, queue, reductions]}}}, weir_scope:processes(View, #{by => size})),
     ?assertEqual({error, {bad_option, most, 0, {between, 1, 1000}}}, weir_scope:sockets(View, #{most => 0})),
     ?assertEqual({error, {bad_option, over, 1, {between, 10, 60000}}}, weir_scope:processes(View, #{over => 1})),
     ?assertEqual({error, {bad_option, long, 1, {one_of, [by, most, over]}}}, weir_scope:processes(View, #{long => 1})),
-    [
-        ?assertEqual(
-            {error, {bad_option, milliseconds, Wrong, {between, 1, 60000}}}, weir_scope:microstates(View, Wrong)
-        )
-     || Wrong <- [0, 60_001, 1.0]
-    ],
+    [?assertEqual({error, {bad_option, milliseconds, Wrong, {between, 1, 60000}}}, weir_scope:microstates(View, Wrong)) || Wrong <- [0, 60_001, 1.0]],
     ok = weir_scope:close(View).
 
 nothing_stays(Config) ->
@@ -453,7 +369,4 @@ a_node_that_dies(Config) ->
     wait_until(fun() -> weir_scope:sample(View) =:= Gone end),
     ?assertMatch({error, {no_connection, _}}, weir_scope:processes(View, #{})),
     ok = weir_scope:close(View),
-    ?assertMatch(
-        {error, {no_connection, _}},
-        weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})
-    ).
+    ?assertMatch({error, {no_connection, _}}, weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})).

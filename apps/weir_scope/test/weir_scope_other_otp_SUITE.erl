@@ -1,5 +1,5 @@
-%% Nodes of other releases of OTP, stock and with Weir, are shown as those of one's own. They run in the roots of scripts/otp-root, where these
-%% have been built.
+%% Nodes of other releases of OTP, stock and with Weir, are shown in the same way. They run in the roots of
+%% scripts/otp-root, if these have been built.
 -module(weir_scope_other_otp_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -32,7 +32,7 @@ init_per_suite(Config) ->
 
 end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
-%% It would be built for minutes otherwise.
+%% Skips a release whose root has not been built, because building it takes minutes.
 init_per_group(Root, Config) ->
     Cache = os:getenv("XDG_CACHE_HOME", filename:join(os:getenv("HOME", "/"), ".cache")),
     Built = filelib:is_regular(filename:join([Cache, "weir", "otp-" ++ atom_to_list(Root), "etc", "weir-packages"])),
@@ -153,7 +153,7 @@ with_weir(Config) ->
     ?assertMatch({ok, #{tracer := native}}, weir_scope:schedules(View, #{over => 200})),
     ok = weir_scope:close(View).
 
-%% OTP 29 does not load all that OTP 25 compiles.
+%% OTP 29 cannot load all modules that OTP 25 has compiled.
 compiled_there(Config) ->
     Ours = filename:dirname(filename:dirname(code:which(weir))),
     Theirs = filename:join([?config(priv_dir, Config), ?config(root, Config), "weir"]),

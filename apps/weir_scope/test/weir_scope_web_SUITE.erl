@@ -1,4 +1,4 @@
-%% What a node tells over HTTP, and whom.
+%% What a node shows over HTTP, and to whom.
 -module(weir_scope_web_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -6,23 +6,8 @@
 -include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([
-    no_token/1,
-    another_token/1,
-    a_name_of_somebody_else/1,
-    a_name_of_ours/1,
-    without_a_token_where_that_is_said/1,
-    wrong_options/1
-]).
--export([
-    the_token_is_in_no_report/1,
-    metrics/1,
-    every_tab_as_json/1,
-    history_as_json/1,
-    what_is_not_there/1,
-    a_stream_has_a_row_a_second/1,
-    streams_are_limited/1
-]).
+-export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
+-export([the_token_is_in_no_report/1, metrics/1, every_tab_as_json/1, history_as_json/1, what_is_not_there/1, a_stream_has_a_row_a_second/1, streams_are_limited/1]).
 -export([by_configuration/1, a_sampler_that_ends/1, a_node_that_ends_and_comes_back/1, a_recording/1]).
 
 -import(weir_scope_served, [start/1, start/2, replay/1, stop/1, recording/1, ask/2, bearer/1, host/0]).
@@ -36,23 +21,9 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        no_token,
-        another_token,
-        a_name_of_somebody_else,
-        a_name_of_ours,
-        without_a_token_where_that_is_said,
-        wrong_options,
-        the_token_is_in_no_report,
-        metrics,
-        every_tab_as_json,
-        history_as_json,
-        what_is_not_there,
-        a_stream_has_a_row_a_second,
-        streams_are_limited,
-        by_configuration,
-        a_sampler_that_ends,
-        a_node_that_ends_and_comes_back,
-        a_recording
+        no_token, another_token, a_name_of_somebody_else, a_name_of_ours, without_a_token_where_that_is_said, wrong_options, the_token_is_in_no_report,
+        metrics, every_tab_as_json, history_as_json, what_is_not_there, a_stream_has_a_row_a_second, streams_are_limited, by_configuration, a_sampler_that_ends,
+        a_node_that_ends_and_comes_back, a_recording
     ].
 
 init_per_suite(Config) -> weir_scope_served:with([weir_http, weir_scope], Config).
@@ -74,15 +45,12 @@ another_token(_Config) ->
     ?assertMatch({200, _, _}, ask("/metrics", [host(), bearer(?TOKEN)])),
     stop(Pid).
 
-%% A page of another site whose name leads to this machine: it may not read, with or without a token.
+%% A page of another site whose name resolves to this machine has no access, with or without a token.
 a_name_of_somebody_else(_Config) ->
     Pid = start(#{token => none}),
     [
         ?assertMatch({Host, {421, _, _}}, {Host, ask(Path, [{"host", Host}])})
-     || Path <- ["/", "/metrics", "/look/overview"],
-        Host <- [
-            "evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", "0x7f.1", "[evil]"
-        ]
+     || Path <- ["/", "/metrics", "/look/overview"], Host <- ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", "0x7f.1", "[evil]"]
     ],
     stop(Pid).
 
@@ -101,42 +69,25 @@ without_a_token_where_that_is_said(_Config) ->
 
 wrong_options(_Config) ->
     [
-        ?assertMatch(
-            {Key, {error, {bad_option, Key, _, Allowed}}} when is_list(Allowed), {Key, weir_scope_web:check(Options)}
-        )
+        ?assertMatch({Key, {error, {bad_option, Key, _, Allowed}}} when is_list(Allowed), {Key, weir_scope_web:check(Options)})
      || {Key, Options} <- [
-            {token, #{}},
-            {token, #{token => <<"too short">>}},
-            {token, #{token => "a string that is long"}},
-            {port, #{token => none, port => 65536}},
-            {ip, #{token => none, ip => "127.0.0.1"}},
-            {hosts, #{token => none, hosts => "all"}},
-            {max_streams, #{token => none, max_streams => 0}},
-            {tls, #{token => none, tls => []}},
-            {http, on}
+            {token, #{}}, {token, #{token => <<"too short">>}}, {token, #{token => "a string that is long"}}, {port, #{token => none, port => 65536}},
+            {ip, #{token => none, ip => "127.0.0.1"}}, {hosts, #{token => none, hosts => "all"}}, {max_streams, #{token => none, max_streams => 0}},
+            {tls, #{token => none, tls => []}}, {http, on}
         ]
     ],
-    %% An error is logged. A token may also stand in what is no map, or under a name that does not exist.
+    %% Errors are logged. A token may also be in options that are not a map, or under an unknown key.
     [
-        ?assertMatch(
-            {Options, nomatch}, {Options, string:find(io_lib:format("~p", [weir_scope_web:check(Options)]), "secret")}
-        )
-     || Options <- [
-            #{token => <<"my secret">>},
-            [{token, <<"my secret of many characters">>}],
-            #{token => none, tokn => <<"my secret of many characters">>}
-        ]
+        ?assertMatch({Options, nomatch}, {Options, string:find(io_lib:format("~p", [weir_scope_web:check(Options)]), "secret")})
+     || Options <- [#{token => <<"my secret">>}, [{token, <<"my secret of many characters">>}], #{token => none, tokn => <<"my secret of many characters">>}]
     ].
 
-%% What supervisors would report of their children.
+%% Child specifications and states, which supervisors and crashes would report, do not contain the token.
 the_token_is_in_no_report(_Config) ->
     Pid = start(#{}),
     Children = [supervisor:get_childspec(Pid, Id) || {Id, _, _, _} <- supervisor:which_children(Pid)],
     States = [sys:get_state(Pid), sys:get_state(weir_scope_feed)],
-    [
-        ?assertEqual(nomatch, binary:match(iolist_to_binary(io_lib:format("~p", [Told])), ?TOKEN))
-     || Told <- [Children | States]
-    ],
+    [?assertEqual(nomatch, binary:match(iolist_to_binary(io_lib:format("~p", [Told])), ?TOKEN)) || Told <- [Children | States]],
     stop(Pid).
 
 metrics(_Config) ->
@@ -144,7 +95,7 @@ metrics(_Config) ->
     {200, Head, Text} = ask("/metrics", [host(), bearer(?TOKEN)]),
     ?assertNotEqual(nomatch, string:find(Head, "application/openmetrics-text; version=1.0.0")),
     ?assertNotEqual(nomatch, string:find(Text, "beam_reductions_total ")),
-    %% The page itself is served by HTTP.
+    %% The listener of the page itself has metrics too.
     ?assertNotEqual(nomatch, string:find(Text, "weir_http_requests_total{listener=\"weir_scope_http\"} ")),
     ?assertEqual(<<"# EOF\n">>, binary:part(Text, byte_size(Text), -6)),
     stop(Pid).
@@ -180,13 +131,8 @@ what_is_not_there(_Config) ->
     [
         ?assertMatch({Path, {Status, _, _}}, {Path, ask(Path, [host(), bearer(?TOKEN)])})
      || {Status, Path} <- [
-            {404, "/look/nothing"},
-            {404, "/look/overview?sort=nothing"},
-            {400, "/look/overview?at=now"},
-            {404, "/history/hour"},
-            {400, "/history/second?after=x"},
-            {404, "/page/nothing.js"},
-            {404, "/page/..%2f..%2fsrc%2fweir_scope.erl"}
+            {404, "/look/nothing"}, {404, "/look/overview?sort=nothing"}, {400, "/look/overview?at=now"}, {404, "/history/hour"}, {400, "/history/second?after=x"},
+            {404, "/page/nothing.js"}, {404, "/page/..%2f..%2fsrc%2fweir_scope.erl"}
         ]
     ],
     stop(Pid).
@@ -196,11 +142,8 @@ a_stream_has_a_row_a_second(_Config) ->
     Socket = stream(),
     [First, Second] = lists:sublist(rows(Socket, <<>>, 2), 2),
     {ok, History} = weir_json:decode(element(3, ask("/history/second", [host(), bearer(?TOKEN)]))),
-    %% A reactor that came and went has made the same columns twice.
-    [Columns] = lists:usort([
-        Columns
-     || #{<<"set">> := Set, <<"columns">> := Columns} <- History, Set =:= maps:get(<<"set">>, First)
-    ]),
+    %% A reactor may have come and gone, so the same columns may appear twice.
+    [Columns] = lists:usort([Columns || #{<<"set">> := Set, <<"columns">> := Columns} <- History, Set =:= maps:get(<<"set">>, First)]),
     [At | Values] = maps:get(<<"row">>, First),
     [Then | _] = maps:get(<<"row">>, Second),
     ?assertEqual(length(Columns), length(Values)),
@@ -232,7 +175,7 @@ streams_are_limited(_Config) ->
     [ok = gen_tcp:close(Socket) || Socket <- [Two, Three]],
     stop(Pid).
 
-%% A stream that is not refused has no end: the first bytes tell.
+%% An accepted stream does not end, so this only reads the first bytes.
 begins(Status) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, ["GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"]),
@@ -242,7 +185,7 @@ begins(Status) ->
 
 weir_scope_feed_stream() -> ?waitMatch({ok, _}, weir_scope_feed:stream()).
 
-%% A release says so in its configuration.
+%% The configuration of a release starts the page.
 by_configuration(_Config) ->
     ok = application:stop(weir_scope),
     ok = application:set_env(weir_scope, http, #{token => <<"short">>}),
@@ -254,7 +197,7 @@ by_configuration(_Config) ->
     ok = application:unset_env(weir_scope, http),
     ok = application:start(weir_scope).
 
-%% Also where no page is open that would notice.
+%% The feed notices it also if no page is open.
 a_sampler_that_ends(_Config) ->
     Pid = start(#{}),
     ?assertMatch({200, _, _}, ask("/metrics", [host(), bearer(?TOKEN)])),
@@ -283,15 +226,12 @@ a_node_that_ends_and_comes_back(_Config) ->
     ok = peer:stop(Again),
     ok = weir_scope_distribution:stop(Started).
 
-%% What is recorded of this node is what pages get of the file.
+%% Pages get from the file what was recorded.
 a_recording(Config) ->
     File = recording(Config),
     {ok, Recording} = weir_scope_recording:read(File),
     ?assertEqual(atom_to_binary(node()), weir_scope_recording:node(Recording)),
-    ?assertEqual(
-        [{atom_to_binary(Tab), [atom_to_binary(Sort) || Sort <- Sorts]} || {Tab, Sorts} <- weir_scope_tabs:all()],
-        weir_scope_recording:tabs(Recording)
-    ),
+    ?assertEqual([{atom_to_binary(Tab), [atom_to_binary(Sort) || Sort <- Sorts]} || {Tab, Sorts} <- weir_scope_tabs:all()], weir_scope_recording:tabs(Recording)),
     Pid = replay(File),
     {200, _, About} = ask("/about", [host(), bearer(?TOKEN)]),
     ?assertMatch({ok, #{<<"recorded">> := true}}, weir_json:decode(About)),
