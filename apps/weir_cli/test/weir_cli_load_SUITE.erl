@@ -122,12 +122,30 @@ echo_writes_its_total_as_json(Config) ->
     served(Config, echo, fun(Target, Pid) ->
         File = file(Config, "echo.json"),
         {0, Lines} = load(Config, [
-            "echo", Target, "--connections", "10", "--rate", "500", "--duration", "2s", "--warmup", "500ms",
-            "--json", File, "--observe", Pid, "--assert", "errors=0", "--assert", "p50<1000s"
+            "echo",
+            Target,
+            "--connections",
+            "10",
+            "--rate",
+            "500",
+            "--duration",
+            "2s",
+            "--warmup",
+            "500ms",
+            "--json",
+            File,
+            "--observe",
+            Pid,
+            "--assert",
+            "errors=0",
+            "--assert",
+            "p50<1000s"
         ]),
         ?assert(mentions("promise   errors=0: kept", Lines)),
         {ok, Text} = file:read_file(File),
-        {ok, #{<<"total">> := Total, <<"seconds">> := [_, _ | _], <<"valid">> := true} = Document} = weir_json:decode(Text),
+        {ok, #{<<"total">> := Total, <<"seconds">> := [_, _ | _], <<"valid">> := true} = Document} = weir_json:decode(
+            Text
+        ),
         ?assertMatch(#{<<"offered">> := 1000, <<"answered">> := 1000, <<"achieved_rate">> := _}, Total),
         [
             ?assertMatch(#{Measure := #{<<"p99">> := _, <<"count">> := 1000}}, Total)
@@ -140,8 +158,20 @@ echo_writes_its_total_as_json(Config) ->
 
 http_takes_a_url(Config) ->
     served(Config, ehttpd, fun(Target, _Pid) ->
-        {0, Lines} = load(Config, ["http", "http://" ++ Target ++ "/page", "--rate", "200", "--depth", "2", "--duration", "1s",
-            "--assert", "answered=200", "--assert", "errors=0"]),
+        {0, Lines} = load(Config, [
+            "http",
+            "http://" ++ Target ++ "/page",
+            "--rate",
+            "200",
+            "--depth",
+            "2",
+            "--duration",
+            "1s",
+            "--assert",
+            "answered=200",
+            "--assert",
+            "errors=0"
+        ]),
         ?assert(mentions("promise   answered=200: kept", Lines))
     end).
 
@@ -260,22 +290,44 @@ nodes_are_joined_and_observed(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         Start = fun() ->
             {ok, Peer, Node} = peer:start(#{
-                name => peer:random_name(joined), host => "localhost", connection => standard_io,
-                args => ["-setcookie", "joined", "-kernel", "inet_dist_use_interface", "{127,0,0,1}", "-pa" | code:get_path()]
+                name => peer:random_name(joined),
+                host => "localhost",
+                connection => standard_io,
+                args => [
+                    "-setcookie", "joined", "-kernel", "inet_dist_use_interface", "{127,0,0,1}", "-pa" | code:get_path()
+                ]
             }),
             {Peer, atom_to_list(Node)}
         end,
         {PeerA, A} = Start(),
         {PeerB, B} = Start(),
         File = file(Config, "joined.json"),
-        Load = ["echo", Target, "--nodes", A ++ "," ++ B, "--rate", "200", "--connections", "10", "--duration", "2s",
-            "--observe", A, "--assert", "answered=400", "--assert", "connected=10"],
+        Load = [
+            "echo",
+            Target,
+            "--nodes",
+            A ++ "," ++ B,
+            "--rate",
+            "200",
+            "--connections",
+            "10",
+            "--duration",
+            "2s",
+            "--observe",
+            A,
+            "--assert",
+            "answered=400",
+            "--assert",
+            "connected=10"
+        ],
         {0, _} = load(Config, Load ++ ["--cookie", "joined", "--json", File]),
         {ok, Text} = file:read_file(File),
         {ok, #{<<"nodes">> := Nodes, <<"observe">> := Observed, <<"seconds">> := [First | _]}} = weir_json:decode(Text),
         ?assertEqual(lists:sort([list_to_binary(A), list_to_binary(B)]), lists:sort(Nodes)),
         ?assertEqual(list_to_binary(A), Observed),
-        ?assertMatch(#{<<"server">> := #{<<"cpu">> := _, <<"schedulers">> := [_ | _], <<"pollsets">> := [_ | _]}}, First),
+        ?assertMatch(
+            #{<<"server">> := #{<<"cpu">> := _, <<"schedulers">> := [_ | _], <<"pollsets">> := [_ | _]}}, First
+        ),
         %% The error says what is wrong.
         {1, Refused} = load(Config, Load ++ ["--cookie", "another"]),
         ?assert(mentions("it refuses us", Refused)),
@@ -286,7 +338,9 @@ nodes_are_joined_and_observed(Config) ->
 
 an_overloaded_generator_is_exit_code_3(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
-        {3, Lines} = run(Config, ["load", "echo", Target, "--rate", "10000000", "--duration", "100ms", "--timeout", "1s"]),
+        {3, Lines} = run(Config, [
+            "load", "echo", Target, "--rate", "10000000", "--duration", "100ms", "--timeout", "1s"
+        ]),
         ?assert(mentions("invalid: the generator", Lines))
     end).
 
@@ -299,8 +353,24 @@ a_scenario_of_ones_own(Config) ->
 load_comes_from_several_nodes(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         File = file(Config, "nodes.json"),
-        {0, _} = load(Config, ["echo", Target, "--local-nodes", "2", "--rate", "200", "--connections", "10", "--duration", "1s",
-            "--assert", "answered=200", "--assert", "connected=10", "--json", File]),
+        {0, _} = load(Config, [
+            "echo",
+            Target,
+            "--local-nodes",
+            "2",
+            "--rate",
+            "200",
+            "--connections",
+            "10",
+            "--duration",
+            "1s",
+            "--assert",
+            "answered=200",
+            "--assert",
+            "connected=10",
+            "--json",
+            File
+        ]),
         {ok, Text} = file:read_file(File),
         {ok, #{<<"nodes">> := [A, B]}} = weir_json:decode(Text),
         ?assertNotEqual(A, B),

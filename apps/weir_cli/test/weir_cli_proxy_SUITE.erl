@@ -16,9 +16,19 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        help_says_how, a_wrong_argument_is_one_line, a_file_is_checked, an_address_in_use,
-        one_route_balances_until_a_signal, connections_end_with_the_drain, a_changed_file_is_taken, who_reads_no_more_ends_nothing, names_of_any_letters,
-        commands_show_and_change, wrong_commands_say_why, a_new_version_takes_over, another_user
+        help_says_how,
+        a_wrong_argument_is_one_line,
+        a_file_is_checked,
+        an_address_in_use,
+        one_route_balances_until_a_signal,
+        connections_end_with_the_drain,
+        a_changed_file_is_taken,
+        who_reads_no_more_ends_nothing,
+        names_of_any_letters,
+        commands_show_and_change,
+        wrong_commands_say_why,
+        a_new_version_takes_over,
+        another_user
     ].
 
 init_per_suite(Config) -> weir_cli_program:find(Config).
@@ -33,9 +43,17 @@ end_per_testcase(_Case, Config) ->
 
 help_says_how(_Config) ->
     {0, Lines} = answer(["proxy", "--help"]),
-    [?assert(mentions(Word, Lines)) || Word <- ["weir proxy", "--listen", "--to", "--config", "--check", "set-weight BACKEND SERVER WEIGHT"]],
+    [
+        ?assert(mentions(Word, Lines))
+     || Word <- ["weir proxy", "--listen", "--to", "--config", "--check", "set-weight BACKEND SERVER WEIGHT"]
+    ],
     %% The effects of signals.
-    [?assert(mentions(Sentence, Lines)) || Sentence <- ["SIGTERM, SIGINT: new clients are refused", "after --drain seconds", "SIGHUP: it reads its file again"]].
+    [
+        ?assert(mentions(Sentence, Lines))
+     || Sentence <- [
+            "SIGTERM, SIGINT: new clients are refused", "after --drain seconds", "SIGHUP: it reads its file again"
+        ]
+    ].
 
 a_wrong_argument_is_one_line(_Config) ->
     [
@@ -45,10 +63,17 @@ a_wrong_argument_is_one_line(_Config) ->
             ?assert(mentions(Wrong, Lines))
         end
      || {Arguments, Wrong} <- [
-            {[], "--config FILE, or --listen"}, {["--listen", ":0"], "--to"}, {["more"], "more"},
-            {["--listen", ":0", "--to", ":1", "--balance", "best"], "best"}, {["--config", "a", "--to", ":1"], "--to"}, {["status"], "--control"},
-            {["--config", "a", "--control", "b"], "--control"}, {["--config", "a", "--balance", "hash"], "--balance"},
-            {["--listen", ":0", "--to", ":1", "--check"], "--check"}, {["--check"], "--check"}, {["--listen", ":0", "--to", ","], "--to"}
+            {[], "--config FILE, or --listen"},
+            {["--listen", ":0"], "--to"},
+            {["more"], "more"},
+            {["--listen", ":0", "--to", ":1", "--balance", "best"], "best"},
+            {["--config", "a", "--to", ":1"], "--to"},
+            {["status"], "--control"},
+            {["--config", "a", "--control", "b"], "--control"},
+            {["--config", "a", "--balance", "hash"], "--balance"},
+            {["--listen", ":0", "--to", ":1", "--check"], "--check"},
+            {["--check"], "--check"},
+            {["--listen", ":0", "--to", ","], "--to"}
         ]
     ].
 
@@ -64,9 +89,16 @@ a_file_is_checked(Config) ->
         end
      || {Text, Said} <- [
             {text(Config, "retries = -1\n"), "7: backends.web.retries is -1; allowed: a number from 0 to 100"},
-            {text(Config, "send_proxi = 'v1'\n"), "7: backends.web.send_proxi is \"v1\"; allowed: unknown option; valid: servers, "},
-            {text(Config, "[backends.web.health]\nkind = 'gopher'\n"), "8: backends.web.health.kind is \"gopher\"; allowed: "},
-            {"[frontends.a]\nlisten = 'x:1'\n[backends]\n", "2: frontends.a.listen is \"x:1\"; allowed: an address of this machine"},
+            {
+                text(Config, "send_proxi = 'v1'\n"),
+                "7: backends.web.send_proxi is \"v1\"; allowed: unknown option; valid: servers, "
+            },
+            {
+                text(Config, "[backends.web.health]\nkind = 'gopher'\n"),
+                "8: backends.web.health.kind is \"gopher\"; allowed: "
+            },
+            {"[frontends.a]\nlisten = 'x:1'\n[backends]\n",
+                "2: frontends.a.listen is \"x:1\"; allowed: an address of this machine"},
             {"[frontends.a]\nlisten = ':1'\nbackend = 'w'\n[backends]\n", "3: frontends.a.backend is \"w\"; allowed: "},
             {"[frontends\n", "1: "}
         ]
@@ -167,8 +199,14 @@ names_of_any_letters(Config) ->
     Control = socket_path("control"),
     Server = first(Config),
     Text = [
-        "control = '", Control, "'\n[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'my web'\n[backends.'my web']\n",
-        "servers = [{ address = '", Server, "', name = 'one two' }, { address = '", Server, "', name = 'größe €' }]\n"
+        "control = '",
+        Control,
+        "'\n[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'my web'\n[backends.'my web']\n",
+        "servers = [{ address = '",
+        Server,
+        "', name = 'one two' }, { address = '",
+        Server,
+        "', name = 'größe €' }]\n"
     ],
     Program = start(Config, ["proxy", "--config", file(Config, unicode:characters_to_binary(Text))]),
     _ = ready(Program),
@@ -204,8 +242,10 @@ commands_show_and_change(Config) ->
     ?assertEqual({0, []}, Ask(["drain", "main", NameA])),
     ?assertEqual(["b"], Names(Port)),
     {0, [_ | Servers]} = Ask(["servers"]),
-    ?assertEqual(lists:sort([[<<"main">>, list_to_binary(NameA), <<"drain">>], [<<"main">>, list_to_binary(NameB), <<"up">>]]),
-        lists:sort([lists:sublist(words(Server), 3) || Server <- Servers])),
+    ?assertEqual(
+        lists:sort([[<<"main">>, list_to_binary(NameA), <<"drain">>], [<<"main">>, list_to_binary(NameB), <<"up">>]]),
+        lists:sort([lists:sublist(words(Server), 3) || Server <- Servers])
+    ),
     ?assertEqual({0, []}, Ask(["enable", "main", NameA])),
     ?assertEqual(["a", "b"], Names(Port)),
     ?assertEqual({0, []}, Ask(["set-weight", "main", NameB, "0"])),
@@ -237,10 +277,14 @@ wrong_commands_say_why(Config) ->
             ?assertMatch({Words, {_, _}}, {Words, binary:match(Fault, Said)})
         end
      || {Words, Said} <- [
-            {["drain", "main", "nobody"], <<"no such server: nobody">>}, {["drain", "nowhere", "nobody"], <<"no such backend: nowhere">>},
-            {["close-sessions", "main", "nobody"], <<"no such server: nobody">>}, {["close-sessions", "nowhere", "nobody"], <<"no such backend: nowhere">>},
-            {["set-weight", "main", "nobody", "1"], <<"no such server: nobody">>}, {["set-weight", "main", "nobody", "x"], <<"0 to 256">>},
-            {["set-weight", "main", first(Config), "257"], <<"0 to 256">>}, {["drain", "main"], <<"drain B S">>},
+            {["drain", "main", "nobody"], <<"no such server: nobody">>},
+            {["drain", "nowhere", "nobody"], <<"no such backend: nowhere">>},
+            {["close-sessions", "main", "nobody"], <<"no such server: nobody">>},
+            {["close-sessions", "nowhere", "nobody"], <<"no such backend: nowhere">>},
+            {["set-weight", "main", "nobody", "1"], <<"no such server: nobody">>},
+            {["set-weight", "main", "nobody", "x"], <<"0 to 256">>},
+            {["set-weight", "main", first(Config), "257"], <<"0 to 256">>},
+            {["drain", "main"], <<"drain B S">>},
             {["reload"], <<"not started from a file">>}
         ]
     ],
@@ -250,7 +294,9 @@ wrong_commands_say_why(Config) ->
 %% The old proxy ends when its connections have ended.
 a_new_version_takes_over(Config) ->
     Port = weir_test_port:claim(),
-    Arguments = ["proxy", "--listen", address(Port), "--to", first(Config), "--control", socket_path("successor"), "--take-over"],
+    Arguments = [
+        "proxy", "--listen", address(Port), "--to", first(Config), "--control", socket_path("successor"), "--take-over"
+    ],
     Before = start(Config, Arguments),
     ?assertEqual(Port, ready(Before)),
     <<"pid ", _/binary>> = line(Before),
@@ -271,7 +317,9 @@ a_new_version_takes_over(Config) ->
 %% Other users may have no access to the tree, so the user is root itself.
 another_user(Config) ->
     Arguments = ["proxy", "--listen", "127.0.0.1:0", "--to", first(Config), "--user"],
-    ?assertMatch({2, [<<"weir: --user nobody_of_that_name: no such user">>]}, run(Config, Arguments ++ ["nobody_of_that_name"])),
+    ?assertMatch(
+        {2, [<<"weir: --user nobody_of_that_name: no such user">>]}, run(Config, Arguments ++ ["nobody_of_that_name"])
+    ),
     ?assertMatch({2, [<<"weir: --user a b: no such user">>]}, run(Config, Arguments ++ ["a b"])),
     case {os:cmd("id -u"), os:find_executable("setpriv")} of
         {"0\n", Path} when Path =/= false ->
@@ -320,7 +368,12 @@ address(Port) -> "127.0.0.1:" ++ integer_to_list(Port).
 
 %% One route to the first server; more options of the backend from line 7 on.
 text([Port], More) ->
-    ["[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'web'\n\n[backends.web]\nservers = ['", address(Port), "']\n", More];
+    [
+        "[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'web'\n\n[backends.web]\nservers = ['",
+        address(Port),
+        "']\n",
+        More
+    ];
 text(Config, More) ->
     text([element(2, hd(proplists:get_value(servers, Config)))], More).
 

@@ -5,10 +5,31 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 
--export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2]).
+-export([
+    all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2
+]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
--export([once/1, as_json/1, as_csv/1, as_openmetrics/1, schedules/1, ping_pong/1, as_a_page/1, as_a_page_without_a_token/1, a_port_in_use/1, recorded/1, what_is_no_recording/1]).
--export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, a_recording_in_a_terminal/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
+-export([
+    once/1,
+    as_json/1,
+    as_csv/1,
+    as_openmetrics/1,
+    schedules/1,
+    ping_pong/1,
+    as_a_page/1,
+    as_a_page_without_a_token/1,
+    a_port_in_use/1,
+    recorded/1,
+    what_is_no_recording/1
+]).
+-export([
+    every_page_in_80_by_24/1,
+    every_page_in_200_by_60/1,
+    a_recording_in_a_terminal/1,
+    keys/1,
+    a_node_that_ends/1,
+    a_command_that_is_killed/1
+]).
 
 -import(weir_cli_program, [run/2, answer/1, mentions/2]).
 
@@ -19,10 +40,29 @@ all() -> [{group, programs}, {group, terminal}].
 groups() ->
     [
         {programs, [parallel], [
-            help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv, as_openmetrics,
-            schedules, ping_pong, as_a_page, as_a_page_without_a_token, a_port_in_use, recorded, what_is_no_recording
+            help_says_how,
+            a_wrong_argument_is_one_line,
+            a_node_that_cannot_be_reached_is_one_line_and_exit_code_1,
+            once,
+            as_json,
+            as_csv,
+            as_openmetrics,
+            schedules,
+            ping_pong,
+            as_a_page,
+            as_a_page_without_a_token,
+            a_port_in_use,
+            recorded,
+            what_is_no_recording
         ]},
-        {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, a_recording_in_a_terminal, keys, a_node_that_ends, a_command_that_is_killed]}
+        {terminal, [parallel], [
+            every_page_in_80_by_24,
+            every_page_in_200_by_60,
+            a_recording_in_a_terminal,
+            keys,
+            a_node_that_ends,
+            a_command_that_is_killed
+        ]}
     ].
 
 init_per_suite(Config) ->
@@ -65,8 +105,13 @@ a_wrong_argument_is_one_line(Config) ->
             ?assert(mentions(Wrong, Lines))
         end
      || {Arguments, Wrong} <- [
-            {[], "node"}, {["patient", "--once"], "NAME@HOST"}, {["a@b", "c@d"], "c@d"}, {["a@b", "--csv", "--seconds", "0"], "seconds"},
-            {["a@b", "--once", "--json"], "exclude"}, {["a@b", "--schedules", "61"], "schedules"}, {["a@b", "--schedules", "1", "--ping-pong"], "exclude"}
+            {[], "node"},
+            {["patient", "--once"], "NAME@HOST"},
+            {["a@b", "c@d"], "c@d"},
+            {["a@b", "--csv", "--seconds", "0"], "seconds"},
+            {["a@b", "--once", "--json"], "exclude"},
+            {["a@b", "--schedules", "61"], "schedules"},
+            {["a@b", "--schedules", "1", "--ping-pong"], "exclude"}
         ]
     ].
 
@@ -76,7 +121,21 @@ a_node_that_cannot_be_reached_is_one_line_and_exit_code_1(Config) ->
 
 once(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--once"]),
-    [?assert(mentions(Word, Lines)) || Word <- ["== overview", "utilisation", "normal 1", "eheap_alloc", "code_server", "OTP's poll set", "OTP's poll thread", "dirty_io_scheduler 1", "its own locks", "os_timestamp"]].
+    [
+        ?assert(mentions(Word, Lines))
+     || Word <- [
+            "== overview",
+            "utilisation",
+            "normal 1",
+            "eheap_alloc",
+            "code_server",
+            "OTP's poll set",
+            "OTP's poll thread",
+            "dirty_io_scheduler 1",
+            "its own locks",
+            "os_timestamp"
+        ]
+    ].
 
 as_json(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--json", "--no-load"]),
@@ -86,7 +145,9 @@ as_json(Config) ->
     ?assertEqual(list_to_binary(?config(node, Config)), Node).
 
 as_csv(Config) ->
-    Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--csv", "--seconds", "2"]),
+    Program = weir_cli_program:start(Config, [
+        "scope", ?config(node, Config), "--cookie", "of_its_own", "--csv", "--seconds", "2"
+    ]),
     0 = weir_cli_program:exit_status(Program),
     %% Lines longer than a thousand bytes arrive in pieces. The test only needs the first one.
     Lines = weir_cli_program:later_lines(Program),
@@ -103,10 +164,19 @@ schedules(Config) ->
     %% A scheduler without a turn in the second has no table.
     ?waitMatch({[], _}, begin
         {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1"]),
-        Words = ["OTP's tracer", "from ready to running", "scheduler 1: ", "value |---", "turns of some processes", "migrations: "],
+        Words = [
+            "OTP's tracer",
+            "from ready to running",
+            "scheduler 1: ",
+            "value |---",
+            "turns of some processes",
+            "migrations: "
+        ],
         {[Word || Word <- Words, not mentions(Word, Lines)], Lines}
     end),
-    {1, Refused} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1", "--no-load"]),
+    {1, Refused} = run(Config, [
+        "scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1", "--no-load"
+    ]),
     ?assert(mentions("schedules cannot be measured with --no-load", Refused)).
 
 ping_pong(Config) ->
@@ -118,7 +188,9 @@ ping_pong(Config) ->
 as_a_page(Config) ->
     Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http", "0"]),
     {Port, Address} = served(Program),
-    {match, [Token]} = re:run(Address, "^http://127.0.0.1:[0-9]+/#token=([0-9A-F]{32})$", [{capture, all_but_first, list}]),
+    {match, [Token]} = re:run(Address, "^http://127.0.0.1:[0-9]+/#token=([0-9A-F]{32})$", [
+        {capture, all_but_first, list}
+    ]),
     ?assertEqual("401", curl(Port, "/metrics", "")),
     ?assertEqual("200", curl(Port, "/metrics", "-H 'Authorization: Bearer " ++ Token ++ "'")),
     ?assertEqual("200", curl(Port, "/look/processes", "-H 'Authorization: Bearer " ++ Token ++ "'")),
@@ -126,7 +198,9 @@ as_a_page(Config) ->
     0 = weir_cli_program:exit_status(Program).
 
 as_a_page_without_a_token(Config) ->
-    Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http=0", "--no-token", "--no-load"]),
+    Program = weir_cli_program:start(Config, [
+        "scope", ?config(node, Config), "--cookie", "of_its_own", "--http=0", "--no-token", "--no-load"
+    ]),
     {Port, Address} = served(Program),
     ?assertEqual(list_to_binary(["http://127.0.0.1:", Port, "/"]), Address),
     ?assertEqual("200", curl(Port, "/look/overview", "")),
@@ -135,17 +209,24 @@ as_a_page_without_a_token(Config) ->
     0 = weir_cli_program:exit_status(Program).
 
 recorded(Config) ->
-    [First, Second] = Files = [filename:join(?config(priv_dir, Config), Name) || Name <- ["first.jsonl", "second.jsonl.gz"]],
+    [First, Second] =
+        Files = [filename:join(?config(priv_dir, Config), Name) || Name <- ["first.jsonl", "second.jsonl.gz"]],
     [record(Config, File) || File <- Files],
     [
         begin
             {0, Lines} = run(Config, ["scope", "replay", File, "--once"]),
-            [?assert(mentions(Word, Lines)) || Word <- ["== overview", "recorded at ", "utilisation", "eheap_alloc", "code_server"]]
+            [
+                ?assert(mentions(Word, Lines))
+             || Word <- ["== overview", "recorded at ", "utilisation", "eheap_alloc", "code_server"]
+            ]
         end
      || File <- Files
     ],
     {0, Table} = run(Config, ["scope", "compare", First, Second, "--least", "0"]),
-    [?assert(mentions(Word, Table)) || Word <- ["memory.total", "scheduler.normal.1.utilisation", "medians differ by 0 %"]],
+    [
+        ?assert(mentions(Word, Table))
+     || Word <- ["memory.total", "scheduler.normal.1.utilisation", "medians differ by 0 %"]
+    ],
     Program = weir_cli_program:start(Config, ["scope", "replay", First, "--http", "0", "--no-token"]),
     {Port, _} = served(Program),
     ?assertEqual("200", curl(Port, "/look/memory", "")),
@@ -153,7 +234,9 @@ recorded(Config) ->
     0 = weir_cli_program:exit_status(Program).
 
 record(Config, File) ->
-    {0, [Told]} = run(Config, ["scope", "record", ?config(node, Config), File, "--cookie", "of_its_own", "--seconds", "2"]),
+    {0, [Told]} = run(Config, [
+        "scope", "record", ?config(node, Config), File, "--cookie", "of_its_own", "--seconds", "2"
+    ]),
     ?assertEqual(list_to_binary(["2 seconds recorded in ", File]), Told).
 
 what_is_no_recording(Config) ->
@@ -165,7 +248,9 @@ what_is_no_recording(Config) ->
             ?assert(mentions(Why, [Line]))
         end
      || {Arguments, Why} <- [
-            {["replay", File, "--once"], "not a recording"}, {["compare", File, File], "not a recording"}, {["replay", File ++ "x", "--once"], "no such file"},
+            {["replay", File, "--once"], "not a recording"},
+            {["compare", File, File], "not a recording"},
+            {["replay", File ++ "x", "--once"], "no such file"},
             {["record", "nobody@127.0.0.1", File ++ "y"], "cannot reach"}
         ]
     ],
@@ -186,7 +271,9 @@ a_recording_in_a_terminal(Config) ->
 a_port_in_use(Config) ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Listen),
-    {1, [Line]} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http", integer_to_list(Port)]),
+    {1, [Line]} = run(Config, [
+        "scope", ?config(node, Config), "--cookie", "of_its_own", "--http", integer_to_list(Port)
+    ]),
     ?assert(mentions("cannot listen on 127.0.0.1 port " ++ integer_to_list(Port), [Line])),
     ok = gen_tcp:close(Listen).
 
@@ -209,9 +296,19 @@ every_page(Case, Columns, Rows, Config) ->
             shows(Case, Word)
         end
      || {Key, Word} <- [
-            {"1", "utilisation"}, {"2", "normal 1"}, {"3", "eheap_alloc"}, {"4", "reds/s"}, {"5", "owner"}, {"6", "OTP's poll set"},
-            {"7", "Weir does not run on"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run on"},
-            {"l", "its own locks"}, {"c", "time correction is"}, {"Tab", "utilisation"}
+            {"1", "utilisation"},
+            {"2", "normal 1"},
+            {"3", "eheap_alloc"},
+            {"4", "reds/s"},
+            {"5", "owner"},
+            {"6", "OTP's poll set"},
+            {"7", "Weir does not run on"},
+            {"8", "Microstates"},
+            {"9", "other threads"},
+            {"0", "Weir does not run on"},
+            {"l", "its own locks"},
+            {"c", "time correction is"},
+            {"Tab", "utilisation"}
         ]
     ],
     ?assert(length(captured(Case)) =< Rows),
@@ -265,21 +362,29 @@ emulators(Pid) ->
     ]).
 
 %% Starts it in a shell that prints the exit status afterwards, and whether the terminal is as before.
-start(Case, Columns, Rows, Config) -> start_program(Case, Columns, Rows, [?config(node, Config), " --cookie of_its_own"], Config).
+start(Case, Columns, Rows, Config) ->
+    start_program(Case, Columns, Rows, [?config(node, Config), " --cookie of_its_own"], Config).
 
 start_program(Case, Columns, Rows, Arguments, Config) ->
     Environment = [[Name, $=, Value, $\s] || {Name, Value} <- ?config(environment, Config)],
     Script = filename:join(?config(priv_dir, Config), lists:concat([Case, ".sh"])),
     ok = file:write_file(Script, [
         "before=$(stty -g)\n",
-        "env ", Environment, ?config(weir, Config), " scope ", Arguments, $\n,
+        "env ",
+        Environment,
+        ?config(weir, Config),
+        " scope ",
+        Arguments,
+        $\n,
         "echo ended $?\n",
         "[ \"$(stty -g)\" = \"$before\" ] && echo same modes\n",
         "sleep 600\n"
     ]),
     %% Tmux's server is not a child of this VM. This port program ends it when its input closes, at the latest with the
     %% case.
-    _ = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", "cat; tmux -L \"$0\" kill-server", socket(Case)]}, stderr_to_stdout]),
+    _ = open_port({spawn_executable, "/bin/sh"}, [
+        {args, ["-c", "cat; tmux -L \"$0\" kill-server", socket(Case)]}, stderr_to_stdout
+    ]),
     tmux(Case, lists:concat(["new-session -d -x ", Columns, " -y ", Rows, " sh ", Script])).
 
 quits(Case, Key) ->
@@ -295,7 +400,8 @@ captured(Case) ->
 shows(Case, Text) -> looks(Case, fun(Screen) -> string:find(Screen, Text) =/= nomatch end, {shows, Text}).
 gone(Case, Text) -> looks(Case, fun(Screen) -> string:find(Screen, Text) =:= nomatch end, {hides, Text}).
 
-looks(Case, Passes, Expected) -> weir_test_wait:wait_match(fun() -> tmux(Case, "capture-pane -p") end, Passes, #{expected => Expected}).
+looks(Case, Passes, Expected) ->
+    weir_test_wait:wait_match(fun() -> tmux(Case, "capture-pane -p") end, Passes, #{expected => Expected}).
 
 %% Each case has its own tmux server, without the user's configuration, which the case ends.
 tmux(Case, Command) -> os:cmd(lists:concat(["TERM=xterm-256color tmux -f /dev/null -L ", socket(Case), " ", Command])).

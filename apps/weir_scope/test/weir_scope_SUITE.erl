@@ -5,10 +5,27 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").
 
--export([all/0, groups/0, suite/0, init_per_group/2, end_per_group/2, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([
+    all/0,
+    groups/0,
+    suite/0,
+    init_per_group/2,
+    end_per_group/2,
+    init_per_suite/1,
+    end_per_suite/1,
+    init_per_testcase/2,
+    end_per_testcase/2
+]).
 -export([who_sends_to_many/1, a_short_look_beside_a_long_one/1]).
 -export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
--export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
+-export([
+    allocators_by_another_way/1,
+    pollsets_of_weir/1,
+    bad_options/1,
+    nothing_stays/1,
+    an_observer_that_dies/1,
+    a_node_that_dies/1
+]).
 -export([polls_by_strace/1, sockets_of_all_kinds/1]).
 
 -import(weir_scope_test, [view/1, bring/2, next/1, traces/1]).
@@ -24,8 +41,20 @@ all() ->
 
 groups() ->
     Both = [
-        known_shares, bytes_of_sockets, sockets_of_all_kinds, top_processes, counts, microstates_put_back, a_short_look_beside_a_long_one, history_grows, pollsets_of_weir, who_sends_to_many, bad_options,
-        nothing_stays, an_observer_that_dies, a_node_that_dies
+        known_shares,
+        bytes_of_sockets,
+        sockets_of_all_kinds,
+        top_processes,
+        counts,
+        microstates_put_back,
+        a_short_look_beside_a_long_one,
+        history_grows,
+        pollsets_of_weir,
+        who_sends_to_many,
+        bad_options,
+        nothing_stays,
+        an_observer_that_dies,
+        a_node_that_dies
     ],
     [{loaded, [parallel], Both}, {from_afar, [parallel], Both}].
 
@@ -45,18 +74,27 @@ known_shares(Config) ->
     {ok, #{at := Begin}} = weir_scope:sample(View),
     Busy = lists:sum([
         begin
-            Pid = erlang:spawn_opt(?config(node, Config), weir_scope_load, busy_for, [self(), Share, 5], [{scheduler, 1}]),
-            receive {Pid, Us} -> Us / 1.0e6 end
+            Pid = erlang:spawn_opt(?config(node, Config), weir_scope_load, busy_for, [self(), Share, 5], [
+                {scheduler, 1}
+            ]),
+            receive
+                {Pid, Us} -> Us / 1.0e6
+            end
         end
      || Share <- [0.2, 0.5, 0.9]
     ]),
     {ok, _} = next(View),
     {ok, _} = next(View),
     {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, Begin),
-    [Index] = [Index || {Index, <<"scheduler.normal.1.utilisation">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)],
+    [Index] = [
+        Index
+     || {Index, <<"scheduler.normal.1.utilisation">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)
+    ],
     Seen = lists:sum([lists:nth(Index, Row) * seconds(At, Begin, Rows) || {At, Row} <- Rows]),
     {Active, Total} = on_first_scheduler(Config),
-    All = (Active - element(1, Before)) / (Total - element(2, Before)) * (erlang:monotonic_time(microsecond) - Clock) / 1.0e6,
+    All =
+        (Active - element(1, Before)) / (Total - element(2, Before)) * (erlang:monotonic_time(microsecond) - Clock) /
+            1.0e6,
     ct:log("~p of ~p, and of ~p with what else ran there", [Seen, Busy, All]),
     ?assert(Busy > 0.75),
     ?assert(Seen > 0.9 * Busy - 0.1),
@@ -93,11 +131,16 @@ sockets_of_all_kinds(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
     Pid = erlang:spawn(?config(node, Config), weir_scope_load, chatter, [self(), [inet, socket]]),
-    receive {Pid, ready} -> ok end,
+    receive
+        {Pid, ready} -> ok
+    end,
     %% Sockets of distribution may be among them. On a busy machine nothing may be sent for a short time.
     {_, _, Sockets} = ?waitMatch({[port, socket], true, _}, begin
         {ok, Some} = weir_scope:sockets(View, #{by => out, over => 500, most => 10}),
-        Sending = [{Kind, Owner} || #{kind := Kind, owner := Owner, local := {_, _}, peer := {_, _}, out := Out} <- Some, is_pid(Owner), Out > 0],
+        Sending = [
+            {Kind, Owner}
+         || #{kind := Kind, owner := Owner, local := {_, _}, peer := {_, _}, out := Out} <- Some, is_pid(Owner), Out > 0
+        ],
         %% gen_tcp has a process for each `socket', which is its owner.
         {lists:usort([Kind || {Kind, _} <- Sending]), lists:member({port, Pid}, Sending), Some}
     end),
@@ -113,12 +156,19 @@ top_processes(Config) ->
     Full = erlang:spawn(Node, timer, sleep, [infinity]),
     [erlang:send(Full, message) || _ <- lists:seq(1, 5000)],
     Large = erlang:spawn(Node, weir_scope_load, hold, [self(), 1_000_000]),
-    receive {Large, ready} -> ok end,
+    receive
+        {Large, ready} -> ok
+    end,
     {ok, [#{pid := First, reductions := Reductions, name := Name} | _]} = weir_scope:processes(View, #{over => 500}),
     ?assertEqual({Busy, {weir_scope_load, busy, 1}}, {First, Name}),
     ?assert(Reductions > 1000),
-    ?assertMatch({ok, [#{pid := Full, queue := 5000}]}, weir_scope:processes(View, #{by => queue, over => 10, most => 1})),
-    ?assertMatch({ok, [#{pid := Large, memory := Memory}]} when Memory > 8_000_000, weir_scope:processes(View, #{by => memory, over => 10, most => 1})),
+    ?assertMatch(
+        {ok, [#{pid := Full, queue := 5000}]}, weir_scope:processes(View, #{by => queue, over => 10, most => 1})
+    ),
+    ?assertMatch(
+        {ok, [#{pid := Large, memory := Memory}]} when Memory > 8_000_000,
+        weir_scope:processes(View, #{by => memory, over => 10, most => 1})
+    ),
     ok = weir_scope:close(View).
 
 counts(Config) ->
@@ -127,12 +177,16 @@ counts(Config) ->
     Pids = [erlang:spawn(Node, timer, sleep, [infinity]) || _ <- lists:seq(1, 1000)],
     {ok, _} = next(View),
     {ok, #{activity := #{counts := #{processes := Processes}}, memory := Memory, node := Node}} = next(View),
-    ?assert(abs(Processes - weir_scope_distribution:call(?config(peer, Config), erlang, system_info, [process_count])) < 20),
+    ?assert(
+        abs(Processes - weir_scope_distribution:call(?config(peer, Config), erlang, system_info, [process_count])) < 20
+    ),
     ?assert(Processes > length(Pids)),
     #{rss := Rss, carriers := Carriers, blocks := Blocks, kinds := #{total := Total}} = Memory,
     ?assert(Carriers >= Blocks),
     ?assert(abs(Blocks - Total) < Total div 2),
-    {ok, Status} = file:read_file("/proc/" ++ weir_scope_distribution:call(?config(peer, Config), os, getpid, []) ++ "/status"),
+    {ok, Status} = file:read_file(
+        "/proc/" ++ weir_scope_distribution:call(?config(peer, Config), os, getpid, []) ++ "/status"
+    ),
     {match, [Kib]} = re:run(Status, "VmRSS:\\s*([0-9]+)", [{capture, all_but_first, list}]),
     ?assert(abs(Rss - list_to_integer(Kib) * 1024) < 0.2 * Rss),
     ok = weir_scope:close(View).
@@ -169,7 +223,11 @@ a_short_look_beside_a_long_one(Config) ->
 
 counts_microstates(Node) ->
     Sum = fun() ->
-        lists:sum([Time || #{counters := Counters} <- erpc:call(Node, erlang, statistics, [microstate_accounting]), Time <- maps:values(Counters)])
+        lists:sum([
+            Time
+         || #{counters := Counters} <- erpc:call(Node, erlang, statistics, [microstate_accounting]),
+            Time <- maps:values(Counters)
+        ])
     end,
     Before = Sum(),
     Sum() =/= Before.
@@ -189,7 +247,10 @@ history_grows(Config) ->
     %% A minute is added when the next one begins.
     {ok, Minutes} = weir_scope:history(View, minute, 0),
     {ok, [#{rows := Seconds}]} = weir_scope:history(View, second, 0),
-    ?assert(length([Row || #{rows := All} <- Minutes, Row <- All]) < length(lists:usort([At div 60_000 || {At, _} <- Seconds]))),
+    ?assert(
+        length([Row || #{rows := All} <- Minutes, Row <- All]) <
+            length(lists:usort([At div 60_000 || {At, _} <- Seconds]))
+    ),
     ok = weir_scope:close(View).
 
 %% Compares with the VM's item `allocator' instead of `allocator_sizes', summed as in recon_alloc.
@@ -219,10 +280,19 @@ allocators_by_another_way(Config) ->
 who_sends_to_many(Config) ->
     bring(Config, weir_scope_load),
     Crowd = erlang:spawn(?config(node, Config), weir_scope_load, crowd, [self(), 1000]),
-    receive {Crowd, ready} -> ok after weir_test_wait:patience() -> ct:fail(no_crowd) end,
+    receive
+        {Crowd, ready} -> ok
+    after weir_test_wait:patience() -> ct:fail(no_crowd)
+    end,
     true = weir_scope_distribution:call(?config(peer, Config), erlang, register, [rooms, Crowd]),
     {ok, Facts} = weir_scope_visit:facts(?config(node, Config), #{load => ?config(load, Config), over => 10}),
-    #{broadcasters := Broadcasters, timed_receivers := [], scheduler_poll := _, run_queue := _, over := #{poller_cpu_ns := Pollers}} = Facts,
+    #{
+        broadcasters := Broadcasters,
+        timed_receivers := [],
+        scheduler_poll := _,
+        run_queue := _,
+        over := #{poller_cpu_ns := Pollers}
+    } = Facts,
     ?assertEqual([{rooms, 1000, normal}], [Broadcaster || {rooms, _, _} = Broadcaster <- Broadcasters]),
     ?assertMatch([_ | _], maps:keys(Pollers)).
 
@@ -245,7 +315,12 @@ pollsets_of_weir(Config) ->
         %% A sample has no rates of a listener that was not in the sample before.
         [Open || #{name := scope_test, port := Same, connections := Open} <- Listeners, Same =:= Port] =:= [0]
     end),
-    [?assertMatch(#{times := _, revents := _, min := Min, max := Max, avg := _, timeouts := _} when Min =< Max, Pollset) || Pollset <- Pollsets],
+    [
+        ?assertMatch(
+            #{times := _, revents := _, min := Min, max := Max, avg := _, timeouts := _} when Min =< Max, Pollset
+        )
+     || Pollset <- Pollsets
+    ],
     ?assertEqual(2, length([Number || #{pollset := Number} <- Pollsets, Number < 1025])),
     {ok, Series} = weir_scope:history(View, second, Begin),
     %% Ten connections and a thousand requests of 64 bytes: the bytes and accepts are known, the number of reads is
@@ -275,7 +350,11 @@ polls_by(Strace, Config) ->
     Outer = polls_and_sleeps(View),
     {Program, Arguments} = bound(Strace),
     Tracer = open_port({spawn_executable, Program}, [
-        {args, Arguments ++ ["-c", "-f", "-e", "trace=epoll_pwait", "-p", Pid]}, exit_status, stderr_to_stdout, {line, 200}, binary
+        {args, Arguments ++ ["-c", "-f", "-e", "trace=epoll_pwait", "-p", Pid]},
+        exit_status,
+        stderr_to_stdout,
+        {line, 200},
+        binary
     ]),
     receive
         {Tracer, {data, {eol, Line}}} ->
@@ -315,7 +394,9 @@ polls_and_sleeps(View) ->
 traced(Tracer) ->
     receive
         {Tracer, {data, {eol, Line}}} ->
-            case re:run(Line, "^ *[0-9.]+ +[0-9.]+ +[0-9]+ +([0-9]+) .*epoll_pwait$", [{capture, all_but_first, list}]) of
+            case
+                re:run(Line, "^ *[0-9.]+ +[0-9.]+ +[0-9]+ +([0-9]+) .*epoll_pwait$", [{capture, all_but_first, list}])
+            of
                 {match, [Calls]} -> list_to_integer(Calls);
                 nomatch -> traced(Tracer)
             end
@@ -333,11 +414,19 @@ total(Series, Key, Begin) ->
 
 bad_options(Config) ->
     View = view(Config),
-    ?assertEqual({error, {bad_option, by, size, {one_of, [binaries, collections, growth, memory, queue, reductions]}}}, weir_scope:processes(View, #{by => size})),
+    ?assertEqual(
+        {error, {bad_option, by, size, {one_of, [binaries, collections, growth, memory, queue, reductions]}}},
+        weir_scope:processes(View, #{by => size})
+    ),
     ?assertEqual({error, {bad_option, most, 0, {between, 1, 1000}}}, weir_scope:sockets(View, #{most => 0})),
     ?assertEqual({error, {bad_option, over, 1, {between, 10, 60000}}}, weir_scope:processes(View, #{over => 1})),
     ?assertEqual({error, {bad_option, long, 1, {one_of, [by, most, over]}}}, weir_scope:processes(View, #{long => 1})),
-    [?assertEqual({error, {bad_option, milliseconds, Wrong, {between, 1, 60000}}}, weir_scope:microstates(View, Wrong)) || Wrong <- [0, 60_001, 1.0]],
+    [
+        ?assertEqual(
+            {error, {bad_option, milliseconds, Wrong, {between, 1, 60000}}}, weir_scope:microstates(View, Wrong)
+        )
+     || Wrong <- [0, 60_001, 1.0]
+    ],
     ok = weir_scope:close(View).
 
 nothing_stays(Config) ->
@@ -369,4 +458,7 @@ a_node_that_dies(Config) ->
     wait_until(fun() -> weir_scope:sample(View) =:= Gone end),
     ?assertMatch({error, {no_connection, _}}, weir_scope:processes(View, #{})),
     ok = weir_scope:close(View),
-    ?assertMatch({error, {no_connection, _}}, weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})).
+    ?assertMatch(
+        {error, {no_connection, _}},
+        weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})
+    ).

@@ -9,12 +9,15 @@
 
 %% Returns whether distribution was started now. epmd may not listen yet when the command that starts it ends.
 start(Name) ->
-    not is_alive() andalso begin
-        _ = os:cmd("epmd -daemon"),
-        {ok, _} = ?waitMatch({ok, _}, erl_epmd:names({127, 0, 0, 1})),
-        {ok, _} = net_kernel:start(list_to_atom(Name ++ "_" ++ os:getpid() ++ "@127.0.0.1"), #{name_domain => longnames}),
-        true
-    end.
+    not is_alive() andalso
+        begin
+            _ = os:cmd("epmd -daemon"),
+            {ok, _} = ?waitMatch({ok, _}, erl_epmd:names({127, 0, 0, 1})),
+            {ok, _} = net_kernel:start(list_to_atom(Name ++ "_" ++ os:getpid() ++ "@127.0.0.1"), #{
+                name_domain => longnames
+            }),
+            true
+        end.
 
 stop(true) -> net_kernel:stop();
 stop(false) -> ok.
@@ -23,15 +26,21 @@ stop(false) -> ok.
 node(Arguments) -> node(Arguments, #{}).
 
 node(Arguments, Options) ->
-    {ok, Peer, Node} = peer:start(maps:merge(
-        #{
-            name => peer:random_name(), wait_boot => weir_test_wait:patience(), host => "127.0.0.1", longnames => true, connection => standard_io,
-            %% The flags of the tests do not apply to the node.
-            env => [{Flags, ""} || Flags <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
-            args => ["-setcookie", atom_to_list(erlang:get_cookie()) | Arguments]
-        },
-        Options
-    )),
+    {ok, Peer, Node} = peer:start(
+        maps:merge(
+            #{
+                name => peer:random_name(),
+                wait_boot => weir_test_wait:patience(),
+                host => "127.0.0.1",
+                longnames => true,
+                connection => standard_io,
+                %% The flags of the tests do not apply to the node.
+                env => [{Flags, ""} || Flags <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
+                args => ["-setcookie", atom_to_list(erlang:get_cookie()) | Arguments]
+            },
+            Options
+        )
+    ),
     {Peer, Node}.
 
 %% Like peer:call/4, which only waits for five seconds.
@@ -67,5 +76,12 @@ next(View) ->
         (Failure) -> error(Failure)
     end,
     %% Asking more often would change the figures.
-    {ok, Sample} = weir_test_wait:wait_match(fun() -> timer:sleep(30), weir_scope:sample(View) end, Later, #{expected => {sample, later, At}}),
+    {ok, Sample} = weir_test_wait:wait_match(
+        fun() ->
+            timer:sleep(30),
+            weir_scope:sample(View)
+        end,
+        Later,
+        #{expected => {sample, later, At}}
+    ),
     Sample.

@@ -5,7 +5,14 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([samples_that_fail/1, no_sample_ever/1, no_sample_from_afar/1, a_recording_is_kept/1, a_node_that_loads_nothing/1, a_visitor_that_never_comes/1]).
+-export([
+    samples_that_fail/1,
+    no_sample_ever/1,
+    no_sample_from_afar/1,
+    a_recording_is_kept/1,
+    a_node_that_loads_nothing/1,
+    a_visitor_that_never_comes/1
+]).
 -export([a_large_dictionary/1, a_large_node/1]).
 -export([ask/1]).
 
@@ -17,8 +24,14 @@ suite() ->
 
 all() ->
     [
-        samples_that_fail, no_sample_ever, no_sample_from_afar, a_recording_is_kept, a_node_that_loads_nothing, a_visitor_that_never_comes,
-        a_large_dictionary, a_large_node
+        samples_that_fail,
+        no_sample_ever,
+        no_sample_from_afar,
+        a_recording_is_kept,
+        a_node_that_loads_nothing,
+        a_visitor_that_never_comes,
+        a_large_dictionary,
+        a_large_node
     ].
 
 init_per_suite(Config) ->
@@ -29,7 +42,9 @@ end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 %% A node with as many descriptors as the system allows, up to 32,768.
 init_per_testcase(_Case, Config) ->
     Shell = "ulimit -n 32768 2>/dev/null || ulimit -n $(ulimit -Hn); exec \"$@\"",
-    {Peer, Node} = weir_scope_distribution:node(["+S", "2", "+P", "300000", "+Q", "65536"], #{exec => {"/bin/sh", ["-c", Shell, "sh", os:find_executable("erl")]}}),
+    {Peer, Node} = weir_scope_distribution:node(["+S", "2", "+P", "300000", "+Q", "65536"], #{
+        exec => {"/bin/sh", ["-c", Shell, "sh", os:find_executable("erl")]}
+    }),
     _ = bring(Peer, weir_scope_load),
     [{peer, Peer}, {node, Node} | Config].
 
@@ -46,7 +61,10 @@ broken() ->
             Form
         end
      || Text <- [
-            "-module(weir_scope_machine).", "-export([open/1, read/2, between/3]).", "open(_) -> none.", "read(_, _) -> error(on_purpose).",
+            "-module(weir_scope_machine).",
+            "-export([open/1, read/2, between/3]).",
+            "open(_) -> none.",
+            "read(_, _) -> error(on_purpose).",
             "between(_, _, _) -> #{}."
         ]
     ],
@@ -83,7 +101,10 @@ samples_that_fail(Config) ->
     #{failures := Failures, at := Again} = Latest(),
     ?assert(Failures > First andalso Again > At),
     ?assertEqual(Sampler, weir_scope_distribution:call(Peer, erlang, whereis, [weir_scope_sampler])),
-    ?assertEqual([1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000], [weir_scope_sampler:pause(Streak) || Streak <- [0, 1, 2, 3, 4, 5, 6, 1000]]).
+    ?assertEqual([1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000], [
+        weir_scope_sampler:pause(Streak)
+     || Streak <- [0, 1, 2, 3, 4, 5, 6, 1000]
+    ]).
 
 %% The node starts all the same, and views get the reason.
 no_sample_ever(Config) ->
@@ -117,7 +138,9 @@ a_recording_is_kept(Config) ->
     ok = file:write_file(File, "what was recorded before\n"),
     View = weir_scope_distribution:view(?config(node, Config), false),
     ok = peer:stop(?config(peer, Config)),
-    ?assertMatch({error, {no_connection, _}}, weir_scope_recording:record({?config(node, Config), View}, File, #{seconds => 1})),
+    ?assertMatch(
+        {error, {no_connection, _}}, weir_scope_recording:record({?config(node, Config), View}, File, #{seconds => 1})
+    ),
     ?assertEqual({ok, <<"what was recorded before\n">>}, file:read_file(File)),
     ok = weir_scope:close(View).
 
@@ -148,10 +171,17 @@ code_server_hangs(Node) ->
     load(Node, suspend, [code_server]).
 
 nothing_stays(Config) ->
-    Call = fun(Module, Function, Arguments) -> weir_scope_distribution:call(?config(peer, Config), Module, Function, Arguments) end,
+    Call = fun(Module, Function, Arguments) ->
+        weir_scope_distribution:call(?config(peer, Config), Module, Function, Arguments)
+    end,
     wait_until(fun() ->
         Call(erlang, whereis, [weir_scope_guest]) =:= undefined andalso
-            [Module || {Module, _} <- Call(code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module)), Module =/= weir_scope_load] =:= []
+            [
+                Module
+             || {Module, _} <- Call(code, all_loaded, []),
+                lists:prefix("weir_scope", atom_to_list(Module)),
+                Module =/= weir_scope_load
+            ] =:= []
     end).
 
 %% The visitor that has started the guest is gone before the guest runs.
@@ -208,10 +238,14 @@ a_large_node(Config) ->
     ct:log("sockets"),
     {ok, [#{owner := Talks} | _]} = weir_scope:sockets(View, #{most => 3, over => 100}),
     ct:log("doctor"),
-    {ok, #{findings := Findings}} = weir_scope_doctor:examine(Node, #{patience => weir_test_wait:patience(), over => 100}),
+    {ok, #{findings := Findings}} = weir_scope_doctor:examine(Node, #{
+        patience => weir_test_wait:patience(), over => 100
+    }),
     ct:log("doctor from afar"),
     ?assertMatch([#{severity := critical}], [Finding || #{rule := long_queue} = Finding <- Findings]),
     ok = weir_scope:close(View),
     %% Without modules there, the report lists the rules that could not be checked.
-    {ok, #{unknown := Unknown}} = weir_scope_doctor:examine(Node, #{patience => weir_test_wait:patience(), over => 100, load => false}),
+    {ok, #{unknown := Unknown}} = weir_scope_doctor:examine(Node, #{
+        patience => weir_test_wait:patience(), over => 100, load => false
+    }),
     ?assertMatch({_, [queues]}, lists:keyfind(long_queue, 1, Unknown)).

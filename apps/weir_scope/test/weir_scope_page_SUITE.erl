@@ -5,7 +5,14 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([every_tab_draws/1, a_range_is_that_of_all_charts/1, latency_is_a_map_of_heat/1, a_recording_draws/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
+-export([
+    every_tab_draws/1,
+    a_range_is_that_of_all_charts/1,
+    latency_is_a_map_of_heat/1,
+    a_recording_draws/1,
+    it_comes_back_after_a_restart/1,
+    it_asks_for_a_token/1
+]).
 
 -import(weir_scope_served, [start/1, replay/1, stop/1, recording/1]).
 -import(weir_compatibility_chromium, [open/3, look/2, close/1, evaluate/2, wait_until/2, screenshot/2, errors/1]).
@@ -16,15 +23,27 @@
 %% A browser starts slowly on a busy machine.
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [every_tab_draws, a_range_is_that_of_all_charts, latency_is_a_map_of_heat, a_recording_draws, it_comes_back_after_a_restart, it_asks_for_a_token].
+all() ->
+    [
+        every_tab_draws,
+        a_range_is_that_of_all_charts,
+        latency_is_a_map_of_heat,
+        a_recording_draws,
+        it_comes_back_after_a_restart,
+        it_asks_for_a_token
+    ].
 
 init_per_suite(Config) ->
     Charts = filename:join([code:priv_dir(weir_scope), "page", "uplot.js"]),
     case {weir_compatibility_chromium:find(), filelib:is_file(Charts)} of
-        {error, _} -> {skip, "no Chromium here"};
-        {_, false} -> {skip, "built without npm"};
+        {error, _} ->
+            {skip, "no Chromium here"};
+        {_, false} ->
+            {skip, "built without npm"};
         {{ok, Program}, true} ->
-            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser")),
+            {ok, Browser} = weir_compatibility_chromium:start(
+                Program, filename:join(?config(priv_dir, Config), "browser")
+            ),
             weir_scope_served:with([weir_http, weir_scope], [{browser, Browser} | Config])
     end.
 
@@ -61,8 +80,10 @@ drawn() ->
 keep(Page, Config, Name) ->
     Directory =
         case os:getenv("WEIR_WRITE_RESULTS") of
-            "1" when Name =:= "schedulers"; Name =:= "memory"; Name =:= "processes" -> filename:join(root(code:which(?MODULE)), "docs/images");
-            _ -> ?config(priv_dir, Config)
+            "1" when Name =:= "schedulers"; Name =:= "memory"; Name =:= "processes" ->
+                filename:join(root(code:which(?MODULE)), "docs/images");
+            _ ->
+                ?config(priv_dir, Config)
         end,
     File = filename:join(Directory, "scope_" ++ Name ++ ".png"),
     screenshot(Page, File),
@@ -79,14 +100,34 @@ every_tab_draws(Config) ->
     Page = browse(Config, "/"),
     wait_until(Page, "document.querySelectorAll('#tabs a').length > 7"),
     ?assertEqual(<<>>, evaluate(Page, "location.hash")),
-    Charts = [<<"overview">>, <<"schedulers">>, <<"memory">>, <<"processes">>, <<"sockets">>, <<"polls">>, <<"latency">>, <<"threads">>, <<"weir">>],
+    Charts = [
+        <<"overview">>,
+        <<"schedulers">>,
+        <<"memory">>,
+        <<"processes">>,
+        <<"sockets">>,
+        <<"polls">>,
+        <<"latency">>,
+        <<"threads">>,
+        <<"weir">>
+    ],
     [
         begin
-            evaluate(Page, ["[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === '", Tab, "').click()"]),
-            wait_until(Page, ["document.title.endsWith(': ", Tab, "') && document.querySelector('#blocks').innerText.length > 20"]),
+            evaluate(Page, [
+                "[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === '", Tab, "').click()"
+            ]),
+            wait_until(Page, [
+                "document.title.endsWith(': ", Tab, "') && document.querySelector('#blocks').innerText.length > 20"
+            ]),
             _ = [wait_until(Page, drawn()) || lists:member(Tab, Charts)],
             %% The chart of data that only the page has measured.
-            _ = [wait_until(Page, "[...document.querySelectorAll('h2')].some((title) => title.textContent.startsWith('Schedulers, while'))") || Tab =:= <<"threads">>],
+            _ = [
+                wait_until(
+                    Page,
+                    "[...document.querySelectorAll('h2')].some((title) => title.textContent.startsWith('Schedulers, while'))"
+                )
+             || Tab =:= <<"threads">>
+            ],
             keep(Page, Config, binary_to_list(Tab))
         end
      || {Name, _} <- weir_scope_tabs:all(), Tab <- [atom_to_binary(Name)]
@@ -102,12 +143,21 @@ a_range_is_that_of_all_charts(Config) ->
     Pid = start(#{}),
     Page = browse(Config, "/?tab=overview"),
     wait_until(Page, drawn()),
-    evaluate(Page, "(() => { const over = document.querySelector('figure .u-over'); const { left, top, width } = over.getBoundingClientRect();"
+    evaluate(
+        Page,
+        "(() => { const over = document.querySelector('figure .u-over'); const { left, top, width } = over.getBoundingClientRect();"
         " const at = (type, part) => over.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, clientX: left + part * width, clientY: top + 20,"
         " movementX: 1, view: window })); at('mouseenter', 0.2); at('mousemove', 0.2); at('mousedown', 0.2); at('mousemove', 0.5); at('mousemove', 0.6);"
-        " document.dispatchEvent(new MouseEvent('mouseup', { bubbles: true, button: 0, clientX: left + 0.6 * width, clientY: top + 20, view: window })); })()"),
+        " document.dispatchEvent(new MouseEvent('mouseup', { bubbles: true, button: 0, clientX: left + 0.6 * width, clientY: top + 20, view: window })); })()"
+    ),
     wait_until(Page, "new URLSearchParams(location.search).has('from') && !document.querySelector('#live').hidden"),
-    ?assertEqual(true, evaluate(Page, "(() => { const given = new URLSearchParams(location.search); return +given.get('to') > +given.get('from'); })()")),
+    ?assertEqual(
+        true,
+        evaluate(
+            Page,
+            "(() => { const given = new URLSearchParams(location.search); return +given.get('to') > +given.get('from'); })()"
+        )
+    ),
     %% As with the browser's back button.
     evaluate(Page, "history.back()"),
     wait_until(Page, "!new URLSearchParams(location.search).has('from') && document.querySelector('#live').hidden"),
@@ -124,7 +174,13 @@ latency_is_a_map_of_heat(Config) ->
     Page = browse(Config, "/?tab=latency"),
     wait_until(Page, drawn()),
     ?assertEqual(false, evaluate(Page, heat())),
-    _ = [begin ok = gen_tcp:send(Client, <<Milliseconds>>), {ok, <<Milliseconds>>} = gen_tcp:recv(Client, 1) end || _ <- lists:seq(1, 20), Milliseconds <- [2, 40]],
+    _ = [
+        begin
+            ok = gen_tcp:send(Client, <<Milliseconds>>),
+            {ok, <<Milliseconds>>} = gen_tcp:recv(Client, 1)
+        end
+     || _ <- lists:seq(1, 20), Milliseconds <- [2, 40]
+    ],
     wait_until(Page, heat()),
     keep(Page, Config, "heat"),
     done(Page),
@@ -152,10 +208,16 @@ heat() ->
 
 the_address_tells_what_is_shown(Config) ->
     Now = erlang:system_time(millisecond),
-    Page = open(?config(browser, Config), url(["/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)]), ?LOOK),
+    Page = open(
+        ?config(browser, Config),
+        url(["/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)]),
+        ?LOOK
+    ),
     wait_until(Page, "document.querySelector('th[aria-sort]')?.textContent === 'CPU'"),
     ?assertEqual(<<"schedulers">>, evaluate(Page, "document.querySelector('#tabs a[aria-current]').textContent")),
-    ?assertEqual(<<"1 day">>, evaluate(Page, "document.querySelector('#grains button[aria-pressed=true]').textContent")),
+    ?assertEqual(
+        <<"1 day">>, evaluate(Page, "document.querySelector('#grains button[aria-pressed=true]').textContent")
+    ),
     ?assertEqual(false, evaluate(Page, "document.querySelector('#live').hidden")),
     done(Page).
 
@@ -167,7 +229,9 @@ it_comes_back_after_a_restart(Config) ->
     stop(Pid),
     wait_until(Page, "document.querySelector('#state').className === 'bad'"),
     Again = start(#{port => Port}),
-    wait_until(Page, "document.querySelector('#state').className === '' && document.querySelector('#state').textContent === ''"),
+    wait_until(
+        Page, "document.querySelector('#state').className === '' && document.querySelector('#state').textContent === ''"
+    ),
     wait_until(Page, drawn()),
     %% The only errors are the browser's own network errors; no script has failed.
     ?assertEqual([], [Error || Error <- errors(Page), maps:get(<<"source">>, Error, none) =/= <<"network">>]),
@@ -186,7 +250,9 @@ it_asks_for_a_token(Config) ->
     Pid = start(#{}),
     Page = open(?config(browser, Config), ["http://127.0.0.1:", integer_to_list(weir_scope_web:port()), "/"], ?LOOK),
     wait_until(Page, "document.querySelector('#ask')?.hidden === false"),
-    evaluate(Page, ["document.querySelector('#token').value = '", ?TOKEN, "'; document.querySelector('#ask').requestSubmit()"]),
+    evaluate(Page, [
+        "document.querySelector('#token').value = '", ?TOKEN, "'; document.querySelector('#ask').requestSubmit()"
+    ]),
     wait_until(Page, "document.querySelector('#ask').hidden && document.querySelectorAll('#tabs a').length > 7"),
     close(Page),
     stop(Pid).
@@ -198,9 +264,14 @@ a_dark_page(Page, Config) ->
     keep(Page, Config, "dark").
 
 what_is_downloaded(Page) ->
-    evaluate(Page, "globalThis.kept = null; URL.createObjectURL = (blob) => { blob.text().then((text) => { kept = text; }); return '#'; };"
-        " document.querySelector('#download').click()"),
+    evaluate(
+        Page,
+        "globalThis.kept = null; URL.createObjectURL = (blob) => { blob.text().then((text) => { kept = text; }); return '#'; };"
+        " document.querySelector('#download').click()"
+    ),
     wait_until(Page, "kept !== null"),
-    {ok, #{<<"at">> := At, <<"columns">> := #{<<"vm.run_queue">> := Queue}, <<"node">> := Node}} = weir_json:decode(evaluate(Page, "kept")),
+    {ok, #{<<"at">> := At, <<"columns">> := #{<<"vm.run_queue">> := Queue}, <<"node">> := Node}} = weir_json:decode(
+        evaluate(Page, "kept")
+    ),
     ?assertEqual(atom_to_binary(node()), Node),
     ?assert(length(At) > 1 andalso length(At) =:= length(Queue)).

@@ -32,14 +32,17 @@ what_promtool_says(Config) ->
     [Program, Directory] = [?config(Key, Config) || Key <- [promtool, priv_dir]],
     [Metrics, Rules] = [filename:join(Directory, Name) || Name <- ["metrics.txt", "rules.json"]],
     Now = integer_to_list(erlang:system_time(second)),
-    ok = file:write_file(Metrics, lists:join($\n, [
-        case Line of
-            <<"#", _/binary>> -> Line;
-            <<>> -> Line;
-            _ -> [Line, $\s, Now]
-        end
-     || Line <- weir_scope_metrics_tests:lines()
-    ])),
+    ok = file:write_file(
+        Metrics,
+        lists:join($\n, [
+            case Line of
+                <<"#", _/binary>> -> Line;
+                <<>> -> Line;
+                _ -> [Line, $\s, Now]
+            end
+         || Line <- weir_scope_metrics_tests:lines()
+        ])
+    ),
     {0, _} = program(Program, ["tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")]),
     Expressions = expressions("5m"),
     Recorded = [
@@ -49,7 +52,12 @@ what_promtool_says(Config) ->
     ok = file:write_file(Rules, weir_json:encode(#{groups => [#{name => dashboard, rules => Recorded}]})),
     {0, _} = program(Program, ["check", "rules", Rules]),
     %% A wrong expression is detected.
-    ok = file:write_file(Rules, weir_json:encode(#{groups => [#{name => dashboard, rules => [#{record => wrong, expr => <<"rate(beam_reductions_total)">>}]}]})),
+    ok = file:write_file(
+        Rules,
+        weir_json:encode(#{
+            groups => [#{name => dashboard, rules => [#{record => wrong, expr => <<"rate(beam_reductions_total)">>}]}]
+        })
+    ),
     {1, _} = program(Program, ["check", "rules", Rules]).
 
 %% Replaces the interval in the dashboard's expressions, and keeps its other variables.
@@ -66,8 +74,14 @@ what_a_dashboard_shows(Config) ->
     {200, _, Metrics} = ask("/metrics", [host(), bearer(?TOKEN)]),
     Target = "127.0.0.1:" ++ integer_to_list(weir_scope_web:port()),
     {Server, Port} = prometheus(Target, Config),
-    Missing = [Name || Name <- [<<"beam_throttled_ratio">>, <<"weir_listener_reply_seconds">>], binary:match(Metrics, Name) =:= nomatch],
-    Told = [Expression || Expression <- expressions("2m"), Missing =:= [] orelse binary:match(Expression, Missing) =:= nomatch],
+    Missing = [
+        Name
+     || Name <- [<<"beam_throttled_ratio">>, <<"weir_listener_reply_seconds">>], binary:match(Metrics, Name) =:= nomatch
+    ],
+    Told = [
+        Expression
+     || Expression <- expressions("2m"), Missing =:= [] orelse binary:match(Expression, Missing) =:= nomatch
+    ],
     ?assert(length(Told) > 25),
     [wait_until(fun() -> length(results(Port, chosen(Expression, Target))) > 0 end) || Expression <- Told],
     %% An expression of an unknown metric has no numbers.
@@ -87,14 +101,30 @@ chosen(Expression, Target) ->
 prometheus(Target, Config) ->
     Directory = ?config(priv_dir, Config),
     File = filename:join(Directory, "prometheus.json"),
-    ok = file:write_file(File, weir_json:encode(#{
-        global => #{scrape_interval => '2s'},
-        scrape_configs => [#{job_name => tested, authorization => #{credentials => ?TOKEN}, static_configs => [#{targets => [list_to_binary(Target)]}]}]
-    })),
+    ok = file:write_file(
+        File,
+        weir_json:encode(#{
+            global => #{scrape_interval => '2s'},
+            scrape_configs => [
+                #{
+                    job_name => tested,
+                    authorization => #{credentials => ?TOKEN},
+                    static_configs => [#{targets => [list_to_binary(Target)]}]
+                }
+            ]
+        })
+    ),
     Port = weir_test_port:claim(),
     Server = open_port({spawn_executable, "/bin/sh"}, [
-        {args, ["-c", "\"$@\" </dev/null >/dev/null 2>&1 & cat >/dev/null; kill $!; wait", "sh", ?config(prometheus, Config), "--config.file=" ++ File,
-            "--storage.tsdb.path=" ++ filename:join(Directory, "database"), "--web.listen-address=127.0.0.1:" ++ integer_to_list(Port)]}
+        {args, [
+            "-c",
+            "\"$@\" </dev/null >/dev/null 2>&1 & cat >/dev/null; kill $!; wait",
+            "sh",
+            ?config(prometheus, Config),
+            "--config.file=" ++ File,
+            "--storage.tsdb.path=" ++ filename:join(Directory, "database"),
+            "--web.listen-address=127.0.0.1:" ++ integer_to_list(Port)
+        ]}
     ]),
     {Server, Port}.
 

@@ -5,8 +5,22 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([what_is_wrong_is_found/1, from_afar/1, nothing_stays/1, a_visitor_that_dies/1, what_was_there_stays/1, nobody_there/1]).
--export([a_node_that_hangs/1, several_at_once/1, a_visit_that_is_ended_twice/1, ended_by_another_process/1, late_answers/1, this_node/1]).
+-export([
+    what_is_wrong_is_found/1,
+    from_afar/1,
+    nothing_stays/1,
+    a_visitor_that_dies/1,
+    what_was_there_stays/1,
+    nobody_there/1
+]).
+-export([
+    a_node_that_hangs/1,
+    several_at_once/1,
+    a_visit_that_is_ended_twice/1,
+    ended_by_another_process/1,
+    late_answers/1,
+    this_node/1
+]).
 
 -import(weir_test_wait, [wait_until/1]).
 
@@ -18,8 +32,20 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [what_is_wrong_is_found, from_afar, nothing_stays, a_visitor_that_dies, what_was_there_stays, nobody_there, a_node_that_hangs, several_at_once,
-        a_visit_that_is_ended_twice, ended_by_another_process, late_answers, this_node].
+    [
+        what_is_wrong_is_found,
+        from_afar,
+        nothing_stays,
+        a_visitor_that_dies,
+        what_was_there_stays,
+        nobody_there,
+        a_node_that_hangs,
+        several_at_once,
+        a_visit_that_is_ended_twice,
+        ended_by_another_process,
+        late_answers,
+        this_node
+    ].
 
 %% The nodes are reached by distribution, as the nodes of users are.
 init_per_suite(Config) ->
@@ -46,7 +72,9 @@ what_is_wrong_is_found(Config) ->
     {ok, _} = weir_scope_distribution:call(Peer, gen_tcp, listen, [0, [{backlog, 7}]]),
     Slow = weir_scope_distribution:call(Peer, erlang, spawn, [timer, sleep, [infinity]]),
     [erlang:send(Slow, message) || _ <- lists:seq(1, 12000)],
-    {ok, #{findings := Findings} = Report} = weir_scope_doctor:examine(?config(node, Config), #{patience => ?PATIENCE, over => 100}),
+    {ok, #{findings := Findings} = Report} = weir_scope_doctor:examine(?config(node, Config), #{
+        patience => ?PATIENCE, over => 100
+    }),
     Found = [{Rule, Severity} || #{rule := Rule, severity := Severity} <- Findings],
     ct:log("~ts", [weir_scope_doctor:text(Report)]),
     ?assertEqual([], [{time_correction_off, warning}, {large_port_table, warning}, {long_queue, critical}] -- Found),
@@ -57,12 +85,16 @@ what_is_wrong_is_found(Config) ->
 %% Without modules on the node the doctor finds the same.
 from_afar(Config) ->
     Node = ?config(node, Config),
-    {ok, #{findings := Findings, unknown := Unknown}} = weir_scope_doctor:examine(Node, #{patience => ?PATIENCE, over => 100, load => false}),
+    {ok, #{findings := Findings, unknown := Unknown}} = weir_scope_doctor:examine(Node, #{
+        patience => ?PATIENCE, over => 100, load => false
+    }),
     Found = [Rule || #{rule := Rule} <- Findings],
     ?assertEqual([], [time_correction_off, large_port_table] -- Found),
     ?assertEqual(undefined, proplists:get_value(busy_waiting, Unknown)),
     %% The VM resets the flag when the process that has set it ends, which is a moment after the answer.
-    wait_until(fun() -> weir_scope_distribution:call(?config(peer, Config), erlang, statistics, [scheduler_wall_time]) =:= undefined end),
+    wait_until(fun() ->
+        weir_scope_distribution:call(?config(peer, Config), erlang, statistics, [scheduler_wall_time]) =:= undefined
+    end),
     nothing_of_ours(Config).
 
 nothing_stays(Config) ->
@@ -79,7 +111,9 @@ nothing_stays(Config) ->
 a_visitor_that_dies(Config) ->
     Node = ?config(node, Config),
     Visitor = spawn(fun() -> weir_scope_visit:facts(Node, #{patience => ?PATIENCE, over => 60_000}) end),
-    wait_until(fun() -> weir_scope_distribution:call(?config(peer, Config), code, is_loaded, [weir_scope_processes]) =/= false end),
+    wait_until(fun() ->
+        weir_scope_distribution:call(?config(peer, Config), code, is_loaded, [weir_scope_processes]) =/= false
+    end),
     exit(Visitor, kill),
     nothing_of_ours(Config).
 
@@ -118,8 +152,18 @@ several_at_once(Config) ->
     Self = self(),
     [
         begin
-            _ = [spawn_link(fun() -> Self ! {visited, weir_scope_visit:facts(Node, #{patience => ?PATIENCE, over => Over})} end) || Over <- [50, 10, 30, 10]],
-            [receive {visited, Visited} -> ?assertMatch({ok, _}, Visited) end || _ <- [1, 2, 3, 4]],
+            _ = [
+                spawn_link(fun() ->
+                    Self ! {visited, weir_scope_visit:facts(Node, #{patience => ?PATIENCE, over => Over})}
+                end)
+             || Over <- [50, 10, 30, 10]
+            ],
+            [
+                receive
+                    {visited, Visited} -> ?assertMatch({ok, _}, Visited)
+                end
+             || _ <- [1, 2, 3, 4]
+            ],
             nothing_of_ours(Config)
         end
      || _ <- [1, 2, 3]
@@ -161,7 +205,13 @@ gate() ->
 
 this_node(_Config) ->
     {ok, Facts} = weir_scope_visit:facts(node(), #{patience => ?PATIENCE, over => 50}),
-    #{over := #{ns := Ns, scheduler_busy_ns := Busy, scheduler_cpu_ns := _}, rss := Rss, memory := #{total := Total}, carriers := Carriers, blocks := Blocks} = Facts,
+    #{
+        over := #{ns := Ns, scheduler_busy_ns := Busy, scheduler_cpu_ns := _},
+        rss := Rss,
+        memory := #{total := Total},
+        carriers := Carriers,
+        blocks := Blocks
+    } = Facts,
     ?assert(Ns >= 50_000_000),
     ?assert(Busy > 0),
     %% Resident memory, carriers and blocks: each contains the next.
@@ -173,4 +223,7 @@ nothing_of_ours(Config) ->
     wait_until(fun() -> loaded(Config) =:= [] end).
 
 loaded(Config) ->
-    [Module || Module <- ?OURS, weir_scope_distribution:call(?config(peer, Config), code, is_loaded, [Module]) =/= false].
+    [
+        Module
+     || Module <- ?OURS, weir_scope_distribution:call(?config(peer, Config), code, is_loaded, [Module]) =/= false
+    ].

@@ -6,8 +6,23 @@
 -include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
--export([the_token_is_in_no_report/1, metrics/1, every_tab_as_json/1, history_as_json/1, what_is_not_there/1, a_stream_has_a_row_a_second/1, streams_are_limited/1]).
+-export([
+    no_token/1,
+    another_token/1,
+    a_name_of_somebody_else/1,
+    a_name_of_ours/1,
+    without_a_token_where_that_is_said/1,
+    wrong_options/1
+]).
+-export([
+    the_token_is_in_no_report/1,
+    metrics/1,
+    every_tab_as_json/1,
+    history_as_json/1,
+    what_is_not_there/1,
+    a_stream_has_a_row_a_second/1,
+    streams_are_limited/1
+]).
 -export([by_configuration/1, a_sampler_that_ends/1, a_node_that_ends_and_comes_back/1, a_recording/1]).
 
 -import(weir_scope_served, [start/1, start/2, replay/1, stop/1, recording/1, ask/2, bearer/1, host/0]).
@@ -21,9 +36,23 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        no_token, another_token, a_name_of_somebody_else, a_name_of_ours, without_a_token_where_that_is_said, wrong_options, the_token_is_in_no_report,
-        metrics, every_tab_as_json, history_as_json, what_is_not_there, a_stream_has_a_row_a_second, streams_are_limited, by_configuration, a_sampler_that_ends,
-        a_node_that_ends_and_comes_back, a_recording
+        no_token,
+        another_token,
+        a_name_of_somebody_else,
+        a_name_of_ours,
+        without_a_token_where_that_is_said,
+        wrong_options,
+        the_token_is_in_no_report,
+        metrics,
+        every_tab_as_json,
+        history_as_json,
+        what_is_not_there,
+        a_stream_has_a_row_a_second,
+        streams_are_limited,
+        by_configuration,
+        a_sampler_that_ends,
+        a_node_that_ends_and_comes_back,
+        a_recording
     ].
 
 init_per_suite(Config) -> weir_scope_served:with([weir_http, weir_scope], Config).
@@ -50,7 +79,10 @@ a_name_of_somebody_else(_Config) ->
     Pid = start(#{token => none}),
     [
         ?assertMatch({Host, {421, _, _}}, {Host, ask(Path, [{"host", Host}])})
-     || Path <- ["/", "/metrics", "/look/overview"], Host <- ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", "0x7f.1", "[evil]"]
+     || Path <- ["/", "/metrics", "/look/overview"],
+        Host <- [
+            "evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", "0x7f.1", "[evil]"
+        ]
     ],
     stop(Pid).
 
@@ -69,17 +101,31 @@ without_a_token_where_that_is_said(_Config) ->
 
 wrong_options(_Config) ->
     [
-        ?assertMatch({Key, {error, {bad_option, Key, _, Allowed}}} when is_list(Allowed), {Key, weir_scope_web:check(Options)})
+        ?assertMatch(
+            {Key, {error, {bad_option, Key, _, Allowed}}} when is_list(Allowed), {Key, weir_scope_web:check(Options)}
+        )
      || {Key, Options} <- [
-            {token, #{}}, {token, #{token => <<"too short">>}}, {token, #{token => "a string that is long"}}, {port, #{token => none, port => 65536}},
-            {ip, #{token => none, ip => "127.0.0.1"}}, {hosts, #{token => none, hosts => "all"}}, {max_streams, #{token => none, max_streams => 0}},
-            {tls, #{token => none, tls => []}}, {http, on}
+            {token, #{}},
+            {token, #{token => <<"too short">>}},
+            {token, #{token => "a string that is long"}},
+            {port, #{token => none, port => 65536}},
+            {ip, #{token => none, ip => "127.0.0.1"}},
+            {hosts, #{token => none, hosts => "all"}},
+            {max_streams, #{token => none, max_streams => 0}},
+            {tls, #{token => none, tls => []}},
+            {http, on}
         ]
     ],
     %% Errors are logged. A token may also be in options that are not a map, or under an unknown key.
     [
-        ?assertMatch({Options, nomatch}, {Options, string:find(io_lib:format("~p", [weir_scope_web:check(Options)]), "secret")})
-     || Options <- [#{token => <<"my secret">>}, [{token, <<"my secret of many characters">>}], #{token => none, tokn => <<"my secret of many characters">>}]
+        ?assertMatch(
+            {Options, nomatch}, {Options, string:find(io_lib:format("~p", [weir_scope_web:check(Options)]), "secret")}
+        )
+     || Options <- [
+            #{token => <<"my secret">>},
+            [{token, <<"my secret of many characters">>}],
+            #{token => none, tokn => <<"my secret of many characters">>}
+        ]
     ].
 
 %% Child specifications and states, which supervisors and crashes would report, do not contain the token.
@@ -87,7 +133,10 @@ the_token_is_in_no_report(_Config) ->
     Pid = start(#{}),
     Children = [supervisor:get_childspec(Pid, Id) || {Id, _, _, _} <- supervisor:which_children(Pid)],
     States = [sys:get_state(Pid), sys:get_state(weir_scope_feed)],
-    [?assertEqual(nomatch, binary:match(iolist_to_binary(io_lib:format("~p", [Told])), ?TOKEN)) || Told <- [Children | States]],
+    [
+        ?assertEqual(nomatch, binary:match(iolist_to_binary(io_lib:format("~p", [Told])), ?TOKEN))
+     || Told <- [Children | States]
+    ],
     stop(Pid).
 
 metrics(_Config) ->
@@ -131,8 +180,13 @@ what_is_not_there(_Config) ->
     [
         ?assertMatch({Path, {Status, _, _}}, {Path, ask(Path, [host(), bearer(?TOKEN)])})
      || {Status, Path} <- [
-            {404, "/look/nothing"}, {404, "/look/overview?sort=nothing"}, {400, "/look/overview?at=now"}, {404, "/history/hour"}, {400, "/history/second?after=x"},
-            {404, "/page/nothing.js"}, {404, "/page/..%2f..%2fsrc%2fweir_scope.erl"}
+            {404, "/look/nothing"},
+            {404, "/look/overview?sort=nothing"},
+            {400, "/look/overview?at=now"},
+            {404, "/history/hour"},
+            {400, "/history/second?after=x"},
+            {404, "/page/nothing.js"},
+            {404, "/page/..%2f..%2fsrc%2fweir_scope.erl"}
         ]
     ],
     stop(Pid).
@@ -143,7 +197,10 @@ a_stream_has_a_row_a_second(_Config) ->
     [First, Second] = lists:sublist(rows(Socket, <<>>, 2), 2),
     {ok, History} = weir_json:decode(element(3, ask("/history/second", [host(), bearer(?TOKEN)]))),
     %% A reactor may have come and gone, so the same columns may appear twice.
-    [Columns] = lists:usort([Columns || #{<<"set">> := Set, <<"columns">> := Columns} <- History, Set =:= maps:get(<<"set">>, First)]),
+    [Columns] = lists:usort([
+        Columns
+     || #{<<"set">> := Set, <<"columns">> := Columns} <- History, Set =:= maps:get(<<"set">>, First)
+    ]),
     [At | Values] = maps:get(<<"row">>, First),
     [Then | _] = maps:get(<<"row">>, Second),
     ?assertEqual(length(Columns), length(Values)),
@@ -231,7 +288,10 @@ a_recording(Config) ->
     File = recording(Config),
     {ok, Recording} = weir_scope_recording:read(File),
     ?assertEqual(atom_to_binary(node()), weir_scope_recording:node(Recording)),
-    ?assertEqual([{atom_to_binary(Tab), [atom_to_binary(Sort) || Sort <- Sorts]} || {Tab, Sorts} <- weir_scope_tabs:all()], weir_scope_recording:tabs(Recording)),
+    ?assertEqual(
+        [{atom_to_binary(Tab), [atom_to_binary(Sort) || Sort <- Sorts]} || {Tab, Sorts} <- weir_scope_tabs:all()],
+        weir_scope_recording:tabs(Recording)
+    ),
     Pid = replay(File),
     {200, _, About} = ask("/about", [host(), bearer(?TOKEN)]),
     ?assertMatch({ok, #{<<"recorded">> := true}}, weir_json:decode(About)),
