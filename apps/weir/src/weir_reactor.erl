@@ -82,8 +82,8 @@
 %% <h2>Slow readers</h2>
 %% While more than `high_watermark' bytes are queued for a peer, its requests are not read. At `low_watermark' reading
 %% resumes, and `handle_writable/2' is called. Further sends (ticks, broadcasts) may fill the queue up to
-%% `max_send_queue' bytes; beyond that the connection is closed. This bounds the memory of a connection. One send onto
-%% an empty queue is taken whole, however large it is.
+%% `max_send_queue' bytes; the next send beyond that closes the connection. This bounds the memory of a connection. One
+%% send onto an empty queue is taken whole, however large it is, and so are all sends of the turn that fills the queue.
 %%
 %% <h2>Scheduler</h2>
 %% A reactor starts on the scheduler in its options, or on an online one if that is offline. With `affinity' `soft'
