@@ -161,8 +161,10 @@ compiled_there(Config) ->
     ok = filelib:ensure_path(Ebin),
     ok = file:make_symlink(filename:join(Ours, "priv"), filename:join(Theirs, "priv")),
     {ok, _} = file:copy(filename:join(Ours, "ebin/weir.app"), filename:join(Ebin, "weir.app")),
-    Files = filelib:wildcard(filename:join(tree(code:which(?MODULE)), "apps/weir/src/*.erl")),
-    up_to_date = call(Config, make, files, [Files, [{outdir, Ebin}]]),
+    Weir = filename:join(tree(code:which(?MODULE)), "apps/weir"),
+    Files = filelib:wildcard(filename:join(Weir, "src/**/*.erl")),
+    Includes = [{i, filename:join(Weir, Directory)} || Directory <- ["src", "include"]],
+    up_to_date = call(Config, make, files, [Files, [{outdir, Ebin} | Includes]]),
     true = call(Config, code, add_patha, [Ebin]),
     ok.
 

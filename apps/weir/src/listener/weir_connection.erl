@@ -3,7 +3,7 @@
 %% negotiates TLS.
 -module(weir_connection).
 
--include("../include/weir_step.hrl").
+-include("weir_step.hrl").
 -include("weir_socket.hrl").
 
 -export([terms/2]).

@@ -14,7 +14,7 @@
 -module(weir_succession).
 -behaviour(gen_server).
 
--include("../include/weir_step.hrl").
+-include("weir_step.hrl").
 
 -export([start_link/0]).
 -export([finish/2]).

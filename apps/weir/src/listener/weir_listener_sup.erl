@@ -3,7 +3,7 @@
 -module(weir_listener_sup).
 -behaviour(supervisor).
 
--include("../include/weir_step.hrl").
+-include("weir_step.hrl").
 
 -export([start_link/0]).
 -export([start_listener/1]).
