@@ -107,7 +107,7 @@ checks() ->
     {links, Links} = process_info(backend(), links),
     [Pid || Pid <- Links, Pid =/= whereis(weir_proxy_backends)].
 
-backend() -> element(3, weir_proxy_memory:backend(proxy, <<"web">>)).
+backend() -> element(3, weir_proxy_store:backend(proxy, <<"web">>)).
 
 %% Sets a weight many times during a slow start.
 weights_grow_by_one_timer(_Config) ->
@@ -127,7 +127,7 @@ weights_grow_by_one_timer(_Config) ->
 
 %% How often a backend was published during Fun.
 published(Fun) ->
-    Function = {weir_proxy_memory, publish, 2},
+    Function = {weir_proxy_store, publish, 2},
     1 = erlang:trace_pattern(Function, true, [call_count]),
     _ = Fun(),
     {call_count, Count} = erlang:trace_info(Function, call_count),
@@ -310,8 +310,8 @@ checks_begin_as_connections_do(_Config) ->
         ok = weir:stop_listener(checked),
         Words
     end,
-    Local = iolist_to_binary(weir_proxy_header:build(#{version => 2, command => local})),
-    ?assertMatch({ok, #{command := local}, <<>>}, weir_proxy_header:parse(Local)),
+    Local = iolist_to_binary(weir_proxy_protocol:build(#{version => 2, command => local})),
+    ?assertMatch({ok, #{command := local}, <<>>}, weir_proxy_protocol:parse(Local)),
     Here = fun(_) -> #{} end,
     There = fun(Port) -> #{port => Port} end,
     ?assertEqual(<<"?">>, Said(#{}, Here)),

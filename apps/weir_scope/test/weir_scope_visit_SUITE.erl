@@ -191,7 +191,7 @@ ended_by_another_process(Config) ->
 %% A late answer of the node does not stay in the caller's mailbox.
 late_answers(Config) ->
     pong = net_adm:ping(?config(node, Config)),
-    Ask = weir_scope_afar:ask({?config(node, Config), 5000}),
+    Ask = weir_scope_remote:ask({?config(node, Config), 5000}),
     Gate = spawn_link(fun gate/0),
     ?assertError({erpc, timeout}, Ask(gen_server, call, [Gate, open, infinity])),
     Gate ! enough,

@@ -7,7 +7,7 @@
 %% The application or the first socket starts it, and it ends with the kernel. It does not call the application
 %% controller, which is blocked while an application starts or stops.
 %%
-%% It is a temporary child. If it gives up, {@link weir_ending} closes all sockets and logs it, and the next socket
+%% It is a temporary child. If it gives up, {@link weir_close_all} closes all sockets and logs it, and the next socket
 %% starts it again. So it cannot exhaust the restarts of the kernel's supervisor, which would end the node.
 -module(weir_engine).
 -behaviour(supervisor).
@@ -38,7 +38,7 @@ start() ->
 start_link() ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 
-%% The last child stops first: weir_ending needs the others.
+%% The last child stops first: weir_close_all needs the others.
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     ok = weir_reports:let_through(),
@@ -47,7 +47,13 @@ init([]) ->
     Children = [
         #{id => Module, start => {Module, start_link, []}, shutdown => infinity}
      || Module <- [
-            weir_reaper, weir_reader, weir_succession, weir_pollsets, weir_relay_timer, weir_relay_observer, weir_ending
+            weir_reaper,
+            weir_reader,
+            weir_succession,
+            weir_pollsets,
+            weir_relay_timer,
+            weir_relay_observer,
+            weir_close_all
         ]
     ],
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children}}.

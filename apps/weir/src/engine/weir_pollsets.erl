@@ -218,8 +218,8 @@ tell_of_panics(State = #state{panics = Told}) ->
 %% In a process of its own, because a purge waits for all processes.
 renew(State = #state{renewing = Last}) ->
     Due = is_integer(Last) andalso erlang:monotonic_time(millisecond) - Last >= ?RENEW_AGAIN_MS,
-    case (Last =:= never orelse Due) andalso weir_renewal:is_due() of
-        true -> State#state{renewing = spawn_link(fun weir_renewal:run/0)};
+    case (Last =:= never orelse Due) andalso weir_code_change:is_due() of
+        true -> State#state{renewing = spawn_link(fun weir_code_change:run/0)};
         false -> State
     end.
 

@@ -179,7 +179,7 @@ handshake_continued(Result) ->
 
 %% @doc Reads a PROXY header. Bytes after it stay to be read.
 -spec read_proxy_header(weir_tcp:socket(), timeout()) ->
-    {ok, weir_proxy_header:header()} | {error, closed | timeout | weir_proxy_header:reason() | inet:posix()}.
+    {ok, weir_proxy_protocol:header()} | {error, closed | timeout | weir_proxy_protocol:reason() | inet:posix()}.
 read_proxy_header(Socket, infinity) -> read_proxy_header(Socket, infinity, <<>>);
 read_proxy_header(Socket, Timeout) -> read_proxy_header(Socket, erlang:monotonic_time(millisecond) + Timeout, <<>>).
 
@@ -187,7 +187,7 @@ read_proxy_header(Socket, Deadline, Before) ->
     case gen_tcp:recv(Socket, 0, remaining(Deadline)) of
         {ok, Data} ->
             All = iolist_to_binary([Before, Data]),
-            case weir_proxy_header:parse(All) of
+            case weir_proxy_protocol:parse(All) of
                 {ok, Header, Rest} ->
                     ok = gen_tcp:unrecv(Socket, Rest),
                     {ok, Header};
@@ -204,7 +204,7 @@ remaining(infinity) -> infinity;
 remaining(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
 
 %% @doc Returns the PROXY header of the connection that the calling process serves.
--spec proxy_header() -> {ok, weir_proxy_header:header()} | undefined.
+-spec proxy_header() -> {ok, weir_proxy_protocol:header()} | undefined.
 proxy_header() ->
     case get(?HEADER) of
         undefined -> undefined;
@@ -212,7 +212,7 @@ proxy_header() ->
     end.
 
 %% @doc Calls a fun with the PROXY header of one connection set, in a process that serves many.
--spec with_proxy_header(weir_proxy_header:header(), fun(() -> Result)) -> Result.
+-spec with_proxy_header(weir_proxy_protocol:header(), fun(() -> Result)) -> Result.
 with_proxy_header(Header, Fun) ->
     _ = put(?HEADER, Header),
     try

@@ -120,7 +120,7 @@ recv(Socket, Length, Timeout) -> gen_tcp:recv(Socket, Length, Timeout).
 
 %% @doc Reads a PROXY header, before the handshake. A wrong header is ranch's `{error, protocol_error, Reason}'.
 -spec recv_proxy_header(socket() | pending(), timeout()) ->
-    {ok, weir_proxy_header:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
+    {ok, weir_proxy_protocol:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
 recv_proxy_header({weir_pending, Socket, _}, Timeout) ->
     recv_proxy_header(Socket, Timeout);
 recv_proxy_header(Socket, Timeout) ->

@@ -110,7 +110,7 @@ recv(Socket, Length, Timeout) -> (?SSL):recv(Socket, Length, Timeout).
 
 %% @doc Reads a PROXY header, before the handshake. A wrong header is ranch's `{error, protocol_error, Reason}'.
 -spec recv_proxy_header(weir_transport:pending(), timeout()) ->
-    {ok, weir_proxy_header:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
+    {ok, weir_proxy_protocol:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
 recv_proxy_header(Pending, Timeout) -> weir_transport:recv_proxy_header(Pending, Timeout).
 
 %% @doc Sends data.

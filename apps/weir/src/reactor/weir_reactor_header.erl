@@ -49,10 +49,10 @@ begin_with(Handle, Timeout, Handshakes) ->
 
 %% @doc Parses received bytes. After `ok' the connection delivers as usual.
 -spec data(iodata(), header()) ->
-    {ok, weir_proxy_header:header()} | {more, header()} | {error, weir_proxy_header:reason()}.
+    {ok, weir_proxy_protocol:header()} | {more, header()} | {error, weir_proxy_protocol:reason()}.
 data(Data, Header = #header{handle = Handle, packet = Packet, read = Before}) ->
     Read = iolist_to_binary([Before, Data]),
-    case weir_proxy_header:parse(Read) of
+    case weir_proxy_protocol:parse(Read) of
         {ok, Value, Rest} ->
             _ = weir_nif:unrecv(Handle, Rest),
             _ = weir_nif:setopts(Handle, [{packet, Packet}, {active, true}]),
@@ -65,7 +65,7 @@ data(Data, Header = #header{handle = Handle, packet = Packet, read = Before}) ->
     end.
 
 %% @doc Stops waiting for the header. Counts and reports the result, and returns it.
--spec ended(Result, header()) -> Result when Result :: {ok, weir_proxy_header:header()} | {error, term()}.
+-spec ended(Result, header()) -> Result when Result :: {ok, weir_proxy_protocol:header()} | {error, term()}.
 ended(Result, #header{timer = Timer, handshakes = Handshakes, start = Start, peer = Peer}) ->
     _ = Timer =/= none andalso erlang:cancel_timer(Timer),
     weir_handshake:ended(proxy, Peer, Start, Result, Handshakes).

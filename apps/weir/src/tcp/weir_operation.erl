@@ -2,7 +2,7 @@
 %% @doc Waits for the native side: an operation that cannot complete at once is answered by one message.
 %%
 %% A process may wait here for its whole life. No other code of Weir is on its stack then, and on request it continues
-%% here in a newer version of this module (see {@link weir_renewal}). So the code after the wait is named by module
+%% here in a newer version of this module (see {@link weir_code_change}). So the code after the wait is named by module
 %% and function.
 -module(weir_operation).
 

@@ -53,7 +53,7 @@ cut(State) ->
 -spec handle_data(weir_http_socket:socket(), binary(), term()) -> weir_reactor:result().
 handle_data(Socket, Data, Idle = #idle{until = Until}) when Until =/= awake ->
     ok = weir_http_socket:tick_soon(Socket),
-    handle_data(Socket, Data, weir_http_patience:woken(Idle));
+    handle_data(Socket, Data, weir_http_timeouts:woken(Idle));
 handle_data(Socket, Data, Idle = #idle{key = Key}) ->
     requests(Socket, Data, 0, weir_http_batch:new(), Idle, persistent_term:get(Key));
 handle_data(Socket, Data, #head{bytes = <<>>, idle = Idle = #idle{key = Key}}) ->
@@ -74,13 +74,13 @@ handle_data(Socket, Data, Paused = #paused{bytes = Bytes}) ->
     {ok, Paused#paused{bytes = More, is_read = IsRead}};
 handle_data(Socket, Data, Busy = #busy{idle = #idle{key = Key}}) ->
     Http = persistent_term:get(Key),
-    case weir_http_busy:data(Socket, Data, Busy, Http) of
+    case weir_http_request_process:data(Socket, Data, Busy, Http) of
         {ok, NewBusy} ->
             {ok, NewBusy};
         {refused, _Status, _Reason} when Busy#busy.has_begun ->
             {close, Busy};
         {refused, Status, Reason} ->
-            ok = weir_http_busy:stop(Busy),
+            ok = weir_http_request_process:stop(Busy),
             refuse(Socket, {Status, Reason}, weir_http_batch:new(), Busy#busy.idle, Http)
     end;
 handle_data(Socket, Data, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
@@ -119,7 +119,7 @@ begin_head(Bytes, Out, Idle) -> weir_http_batch:result(Out, #head{idle = Idle, b
 answer(_Socket, Data, End, Out, Found = {ok, #{kind := process}, _}, Request, Idle, Http) ->
     weir_http_batch:result(
         Out,
-        weir_http_busy:start(
+        weir_http_request_process:start(
             Found, Request, whole, rest(Data, End), {wanted(Request, End < byte_size(Data), Idle, Http), Idle}, Http
         )
     );
@@ -137,7 +137,7 @@ answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
             close_later(Socket, weir_http_batch:add(Response, Out), Idle);
         {process, Serving} ->
             weir_http_batch:result(
-                Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http)
+                Out, weir_http_request_process:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http)
             );
         {switched, Module, Bytes, State} ->
             Seen = weir_http_observation:add(Bytes, weir_http_observation:lasting(Request)),
@@ -166,14 +166,14 @@ switched({close, Bytes}, _Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
     {close, weir_http_batch:bytes(weir_http_batch:add(Bytes, Out)), Idle};
 switched({sleep, Until, State}, _Socket, Switched = #switched{idle = #idle{key = Key}}, _Out) ->
-    {sleep, weir_http_patience:ticks_until(Until, persistent_term:get(Key)), Switched#switched{state = State}};
+    {sleep, weir_http_timeouts:ticks_until(Until, persistent_term:get(Key)), Switched#switched{state = State}};
 switched({close_later, Bytes}, Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
     ok = weir_http_socket:tick_soon(Socket),
     close_later(Socket, weir_http_batch:add(Bytes, Out), Idle);
 switched({process, Process, Bytes}, Socket, #switched{idle = Idle = #idle{key = Key}, seen = Seen}, Out) ->
     #{found := Found, request := Request, body := Body, wanted := Wanted, rest := Rest, is_read := IsRead} = Process,
-    Busy = weir_http_busy:start(Found, Request, Body, Rest, {Wanted, Idle}, persistent_term:get(Key)),
+    Busy = weir_http_request_process:start(Found, Request, Body, Rest, {Wanted, Idle}, persistent_term:get(Key)),
     ok = weir_http_socket:tick_soon(Socket),
     weir_http_batch:result(weir_http_batch:add(Bytes, Out), Busy#busy{
         is_read = IsRead, seen = weir_http_observation:add(Bytes, Seen)
@@ -207,7 +207,7 @@ wanted(Request, HasMore, #idle{requests = Requests}, Http = #http{max_requests =
         false -> asked;
         true when Requests + 1 >= Max -> close;
         true when HasMore -> keep;
-        true -> wanted(weir_http_patience:is_draining(Http))
+        true -> wanted(weir_http_timeouts:is_draining(Http))
     end.
 
 wanted(true) -> close;
@@ -251,7 +251,7 @@ body(Socket, Data, Offset, Out, Coming = #body{body = Body, request = Request, f
 
 %% A handler that reads the body in pieces starts before the body is complete.
 coming(Found = {ok, #{body := stream}, _}, Body, #body{request = Request, idle = Idle}, Http) ->
-    weir_http_busy:start(Found, Request, Body, <<>>, {wanted(Request, false, Idle, Http), Idle}, Http);
+    weir_http_request_process:start(Found, Request, Body, <<>>, {wanted(Request, false, Idle, Http), Idle}, Http);
 coming(_Found, Body, Coming, _Http) ->
     Coming#body{body = Body}.
 
@@ -284,7 +284,7 @@ handle_writable(Socket, Closing = #closing{}) ->
         end,
     {ok, Closing};
 handle_writable(Socket, Busy = #busy{}) ->
-    {ok, weir_http_busy:writable(Socket, Busy)};
+    {ok, weir_http_request_process:writable(Socket, Busy)};
 handle_writable(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
     switched(Module:writable(Socket, State, Key), Socket, Switched, weir_http_batch:new());
 handle_writable(_Socket, State) ->
@@ -292,7 +292,7 @@ handle_writable(_Socket, State) ->
 
 -spec handle_info(term(), term()) -> weir_reactor:result().
 handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
-    case weir_http_busy:message(Socket, What, Busy) of
+    case weir_http_request_process:message(Socket, What, Busy) of
         {finished, After, Bytes, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead, seen = Seen}} ->
             ok = weir_http_observation:stop(weir_http_observation:add(Bytes, Seen), normal, Idle#idle.key),
             finished(
@@ -375,11 +375,11 @@ read(Socket, false) ->
 %% The process was killed, or failed after its response had begun: closing the connection shows the client that the
 %% response is incomplete. A process that failed has reported that itself.
 ended(_Socket, Reason, Busy = #busy{has_begun = true, idle = Idle, seen = Seen}, Http) ->
-    _ = Reason =:= normal orelse weir_http_busy:killed(Reason, Busy, Http),
+    _ = Reason =:= normal orelse weir_http_request_process:killed(Reason, Busy, Http),
     ok = weir_http_observation:stop(Seen, process_ended, Idle#idle.key),
     {close, Idle};
 ended(Socket, Reason, Busy = #busy{is_read = IsRead, idle = Idle, seen = Seen}, Http) ->
-    {close, Response} = weir_http_busy:killed(Reason, Busy, Http),
+    {close, Response} = weir_http_request_process:killed(Reason, Busy, Http),
     ok = weir_http_observation:stop(weir_http_observation:add(Response, Seen), process_ended, Idle#idle.key),
     read(Socket, IsRead),
     close_later(Socket, weir_http_batch:add(Response, weir_http_batch:new()), Idle).
@@ -392,7 +392,7 @@ terminate(Reason, State) ->
 %% Stops the process of a client that disconnected.
 gone(_Reason, Busy = #busy{seen = Seen, idle = #idle{key = Key}}) ->
     ok = weir_http_observation:stop(Seen, client_gone, Key),
-    weir_http_busy:stop(Busy);
+    weir_http_request_process:stop(Busy);
 gone(Reason, #switched{module = Module, state = State, seen = Seen, idle = #idle{key = Key}}) ->
     ok = weir_http_observation:stop(Seen, client_gone, Key),
     Module:gone(Reason, State, Key);
@@ -409,13 +409,13 @@ idle(State) -> element(2, State).
 begin_tick(#idle{key = Key}) ->
     ok = weir_http_log:flush(),
     ok = weir_http_observation:listen(),
-    weir_http_patience:begin_tick(Key).
+    weir_http_timeouts:begin_tick(Key).
 
 -spec handle_tick(weir_http_socket:socket(), State) -> weir_reactor:result() | {sleep, pos_integer(), State}.
 handle_tick(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
     switched(Module:tick(Socket, State, Key), Socket, Switched, weir_http_batch:new());
 handle_tick(Socket, State) ->
-    case weir_http_patience:tick(Socket, State) of
+    case weir_http_timeouts:tick(Socket, State) of
         {late, Http} ->
             Idle = #idle{client = Client} = idle(State),
             ok = weir_http_counters:add(Http#http.counters, timeouts),

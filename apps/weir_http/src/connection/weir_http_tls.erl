@@ -136,7 +136,7 @@ ticked(Tls = #tls{key = Key}) ->
 tick(Tls = #tls{socket = Socket, state = Idle = #idle{}}) ->
     with_http(Tls, fun(Http = #http{idle_ticks = Most}) ->
         Passed =
-            case weir_http_patience:is_draining(Http) of
+            case weir_http_timeouts:is_draining(Http) of
                 true -> Idle;
                 false -> Idle#idle{quiet = Most - 1}
             end,
@@ -228,7 +228,7 @@ next(Tls = #tls{state = State, due = Due}) ->
     end).
 
 idle_ticks(Http = #http{idle_ticks = Most}) ->
-    case weir_http_patience:is_draining(Http) of
+    case weir_http_timeouts:is_draining(Http) of
         true -> 1;
         false -> Most
     end.

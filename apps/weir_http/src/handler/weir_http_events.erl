@@ -135,11 +135,11 @@
 
 %% @doc Sends events, from any process. Returns at once, without confirmation of delivery. Fails like {@link event/1}.
 -spec send(stream(), events()) -> ok | {error, closed}.
-send(Stream, Events) -> weir_http_switched:send(Stream, {events_send, bytes(Events)}).
+send(Stream, Events) -> weir_http_upgrade:send(Stream, {events_send, bytes(Events)}).
 
 %% @doc Sends a message to a stream, for the callback `info/2' of its handler.
 -spec tell(stream(), Message :: term()) -> ok | {error, closed}.
-tell(Stream, Message) -> weir_http_switched:send(Stream, {events_tell, Message}).
+tell(Stream, Message) -> weir_http_upgrade:send(Stream, {events_tell, Message}).
 
 %% @doc Encodes an event. Fails with `{bad_option, Name, Value, Allowed}' for values that it may not contain.
 -spec event(event()) -> binary().

@@ -89,12 +89,12 @@
 %% nothing.
 -spec reply(held(), response()) -> ok | {error, closed}.
 reply({weir_http_held, Socket, _} = Held, Response) ->
-    weir_http_switched:send(Socket, {held_reply, Held, Response}).
+    weir_http_upgrade:send(Socket, {held_reply, Held, Response}).
 
 %% @doc Sends a message to a held request, for the callback `info/2' of its handler. Ignored if it has been answered.
 -spec tell(held(), Message :: term()) -> ok | {error, closed}.
 tell({weir_http_held, Socket, _} = Held, Message) ->
-    weir_http_switched:send(Socket, {held_tell, Held, Message}).
+    weir_http_upgrade:send(Socket, {held_tell, Held, Message}).
 
 %% @doc Adds a held request to a group for one message, which must be a {@link frame/1}, and answers it. May be called
 %% several times, for several groups. Call it only in callbacks of that request: it fails with `not_held' elsewhere,

@@ -1,7 +1,7 @@
 %% @private
 %% @doc Held requests in a reactor: when and how they are answered. See {@link weir_http_held}.
 -module(weir_http_parked).
--behaviour(weir_http_switched).
+-behaviour(weir_http_upgrade).
 
 -export([enter/4, data/4, info/4, writable/3, tick/3, gone/3]).
 
@@ -30,7 +30,7 @@
     is_read = true :: boolean()
 }).
 
--spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_switched:entered().
+-spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_upgrade:entered().
 enter({hold, Module, State}, Request, Wanted, Http) ->
     enter({hold, Module, State, #{}}, Request, Wanted, Http);
 enter({hold, Module, State, Options}, Request, Wanted, Http) ->
@@ -92,14 +92,14 @@ until(Timeout) -> erlang:monotonic_time(millisecond) + Timeout.
 %%% Input.
 
 %% Buffers further requests.
--spec data(weir_http_socket:socket(), binary(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec data(weir_http_socket:socket(), binary(), #parked{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 data(Socket, Data, Parked = #parked{bytes = Bytes}, _Key) ->
     All = <<Bytes/binary, Data/binary>>,
     IsRead = byte_size(All) =< ?INPUT,
     _ = IsRead orelse weir_http_socket:active(Socket, false),
     {ok, Parked#parked{bytes = All, is_read = IsRead}}.
 
--spec info(weir_http_socket:socket(), term(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec info(weir_http_socket:socket(), term(), #parked{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 info(_Socket, {weir_group, served, _}, Parked, Key) ->
     served(Parked, Key);
 info(Socket, {held_reply, Held, Response}, Parked = #parked{held = Held}, Key) ->
@@ -134,13 +134,13 @@ result(_Socket, {ok, State}, Parked = #parked{state = State}, _Key) -> {ok, Park
 result(_Socket, {ok, State}, Parked, _Key) -> {ok, Parked#parked{state = State}};
 result(Socket, Response, Parked, Key) -> answered(Socket, Response, answered, Parked, Key).
 
--spec writable(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec writable(weir_http_socket:socket(), #parked{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 writable(_Socket, Parked, _Key) -> {ok, Parked}.
 
--spec tick(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) ->
-    weir_http_switched:result() | weir_http_switched:sleep().
+-spec tick(weir_http_socket:socket(), #parked{}, weir_http_upgrade:key()) ->
+    weir_http_upgrade:result() | weir_http_upgrade:sleep().
 tick(Socket, Parked = #parked{until = Until, otherwise = Otherwise}, Key) ->
-    case weir_http_patience:is_dismissed(persistent_term:get(Key)) of
+    case weir_http_timeouts:is_dismissed(persistent_term:get(Key)) of
         true ->
             answered(Socket, Otherwise, drained, Parked, Key);
         false ->
@@ -151,7 +151,7 @@ tick(Socket, Parked = #parked{until = Until, otherwise = Otherwise}, Key) ->
             end
     end.
 
--spec gone(term(), #parked{}, weir_http_switched:key()) -> ok.
+-spec gone(term(), #parked{}, weir_http_upgrade:key()) -> ok.
 gone(Reason, Parked, Key) ->
     ok = count(held_lost, Key),
     closed({lost, Reason}, Parked, Key).
@@ -199,7 +199,7 @@ served(Parked = #parked{wanted = Wanted, request = Request, bytes = Rest, is_rea
 
 %% The listener may be draining by now.
 wanted(#parked{wanted = keep}, Key) ->
-    case weir_http_patience:is_draining(persistent_term:get(Key)) of
+    case weir_http_timeouts:is_draining(persistent_term:get(Key)) of
         true -> close;
         false -> keep
     end;

@@ -4,7 +4,7 @@
 %% Timeouts are checked at ticks of the reactor. A stream stores when it is due next, so its state does not change with
 %% each tick.
 -module(weir_http_stream).
--behaviour(weir_http_switched).
+-behaviour(weir_http_upgrade).
 
 -export([enter/4, data/4, info/4, writable/3, tick/3, gone/3]).
 
@@ -39,7 +39,7 @@
 -define(LOOK_MS, 15000).
 -define(RETRY_MS, 2000).
 
--spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_switched:entered().
+-spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_upgrade:entered().
 enter({events, Module, State}, Request, Wanted, Http) ->
     enter({events, Module, State, #{}}, Request, Wanted, Http);
 enter({events, Module, State, Options}, Request, Wanted, Http) ->
@@ -67,7 +67,7 @@ first(Framing, #settings{retry = Retry}) -> [framed(Framing, weir_http_events:ev
 
 look(_Socket, #settings{heartbeat = infinity}) -> ?LOOK_MS;
 look(_Socket, #settings{body = {bytes, _}}) -> ?LOOK_MS;
-look(Socket, #settings{heartbeat = Heartbeat}) -> weir_http_patience:staggered(Socket, Heartbeat).
+look(Socket, #settings{heartbeat = Heartbeat}) -> weir_http_timeouts:staggered(Socket, Heartbeat).
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
@@ -117,10 +117,10 @@ fields(#{}) ->
 %%% Input.
 
 %% Further requests are never answered, since the stream ends the connection.
--spec data(weir_http_socket:socket(), binary(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec data(weir_http_socket:socket(), binary(), #stream{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 data(_Socket, _Bytes, Stream, _Key) -> {ok, Stream}.
 
--spec info(weir_http_socket:socket(), term(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec info(weir_http_socket:socket(), term(), #stream{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 info(Socket, {events_send, Bytes}, Stream, Key) ->
     sent(Socket, Bytes, Stream, Key);
 info(Socket, {events_tell, Message}, Stream, Key) ->
@@ -139,7 +139,7 @@ told(Socket, Message, Stream = #stream{handler = Handler}, Key) ->
     end.
 
 %% The head is written: from now on other processes may write after it.
--spec writable(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec writable(weir_http_socket:socket(), #stream{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 writable(Socket, Stream = #stream{state = #opening{state = State, messages = Messages}}, Key) ->
     Opened = call(open, Socket, Socket, Stream#stream{state = State}, Key),
     lists:foldr(fun(Message, Result) -> then(Result, Message, Socket, Key) end, Opened, Messages);
@@ -235,7 +235,7 @@ closed(Reason, #stream{handler = Handler, state = State}, Key) ->
         weir_http_callback:run(Handler, closed, Key, fun() -> Handler:closed(Reason, State) end),
     ok.
 
--spec gone(term(), #stream{}, weir_http_switched:key()) -> ok.
+-spec gone(term(), #stream{}, weir_http_upgrade:key()) -> ok.
 gone(send_queue_full, Stream, Key) ->
     ok = count(stream_slow, Key),
     closed(slow, Stream, Key);
@@ -244,11 +244,11 @@ gone(Reason, Stream, Key) ->
 
 %%% Time.
 
--spec tick(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) ->
-    weir_http_switched:result() | weir_http_switched:sleep().
+-spec tick(weir_http_socket:socket(), #stream{}, weir_http_upgrade:key()) ->
+    weir_http_upgrade:result() | weir_http_upgrade:sleep().
 tick(Socket, Stream = #stream{due = Due}, Key) ->
     Http = persistent_term:get(Key),
-    case weir_http_patience:is_dismissed(Http) of
+    case weir_http_timeouts:is_dismissed(Http) of
         true ->
             drained(Stream, Key);
         false ->

@@ -53,7 +53,7 @@ max_body(_Found, #http{max_body = Bytes}) -> Bytes.
 %% @doc Answers a complete request. Returns the response and what happens to the connection: a handler may close one
 %% that was to stay open. `process': a process has to serve the request, since it may wait for a disk.
 -spec answer(weir_http_routes:found(), weir_http_request:request(), weir_http_response:wanted(), #http{}) ->
-    weir_http_switched:entered().
+    weir_http_upgrade:entered().
 answer(Found, Request, Wanted, Http) ->
     Answer = made_of(Found, Request, Wanted, Http),
     case weir_http_request:begun(Request) of
@@ -91,7 +91,7 @@ result(Result, Request, Wanted, _Http) ->
 
 %% @doc Acts on the result of a process that becomes an event stream, a held request or a WebSocket.
 -spec enter(weir_http_direct:result(), weir_http_request:request(), weir_http_response:wanted(), #http{}) ->
-    weir_http_switched:entered().
+    weir_http_upgrade:entered().
 enter(Result, Request, Wanted, Http) ->
     try
         result(Result, Request, Wanted, Http)

@@ -146,11 +146,11 @@
 -spec send(websocket(), frame() | [frame()]) -> ok | {error, closed}.
 send(Socket, Frames) ->
     Checked = weir_http_websocket_frames:check(Frames),
-    weir_http_switched:send(Socket, {websocket_send, Checked}).
+    weir_http_upgrade:send(Socket, {websocket_send, Checked}).
 
 %% @doc Sends a message to a WebSocket, for the callback `info/2' of its handler.
 -spec tell(websocket(), Message :: term()) -> ok | {error, closed}.
-tell(Socket, Message) -> weir_http_switched:send(Socket, {websocket_info, Message}).
+tell(Socket, Message) -> weir_http_upgrade:send(Socket, {websocket_info, Message}).
 
 %% @doc Encodes a frame once, to send it to many. Fails like {@link send/2}.
 -spec frame(frame()) -> binary().
@@ -201,5 +201,5 @@ recv(Socket, Timeout) ->
 %% not read while more than 64 KiB of messages wait to be asked for.
 -spec next(websocket()) -> ok.
 next(Socket) ->
-    _ = weir_http_switched:send(Socket, {websocket_next, self()}),
+    _ = weir_http_upgrade:send(Socket, {websocket_next, self()}),
     ok.

@@ -4,7 +4,7 @@
 %%
 %% Timeouts are checked at ticks of the reactor, so no WebSocket has a timer.
 -module(weir_http_websocket_connection).
--behaviour(weir_http_switched).
+-behaviour(weir_http_upgrade).
 
 -export([enter/4, data/4, info/4, writable/3, tick/3, gone/3]).
 
@@ -18,13 +18,13 @@
 
 %%% The beginning.
 
--spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_switched:entered().
+-spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_upgrade:entered().
 enter({websocket, Module, State}, Request, Wanted, Http) ->
     enter({websocket, Module, State, #{}}, Request, Wanted, Http);
 enter({websocket, Module, State, Options}, Request, Wanted, Http) ->
     Settings = weir_http_websocket_options:settings(Options),
     is_handler(Module) orelse error({not_a_handler, Module}),
-    case weir_http_patience:is_draining(Http) of
+    case weir_http_timeouts:is_draining(Http) of
         true -> weir_http_response:reply({reply, 503, [], <<"draining\n">>}, Request, close);
         false -> respond(Module, State, Settings, Options, Request, Wanted, Http)
     end.
@@ -61,7 +61,7 @@ now_ms() -> erlang:monotonic_time(millisecond).
 
 %%% Bytes.
 
--spec data(weir_http_socket:socket(), binary(), #websocket{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec data(weir_http_socket:socket(), binary(), #websocket{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 data(Socket, Data, WebSocket = #websocket{phase = Phase, bytes = Bytes}, Key) ->
     All = joined(Bytes, Data),
     case Phase of
@@ -269,7 +269,7 @@ closed(Reason, #websocket{handler = Handler, state = State, opened = Opened}, Ke
             }, Key)
     end.
 
--spec gone(term(), #websocket{}, weir_http_switched:key()) -> ok.
+-spec gone(term(), #websocket{}, weir_http_upgrade:key()) -> ok.
 gone(_Reason, #websocket{phase = {closing, _}}, _Key) ->
     ok;
 gone(send_queue_full, WebSocket, Key) ->
@@ -280,7 +280,7 @@ gone(Reason, WebSocket, Key) ->
 
 %%% Messages of processes.
 
--spec info(weir_http_socket:socket(), term(), #websocket{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec info(weir_http_socket:socket(), term(), #websocket{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 info(_Socket, _Message, WebSocket = #websocket{phase = {closing, _}}, _Key) ->
     {ok, WebSocket};
 info(Socket, {websocket_send, Frames}, WebSocket = #websocket{deflate = Deflate}, Key) ->
@@ -324,7 +324,7 @@ pushed(Socket, Bytes, Count, NewWebSocket, WebSocket = #websocket{settings = Set
 
 %%% Writable.
 
--spec writable(weir_http_socket:socket(), #websocket{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec writable(weir_http_socket:socket(), #websocket{}, weir_http_upgrade:key()) -> weir_http_upgrade:result().
 writable(Socket, WebSocket = #websocket{phase = opening, handler = Handler}, Key) ->
     Open = WebSocket#websocket{phase = open},
     case erlang:function_exported(Handler, open, 2) of
@@ -360,8 +360,8 @@ go_on(Socket, Acted, Key) ->
 
 %%% Time.
 
--spec tick(weir_http_socket:socket(), #websocket{}, weir_http_switched:key()) ->
-    weir_http_switched:result() | weir_http_switched:sleep().
+-spec tick(weir_http_socket:socket(), #websocket{}, weir_http_upgrade:key()) ->
+    weir_http_upgrade:result() | weir_http_upgrade:sleep().
 tick(_Socket, WebSocket = #websocket{phase = {closing, Until}}, _Key) ->
     case now_ms() < Until of
         true -> {sleep, Until, WebSocket};
@@ -371,10 +371,10 @@ tick(Socket, WebSocket = #websocket{has_come = true}, Key) ->
     tick(Socket, WebSocket#websocket{has_come = false, seen = now_ms()}, Key);
 tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen, pinged = Pinged}, Key) ->
     #settings{idle_timeout = Idle, ping_interval = Longest, drain_code = Code} = Settings,
-    Interval = weir_http_patience:staggered(Socket, Longest),
+    Interval = weir_http_timeouts:staggered(Socket, Longest),
     Http = persistent_term:get(Key),
     Now = now_ms(),
-    case weir_http_patience:is_dismissed(Http) of
+    case weir_http_timeouts:is_dismissed(Http) of
         true ->
             close(Socket, {closed, Code, <<>>}, WebSocket, Key);
         false when Now - Seen >= Idle ->

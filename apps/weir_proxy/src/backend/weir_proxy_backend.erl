@@ -78,12 +78,12 @@ servers(Proxy, Name) -> ask(Proxy, Name, servers).
 
 ask(Proxy, Name, Request) ->
     Process = fun() ->
-        case weir_proxy_memory:backend(Proxy, Name) of
+        case weir_proxy_store:backend(Proxy, Name) of
             #backend{process = Pid} -> {ok, Pid};
             undefined -> none
         end
     end,
-    case weir_proxy_memory:ask(Process, Request) of
+    case weir_proxy_store:ask(Process, Request) of
         {ok, Answer} -> Answer;
         none -> {error, {no_backend, Name}}
     end.
@@ -94,7 +94,7 @@ ask(Proxy, Name, Request) ->
 init({Proxy, {Name, Given}}) ->
     process_flag(trap_exit, true),
     State =
-        case weir_proxy_memory:saved({backend, Proxy, Name}) of
+        case weir_proxy_store:saved({backend, Proxy, Name}) of
             {ok, {Config, Numbers, Members}} ->
                 %% The queue is empty: its calls failed when the process before died.
                 _ = weir_proxy_numbers:add(Numbers, queue_current, -weir_proxy_numbers:get(Numbers, queue_current)),
@@ -232,8 +232,8 @@ publish(
     Now = now_ms(),
     Balancer = weir_proxy_balancer:renew(Balance, first_priority(eligible(Now, Members)), Load, Before),
     Backend = #backend{name = Name, process = self(), numbers = Numbers, balancer = Balancer, config = Config},
-    ok = weir_proxy_memory:publish(Proxy, Backend),
-    ok = weir_proxy_memory:save({backend, Proxy, Name}, {Config, Numbers, Members}),
+    ok = weir_proxy_store:publish(Proxy, Backend),
+    ok = weir_proxy_store:save({backend, Proxy, Name}, {Config, Numbers, Members}),
     State#state{balancer = Balancer, states = tell(Now, State), growing = growing(Now, State)}.
 
 growing(Now, #state{growing = none, members = Members}) ->
@@ -303,7 +303,7 @@ serve(State = #state{waiting = Waiting, balancer = Balancer}) ->
     end.
 
 give(Server = #server{numbers = Numbers}, From = {Pid, _}) ->
-    case weir_proxy_pending:placed(Pid, Numbers) of
+    case weir_proxy_admissions:placed(Pid, Numbers) of
         true -> gen_server:reply(From, {ok, Server});
         false -> weir_proxy_numbers:ended(Numbers, 0, 0)
     end.

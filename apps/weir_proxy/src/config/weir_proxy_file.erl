@@ -55,7 +55,7 @@ take_over(Name, File) -> start(Name, File, fun weir_proxy:take_over/2).
 
 start(Name, File, Start) ->
     case with_given(File, fun(Given) -> Start(Name, Given) end) of
-        ok -> weir_proxy_memory:save({file, Name}, filename:absname(File));
+        ok -> weir_proxy_store:save({file, Name}, filename:absname(File));
         {error, _} = Error -> Error
     end.
 
@@ -63,10 +63,10 @@ start(Name, File, Start) ->
 %% nothing.
 -spec reload(weir_proxy:name()) -> ok | {error, no_file | fault() | weir_proxy:error()}.
 reload(Name) ->
-    case weir_proxy_memory:saved({file, Name}) of
+    case weir_proxy_store:saved({file, Name}) of
         %% The proxy's process reads the file, so that concurrent reloads cannot apply an older text after a newer one.
         {ok, File} ->
-            weir_proxy_memory:call(Name, {change, fun() -> with_given(File, fun weir_proxy_config:new/1) end});
+            weir_proxy_store:call(Name, {change, fun() -> with_given(File, fun weir_proxy_config:new/1) end});
         none ->
             {error, no_file}
     end.

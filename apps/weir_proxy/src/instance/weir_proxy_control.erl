@@ -145,7 +145,7 @@ answer(Proxy, [<<"drain">>, Backend, Server, Seconds]) ->
     catch
         error:badarg -> #{error => <<"SECONDS is not a number: drain BACKEND SERVER SECONDS">>}
     end;
-answer(Proxy, [<<"leave">>]) -> result(weir_proxy_memory:call(Proxy, leave));
+answer(Proxy, [<<"leave">>]) -> result(weir_proxy_store:call(Proxy, leave));
 answer(Proxy, [<<"enable">>, Backend, Server]) -> result(weir_proxy:enable(Proxy, Backend, Server));
 answer(Proxy, [<<"disable">>, Backend, Server]) -> result(weir_proxy:disable(Proxy, Backend, Server));
 answer(Proxy, [<<"close-sessions">>, Backend, Server]) -> close_sessions(Proxy, Backend, Server);

@@ -44,7 +44,7 @@ start_link(Name, Given) -> gen_server:start_link(?MODULE, {Name, Given}, []).
 init({Name, {Given, Wanted}}) ->
     process_flag(trap_exit, true),
     {How, Config, Begin} =
-        case weir_proxy_memory:saved({proxy, Name}) of
+        case weir_proxy_store:saved({proxy, Name}) of
             %% The process before was killed. If that was in the middle of a change, there may be more listeners than
             %% it had saved.
             {ok, {_Pid, Saved = #{frontends := Frontends}, Known}} ->
@@ -55,7 +55,7 @@ init({Name, {Given, Wanted}}) ->
                     [{leave, Endpoint} || {Endpoint, none} <- maps:to_list(There)] ++
                         [
                             {withdraw, Frontend}
-                         || Frontend <- weir_proxy_memory:frontends(Name), not is_map_key(Frontend, Frontends)
+                         || Frontend <- weir_proxy_store:frontends(Name), not is_map_key(Frontend, Frontends)
                         ],
                 {start, Saved, #state{name = Name, config = none, listeners = There, leaving = leave_later(Left)}};
             none ->
@@ -107,7 +107,7 @@ handle_info({timeout, Timer, What}, State = #state{leaving = Leaving}) ->
         #{} -> {noreply, State}
     end;
 handle_info({'EXIT', Pid, Reason}, State = #state{name = Name}) ->
-    case weir_proxy_memory:saved({log, Name}) of
+    case weir_proxy_store:saved({log, Name}) of
         {ok, {Pid, _, _}} ->
             ok = report(#{
                 what => "the process of the access log has ended and is restarted", proxy => Name, reason => Reason
@@ -144,13 +144,13 @@ left(What = {leave, Endpoint}, State = #state{name = Name, listeners = Listeners
             State#state{leaving = maps:merge(Leaving, leave_later([What]))}
     end;
 left(What = {withdraw, Frontend}, State = #state{name = Name, leaving = Leaving}) ->
-    case weir_proxy_memory:frontend(Name, Frontend) of
+    case weir_proxy_store:frontend(Name, Frontend) of
         #frontend{numbers = Numbers} ->
-            case weir_proxy_pending:is_used(Numbers) of
+            case weir_proxy_admissions:is_used(Numbers) of
                 true ->
                     State#state{leaving = maps:merge(Leaving, leave_later([What]))};
                 false ->
-                    ok = weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)),
+                    ok = weir_proxy_store:withdraw(?FRONTEND(Name, Frontend)),
                     ok = stop_others(Name, State#state.listeners, State#state.config),
                     State
             end;
@@ -174,15 +174,15 @@ close(State = #state{name = Name}) ->
     _ = weir_proxy_control:adjust(Name, Control, off),
     _ = weir_proxy_page:adjust(Name, Page, off, false),
     _ = weir_proxy_log:adjust(Name, off),
-    ok = weir_proxy_memory:forget({file, Name}),
-    weir_proxy_memory:forget({proxy, Name}).
+    ok = weir_proxy_store:forget({file, Name}),
+    weir_proxy_store:forget({proxy, Name}).
 
 clear(Name) ->
     ok = weir_proxy_listeners:stop(Name, weir_proxy_listeners:all(Name)),
     lists:foreach(
-        fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, weir_proxy_memory:frontends(Name)
+        fun(Frontend) -> weir_proxy_store:withdraw(?FRONTEND(Name, Frontend)) end, weir_proxy_store:frontends(Name)
     ),
-    lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_memory:backends(Name)).
+    lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, weir_proxy_store:backends(Name)).
 
 %%% From one configuration to the next. The steps that may fail come first, and are undone if one fails.
 
@@ -203,7 +203,7 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             none -> #{};
             #{frontends := ThereToo} -> ThereToo
         end,
-    New = [Backend || Backend <- maps:keys(Backends), weir_proxy_memory:backend(Name, Backend) =:= undefined],
+    New = [Backend || Backend <- maps:keys(Backends), weir_proxy_store:backend(Name, Backend) =:= undefined],
     lists:foreach(
         fun(Backend) -> {ok, _} = weir_proxy_sup:start_backend(Name, {Backend, maps:get(Backend, Backends)}) end, New
     ),
@@ -223,7 +223,7 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
         {Entrance, Was}
      || {Endpoint, _} <- Resuming,
         Entrance <- [{entrance, Name, Endpoint}],
-        {ok, Was} <- [weir_proxy_memory:saved(Entrance)]
+        {ok, Was} <- [weir_proxy_store:saved(Entrance)]
     ],
     case
         in_turn([
@@ -244,8 +244,8 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             _ = weir_proxy_page:adjust(Name, Page, OldPage, IsShared),
             ok = weir_proxy_listeners:stop(Name, [Endpoint || {Endpoint, _} <- Opening]),
             ok = weir_proxy_listeners:suspend(Name, [Endpoint || {Endpoint, _} <- Resuming]),
-            lists:foreach(fun({Entrance, Was}) -> weir_proxy_memory:save(Entrance, Was) end, Entrances),
-            lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
+            lists:foreach(fun({Entrance, Was}) -> weir_proxy_store:save(Entrance, Was) end, Entrances),
+            lists:foreach(fun(Frontend) -> weir_proxy_store:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, New),
             Error;
         ok ->
@@ -326,7 +326,7 @@ served(none) -> #{log => off, control => off, statistics => off};
 served(Config) -> Config.
 
 save(State = #state{name = Name, config = Config, listeners = Listeners}) ->
-    ok = weir_proxy_memory:save({proxy, Name}, {self(), Config, Listeners}),
+    ok = weir_proxy_store:save({proxy, Name}, {self(), Config, Listeners}),
     State.
 
 publish(Name, Frontends) ->
@@ -334,12 +334,12 @@ publish(Name, Frontends) ->
         fun({Frontend, Config = #{rules := Rules, backend := Backend}}) ->
             Route = case Rules of [] -> {backend, Backend}; _ -> {rules, weir_proxy_rules:new(Rules, Backend)} end,
             Numbers =
-                case weir_proxy_memory:frontend(Name, Frontend) of
+                case weir_proxy_store:frontend(Name, Frontend) of
                     undefined -> weir_proxy_numbers:new();
                     #frontend{numbers = Known} -> Known
                 end,
             Version = erlang:unique_integer(),
-            weir_proxy_memory:publish(Name, #frontend{
+            weir_proxy_store:publish(Name, #frontend{
                 proxy = Name, name = Frontend, numbers = Numbers, route = Route, config = Config, version = Version
             })
         end,
@@ -351,28 +351,28 @@ stop_others(Name, Listeners, #{frontends := Frontends, backends := Backends}) ->
     Left = [
         Frontend
      || {Endpoint, none} <- maps:to_list(Listeners),
-        Frontend <- [weir_proxy_memory:entrance(Name, Endpoint)],
+        Frontend <- [weir_proxy_store:entrance(Name, Endpoint)],
         Frontend =/= undefined,
         not is_map_key(Frontend#frontend.name, Frontends)
     ],
     Needed = lists:append([needed(Name, Config) || #frontend{config = Config} <- Left]),
     lists:foreach(
         fun(Backend) -> stop_backend(Name, Backend) end,
-        weir_proxy_memory:backends(Name) -- (Needed ++ maps:keys(Backends))
+        weir_proxy_store:backends(Name) -- (Needed ++ maps:keys(Backends))
     ).
 
 %% A module may choose any backend.
 needed(Name, #{rules := Rules, backend := Backend}) ->
     case lists:any(fun weir_proxy_rules:has_module/1, Rules) of
-        true -> weir_proxy_memory:backends(Name);
+        true -> weir_proxy_store:backends(Name);
         false -> [Backend | lists:append([weir_proxy_rules:backends(Rule) || Rule <- Rules])]
     end.
 
 stop_backend(Proxy, Backend) ->
-    case weir_proxy_memory:backend(Proxy, Backend) of
+    case weir_proxy_store:backend(Proxy, Backend) of
         #backend{process = Pid, numbers = Numbers} ->
             ok = weir_proxy_sup:stop_child(weir_proxy_backends, Pid),
-            ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
+            ok = weir_proxy_store:withdraw(?BACKEND(Proxy, Backend)),
             %% The connections in its queue have gone elsewhere. With 0, sessions that end later do not notify a
             %% process that is gone.
             ok = weir_proxy_numbers:clear(Numbers, queue_current),
@@ -380,7 +380,7 @@ stop_backend(Proxy, Backend) ->
         undefined ->
             ok
     end,
-    weir_proxy_memory:forget({backend, Proxy, Backend}).
+    weir_proxy_store:forget({backend, Proxy, Backend}).
 
 %% The entries that have changed. The others are left alone, so that a change costs only what it changes.
 other(Configured, Before) -> maps:filter(fun(Name, Config) -> not is_same(Config, Name, Before) end, Configured).
@@ -424,11 +424,11 @@ info(#state{name = Name, config = #{frontends := Frontends, backends := Backends
     }.
 
 frontend_info(Name, Frontend, Listeners) ->
-    #frontend{numbers = Numbers} = weir_proxy_memory:frontend(Name, Frontend),
+    #frontend{numbers = Numbers} = weir_proxy_store:frontend(Name, Frontend),
     Endpoints = [Endpoint || {Endpoint, Of} <- maps:to_list(Listeners), Of =:= Frontend],
     Counted = maps:merge(weir_proxy_numbers:to_map(Numbers), weir_proxy_listeners:refused(Name, Endpoints)),
     Counted#{listen => lists:sort([weir_proxy_listeners:bound(Name, Endpoint) || Endpoint <- Endpoints])}.
 
 backend_info(Name, Backend) ->
-    #backend{numbers = Numbers} = weir_proxy_memory:backend(Name, Backend),
+    #backend{numbers = Numbers} = weir_proxy_store:backend(Name, Backend),
     (weir_proxy_numbers:to_map(Numbers))#{servers => weir_proxy_backend:servers(Name, Backend)}.

@@ -1,6 +1,6 @@
 %% @private
 %% @doc The listeners of a proxy: one for each address of its frontends. A listener is named after its address and
-%% knows its frontend by name. The frontend of each address is in weir_proxy_memory too, for connections that were
+%% knows its frontend by name. The frontend of each address is in weir_proxy_store too, for connections that were
 %% accepted before a change.
 -module(weir_proxy_listeners).
 
@@ -38,7 +38,7 @@ open(_Proxy, [], _IsShared, _Frontends) ->
     ok;
 open(Proxy, [{Endpoint, Frontend} | Others], IsShared, Frontends) ->
     Options = where(Endpoint, (options(maps:get(Frontend, Frontends)))#{shared => IsShared}),
-    ok = weir_proxy_memory:save({entrance, Proxy, Endpoint}, Frontend),
+    ok = weir_proxy_store:save({entrance, Proxy, Endpoint}, Frontend),
     case
         weir:start_listener(
             ?LISTENER(Proxy, Endpoint), Options, fun weir_proxy_connection:serve/2, {Proxy, Frontend, Endpoint}
@@ -75,7 +75,7 @@ resume(Proxy, [{Endpoint, Frontend} | Others], Frontends) ->
 -spec change(Proxy :: term(), endpoint(), Frontend :: binary(), weir_proxy_config:frontend()) -> ok.
 change(Proxy, Endpoint, Frontend, Config) ->
     Options = maps:remove(socket_opts, options(Config)),
-    ok = weir_proxy_memory:save({entrance, Proxy, Endpoint}, Frontend),
+    ok = weir_proxy_store:save({entrance, Proxy, Endpoint}, Frontend),
     ok = weir:set_options(?LISTENER(Proxy, Endpoint), Options#{args => {Proxy, Frontend, Endpoint}}).
 
 %% @doc Suspends listeners: they accept the connections in their backlogs and refuse new ones. Does not wait for
@@ -113,7 +113,7 @@ stop(Proxy, Endpoints) ->
     lists:foreach(
         fun(Endpoint) ->
             _ = weir:stop_listener(?LISTENER(Proxy, Endpoint)),
-            weir_proxy_memory:forget({entrance, Proxy, Endpoint})
+            weir_proxy_store:forget({entrance, Proxy, Endpoint})
         end,
         Endpoints
     ).

@@ -83,7 +83,7 @@ adjust(Proxy, Wanted) ->
         {none, off} ->
             ok;
         {{ok, {Pid, _, _}}, off} ->
-            ok = weir_proxy_memory:forget({log, Proxy}),
+            ok = weir_proxy_store:forget({log, Proxy}),
             stop(Pid);
         {_, _} ->
             open(Proxy, Wanted)
@@ -91,10 +91,10 @@ adjust(Proxy, Wanted) ->
 
 open(Proxy, Wanted) ->
     Waiting = counters:new(2, [write_concurrency]),
-    Before = weir_proxy_memory:saved({log, Proxy}),
+    Before = weir_proxy_store:saved({log, Proxy}),
     case gen_server:start_link(?MODULE, {Wanted, Waiting}, [{timeout, ?PATIENCE_MS}]) of
         {ok, Pid} ->
-            ok = weir_proxy_memory:save({log, Proxy}, {Pid, Waiting, Wanted}),
+            ok = weir_proxy_store:save({log, Proxy}, {Pid, Waiting, Wanted}),
             in_place_of(Before, Wanted, Waiting);
         {error, timeout} ->
             {error, {log, where(Wanted), timeout}};
@@ -127,7 +127,7 @@ where(#{file := File}) -> File.
 %% The log's process of a proxy process that was killed does not count: it ends too, after it has written its lines.
 running(Proxy) ->
     {links, Mine} = process_info(self(), links),
-    case weir_proxy_memory:saved({log, Proxy}) of
+    case weir_proxy_store:saved({log, Proxy}) of
         {ok, {Pid, _, _}} = Running ->
             case lists:member(Pid, Mine) of
                 true -> Running;
@@ -150,7 +150,7 @@ unserved(Why, Session = #session{accepted = Accepted}) ->
     log(Session, {unserved, Why}, #{a_to_b => None, b_to_a => None, duration_us => Duration, first_byte_us => undefined}).
 
 log(Session = #session{proxy = Proxy}, Result, Statistics) ->
-    case weir_proxy_memory:saved({log, Proxy}) of
+    case weir_proxy_store:saved({log, Proxy}) of
         none ->
             ok;
         {ok, {Pid, Waiting, #{format := Format}}} ->
@@ -169,7 +169,7 @@ write(Pid, Waiting, Line) ->
 %% @doc Returns how many lines of a proxy's log were dropped.
 -spec dropped(term()) -> non_neg_integer().
 dropped(Proxy) ->
-    case weir_proxy_memory:saved({log, Proxy}) of
+    case weir_proxy_store:saved({log, Proxy}) of
         {ok, {_, Waiting, _}} -> counters:get(Waiting, 2);
         none -> 0
     end.

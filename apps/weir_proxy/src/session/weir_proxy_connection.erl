@@ -39,7 +39,7 @@
 serve(Client, {Proxy, Name, Endpoint}) ->
     case frontend(Proxy, Name, Endpoint) of
         Frontend = #frontend{numbers = Numbers} ->
-            ok = weir_proxy_pending:begun(Numbers),
+            ok = weir_proxy_admissions:begun(Numbers),
             serve(#way{
                 client = Client, endpoint = Endpoint, frontend = Frontend, accepted = erlang:system_time(millisecond)
             });
@@ -50,8 +50,8 @@ serve(Client, {Proxy, Name, Endpoint}) ->
 
 %% The frontend that it was accepted for, or, if that was removed, the one that has the address now.
 frontend(Proxy, Name, Endpoint) ->
-    case weir_proxy_memory:frontend(Proxy, Name) of
-        undefined -> weir_proxy_memory:entrance(Proxy, Endpoint);
+    case weir_proxy_store:frontend(Proxy, Name) of
+        undefined -> weir_proxy_store:entrance(Proxy, Endpoint);
         Frontend -> Frontend
     end.
 
@@ -89,7 +89,7 @@ refusal(_) -> connection_errors.
 %% Counts and logs a connection that ends without a relay.
 unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
     _ = weir_proxy_numbers:add(Frontend#frontend.numbers, refusal(Why), 1),
-    ok = weir_proxy_pending:ended(Pid),
+    ok = weir_proxy_admissions:ended(Pid),
     Session = #session{
         proxy = Frontend#frontend.proxy,
         frontend = Frontend#frontend.name,
@@ -151,7 +151,7 @@ name(Backend) -> iolist_to_binary(Backend).
 %%% Choosing a server.
 
 balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
-    case weir_proxy_memory:backend(Proxy, Name) of
+    case weir_proxy_store:backend(Proxy, Name) of
         undefined ->
             case route_again(Way) of
                 unchanged -> {failed, no_backend, Way#way{backend = Name}};
@@ -169,19 +169,19 @@ balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
 route_again(#way{is_asked = true}) ->
     unchanged;
 route_again(Way = #way{frontend = Before = #frontend{proxy = Proxy}, endpoint = Endpoint}) ->
-    case weir_proxy_memory:entrance(Proxy, Endpoint) of
+    case weir_proxy_store:entrance(Proxy, Endpoint) of
         undefined ->
             unchanged;
         #frontend{version = Same} when Same =:= Before#frontend.version ->
             unchanged;
         Frontend = #frontend{numbers = Numbers} ->
-            ok = weir_proxy_pending:moved(Numbers),
+            ok = weir_proxy_admissions:moved(Numbers),
             route(Way#way{frontend = Frontend})
     end.
 
 %% The backend was removed, and added again under the same name.
 balance_again(Way = #way{frontend = #frontend{numbers = Numbers}, backend = Name}) ->
-    ok = weir_proxy_pending:moved(Numbers),
+    ok = weir_proxy_admissions:moved(Numbers),
     balance(Way, Name).
 
 %% Reads the server name if the key needs it and no rule has read it.
@@ -212,7 +212,7 @@ key_of(#way{key = Key}, #backend{config = #{hash_key := rule}}) when Key =/= non
 key_of(#way{address = {Address, _Port}}, _Backend) -> Address.
 
 to_one_of(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{config = #{retries := Retries}}, Key) ->
-    ok = weir_proxy_pending:balanced(Proxy, Backend),
+    ok = weir_proxy_admissions:balanced(Proxy, Backend),
     try_servers(Way, Backend, Key, Retries, []).
 
 try_servers(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend, Key, Retries, Tried) ->
@@ -281,7 +281,7 @@ go_on(
     Retries,
     Tried
 ) ->
-    case weir_proxy_memory:backend(Proxy, Name) of
+    case weir_proxy_store:backend(Proxy, Name) of
         Current = #backend{numbers = Numbers} ->
             try_servers(Way, Current, Key, Retries, Tried);
         undefined ->
@@ -344,7 +344,7 @@ connect_from(Source, Address, Port, #{connect_timeout := Timeout}) ->
     end.
 
 failed(Server, Backend, Reason) ->
-    ok = weir_proxy_pending:displaced(),
+    ok = weir_proxy_admissions:displaced(),
     case weir_proxy_health:is_of_this_machine(Reason) of
         true -> ok;
         false -> refused(Server, Backend)
@@ -375,7 +375,7 @@ stick(
     Server
 ) ->
     ok = weir_proxy_sticks:remember(Numbers, Key, Server#server.name, erlang:monotonic_time(millisecond) + Expire),
-    case weir_proxy_memory:backend(Proxy, Name) of
+    case weir_proxy_store:backend(Proxy, Name) of
         #backend{numbers = Numbers} -> ok;
         %% The backend was removed, and its entries with it, perhaps before this one was added.
         _ -> weir_proxy_sticks:forget(Numbers, all)

@@ -12,13 +12,13 @@ header(#{send_proxy := off}, _Client, _Address, _Facts) ->
     <<>>;
 header(#{send_proxy := Version, unique_id := Unique}, Client, Address, Facts) ->
     Ends = ends(Address, destination(Client)),
-    weir_proxy_header:build(contents(Version, Ends, Unique, Facts)).
+    weir_proxy_protocol:build(contents(Version, Ends, Unique, Facts)).
 
 %% @doc Returns the header of a check: LOCAL in version 2, UNKNOWN in version 1, which has no LOCAL.
 -spec of_check(off | v1 | v2) -> binary().
 of_check(off) -> <<>>;
-of_check(v1) -> weir_proxy_header:build(#{version => 1, command => local, transport_family => undefined});
-of_check(v2) -> weir_proxy_header:build(#{version => 2, command => local}).
+of_check(v1) -> weir_proxy_protocol:build(#{version => 1, command => local, transport_family => undefined});
+of_check(v2) -> weir_proxy_protocol:build(#{version => 2, command => local}).
 
 %% The address that the client connected to, from the PROXY header if another proxy is in front of this one.
 destination(Client) ->

@@ -1,6 +1,6 @@
 %% @private
 %% @doc Takes a place for a connection at a server of its backend, at once or after a wait in the queue. Called in the
-%% connection's process, which is counted at that server from then on ({@link weir_proxy_pending}).
+%% connection's process, which is counted at that server from then on ({@link weir_proxy_admissions}).
 -module(weir_proxy_place).
 
 -include("weir_proxy.hrl").
@@ -54,7 +54,7 @@ take_any(Proxy, Backend = #backend{balancer = Balancer}, Key, Tried) ->
     end.
 
 placed(Server = #server{numbers = Numbers}) ->
-    true = weir_proxy_pending:placed(self(), Numbers),
+    true = weir_proxy_admissions:placed(self(), Numbers),
     {ok, Server, 0}.
 
 now_ms() -> erlang:monotonic_time(millisecond).
@@ -70,7 +70,7 @@ wait(Proxy, Backend = #backend{process = Process}, Key, Since) ->
 
 %% The backend's process has died: waits for its successor, then queues there, at the end.
 wait_on(Proxy, #backend{name = Name, process = Process, numbers = Numbers} = Before, Key, Since, Left) ->
-    case weir_proxy_memory:backend(Proxy, Name) of
+    case weir_proxy_store:backend(Proxy, Name) of
         #backend{process = Process} when Left =:= 0 ->
             {error, no_backend, now_ms() - Since};
         #backend{process = Process} ->
@@ -78,7 +78,7 @@ wait_on(Proxy, #backend{name = Name, process = Process, numbers = Numbers} = Bef
             wait_on(Proxy, Before, Key, Since, Left - 1);
         Successor = #backend{numbers = Numbers} ->
             %% The process may have died after it gave a place and before it replied.
-            ok = weir_proxy_pending:displaced(),
+            ok = weir_proxy_admissions:displaced(),
             wait(Proxy, Successor, Key, Since);
         %% The backend was removed, and perhaps added again.
         _Another ->

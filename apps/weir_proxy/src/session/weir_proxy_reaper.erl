@@ -28,7 +28,7 @@ handle_cast(_Message, State) -> {noreply, State}.
 
 -spec handle_info(term(), []) -> {noreply, []}.
 handle_info(look, State) ->
-    ok = report([Pid || Killed = {Pid, _} <- weir_proxy_pending:killed(), is_lost(Killed)]),
+    ok = report([Pid || Killed = {Pid, _} <- weir_proxy_admissions:killed(), is_lost(Killed)]),
     look_later(),
     {noreply, State};
 handle_info(_Message, State) ->
@@ -47,16 +47,16 @@ report(Lost) ->
 
 %% False if its session goes on, or the connection was uncounted already.
 is_lost({Pid, unplaced}) ->
-    weir_proxy_pending:lost(Pid);
+    weir_proxy_admissions:lost(Pid);
 is_lost({Pid, placed}) ->
     case weir_proxy_sessions:is_of(Pid) of
         %% It was killed after its session had begun. The session is counted instead.
         true ->
-            ok = weir_proxy_pending:relayed(Pid),
+            ok = weir_proxy_admissions:relayed(Pid),
             false;
         %% It has no session: the end of one would have removed its row, too. A relay without a session would not be
         %% counted: stop it.
         false ->
             ok = weir_proxy_listeners:stop_relays(Pid),
-            weir_proxy_pending:lost(Pid)
+            weir_proxy_admissions:lost(Pid)
     end.

@@ -87,7 +87,7 @@ begun(Session = #session{relay = Relay, keeper = Keeper, process = Process, due 
     ?STEP,
     true = ets:insert(?TABLE, Session),
     ?STEP,
-    ok = weir_proxy_pending:relayed(Process),
+    ok = weir_proxy_admissions:relayed(Process),
     ?STEP,
     %% If the keeper has died since it was chosen, its successor may have looked for orphans before this session was
     %% inserted.
@@ -182,10 +182,10 @@ handle_cast(orphans, Look) -> {noreply, look_later(Look)}.
 
 -spec handle_info(term(), Look :: reference() | none) -> {noreply, reference() | none}.
 handle_info({weir_relay, Relay, Result, Statistics}, State) ->
-    _ = ended(Relay, Result, Statistics) orelse look_again(Relay, Result, Statistics, weir_proxy_pending:relaying()),
+    _ = ended(Relay, Result, Statistics) orelse look_again(Relay, Result, Statistics, weir_proxy_admissions:relaying()),
     {noreply, State};
 handle_info({again, Relay, Result, Statistics, Pids}, State) ->
-    ok = look_again(Relay, Result, Statistics, weir_proxy_pending:remaining(Pids)),
+    ok = look_again(Relay, Result, Statistics, weir_proxy_admissions:remaining(Pids)),
     {noreply, State};
 handle_info({over, Relay, Why}, State) ->
     ok = end_now(Relay, Why),
@@ -231,7 +231,7 @@ look_again(Relay, Result, Statistics, Pids) ->
 ended(Relay, Result, Statistics) ->
     %% In this order: if the reaper found a killed process's pending row without its session, it would uncount the
     %% connection twice.
-    _ = [ok = weir_proxy_pending:relayed(Process) || Process <- process(Relay)],
+    _ = [ok = weir_proxy_admissions:relayed(Process) || Process <- process(Relay)],
     case ets:take(?TABLE, Relay) of
         [Session] ->
             ok = finish(Session, Result, Statistics),
@@ -262,7 +262,7 @@ finish(Session, Relayed, Statistics) ->
     ok = weir_proxy_numbers:ended(Frontend, In, Out),
     ok = weir_proxy_numbers:ended(Backend, In, Out),
     ok = weir_proxy_numbers:ended(Server, In, Out),
-    ok = weir_proxy_memory:freed(Proxy, Name, Backend),
+    ok = weir_proxy_store:freed(Proxy, Name, Backend),
     _ = Timer =/= none andalso erlang:cancel_timer(Timer, [{async, true}, {info, false}]),
     ok = weir_proxy_event:session(Session, Result, Statistics),
     weir_proxy_log:session(Session, Result, Statistics).
@@ -283,7 +283,7 @@ judge(_Session, _Result, _Statistics) ->
 unanswered(#session{proxy = Proxy, backend = Backend, server = Name, numbers = {_, _, Server}}, Kind) ->
     _ = weir_proxy_numbers:add(Server, Kind, 1),
     InARow = maps:from_list([{Each, weir_proxy_numbers:get(Server, Each)} || Each <- [resets, early_closes]]),
-    weir_proxy_memory:unanswered(Proxy, Backend, Name, InARow).
+    weir_proxy_store:unanswered(Proxy, Backend, Name, InARow).
 
 bytes(#{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}) -> {In, Out};
 bytes(none) -> {0, 0}.

@@ -2,7 +2,7 @@
 %%
 %% For each right of {@link weir_pubsub_access:right()} a rule says who has it: `any'; `local': clients on this
 %% machine, but no web page; `token': clients whose token grants it, see {@link weir_pubsub_access}; `ask': clients
-%% for which a server says so, see {@link weir_pubsub_asker}; `nobody'. A right that a rule does not name is as in the
+%% for which a server says so, see {@link weir_pubsub_authorizer}; `nobody'. A right that a rule does not name is as in the
 %% rule for all channels. The defaults of that: `any' may subscribe and read the history, `local' may publish and see
 %% the subscribers.
 -module(weir_pubsub_rules).
@@ -43,14 +43,14 @@ allows(Right, Request, Channel, #rules{rules = Rules, all = All}, ByToken) ->
         any -> true;
         local -> weir_pubsub_access:is_local(Request);
         token -> ByToken(Request, Channel);
-        ask -> ask(weir_pubsub_asker:question(Right, Request, Channel));
+        ask -> ask(weir_pubsub_authorizer:question(Right, Request, Channel));
         nobody -> false
     end.
 
 ask(Question) ->
-    case weir_pubsub_asker:known(Question) of
+    case weir_pubsub_authorizer:known(Question) of
         {ok, IsAllowed} -> IsAllowed;
-        unknown -> {wait, fun() -> weir_pubsub_asker:allows(Question) end}
+        unknown -> {wait, fun() -> weir_pubsub_authorizer:allows(Question) end}
     end.
 
 first(Channel, [{Pattern, May} | Rules], All) ->

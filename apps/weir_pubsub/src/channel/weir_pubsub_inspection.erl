@@ -96,11 +96,11 @@ latest_at(Name) ->
 -spec groups([weir_pubsub:channel()], weir_pubsub_framing:framing()) -> #{weir_group:group() => weir_pubsub:channel()}.
 groups(Names, Framing) ->
     maps:from_list([
-        {weir_pubsub_audience:group(Audience), Name}
+        {weir_pubsub_stream_group:group(Audience), Name}
      || Name <- Names,
         {ok, #channel{audiences = Audiences}, _} <- [lookup(Name)],
         Audience <- Audiences,
-        weir_pubsub_audience:framing(Audience) =:= Framing
+        weir_pubsub_stream_group:framing(Audience) =:= Framing
     ]).
 
 %% @doc Returns what is kept of a channel from a position on.

@@ -57,7 +57,7 @@ refused(Name, Reason) ->
 -spec give(#channel{}, #policy{}, {binary(), weir_pubsub:meta()}, event(), #shard{}) -> {ok, published(), [news()]}.
 give(#channel{epoch = Epoch, first = First, last = Last, due = Due} = Channel, Policy, {Data, Meta}, Event, Shard) ->
     #channel{processes = Processes, sockets = Sockets} = Channel,
-    {Crowds, Left} = weir_pubsub_crowd:take(Channel, Shard),
+    {Crowds, Left} = weir_pubsub_poll_group:take(Channel, Shard),
     Saved = weir_pubsub_registry:save(Left, Policy, Shard),
     ?STEP,
     ok = Event(Policy, Saved),
@@ -68,7 +68,7 @@ give(#channel{epoch = Epoch, first = First, last = Last, due = Due} = Channel, P
     Delivered =:= Saved orelse weir_pubsub_registry:save(Delivered, Policy, Shard),
     News =
         [due || Saved#channel.due =/= Due] ++
-            [behind || lists:any(fun weir_pubsub_audience:is_behind/1, Audiences)] ++
+            [behind || lists:any(fun weir_pubsub_stream_group:is_behind/1, Audiences)] ++
             [{lagging, Subscriber} || Subscriber <- Lagging],
     {ok, #{id => {Epoch, Last}, subscribers => Processes + Sockets, messages => Last - First + 1}, News}.
 
@@ -98,6 +98,6 @@ in_reactor(Name, Data, Meta) ->
     end.
 
 is_large({ok, #channel{processes = Processes, crowds = Crowds}, _Policy}) ->
-    Processes - weir_pubsub_crowd:waiting(Crowds) > ?FEW;
+    Processes - weir_pubsub_poll_group:waiting(Crowds) > ?FEW;
 is_large({error, _}) ->
     false.

@@ -37,19 +37,19 @@ delete(Name, #shard{channels = Channels} = Shard) ->
     end.
 
 remove(Channel, Shard) ->
-    ok = weir_pubsub_crowd:disband(Channel, Shard),
+    ok = weir_pubsub_poll_group:disband(Channel, Shard),
     weir_pubsub_registry:remove(Channel, Shard).
 
 finish(Audience, Sockets, #shard{ending = Ending} = Shard) ->
-    Group = weir_pubsub_audience:group(Audience),
+    Group = weir_pubsub_stream_group:group(Audience),
     Members = [Subscriber || #subscriber{group = Of} = Subscriber <- Sockets, Of =:= Group],
-    case weir_pubsub_audience:finish(Audience) of
+    case weir_pubsub_stream_group:finish(Audience) of
         {ok, Reference} -> Shard#shard{ending = Ending#{Reference => {Audience, Members}}};
         {error, _} -> finished(Audience, Members), Shard
     end.
 
 finished(Audience, Members) ->
-    ok = weir_pubsub_audience:delete(Audience),
+    ok = weir_pubsub_stream_group:delete(Audience),
     lists:foreach(fun(Member) -> weir_pubsub_delivery:tell(Member, {closed, deleted}) end, Members).
 
 %% @doc Handles the end of an audience whose messages are all written.

@@ -38,7 +38,7 @@ init(Index) ->
     #shard{claim = Claim, channels = Channels, messages = Messages, subscribers = Subscribers, due = Due} =
         Shard = weir_pubsub_shards:shard(Index),
     %% A reactor that is in the middle of a publication finds the tables gone, and gives up.
-    _ = weir_pubsub_claim:take(Claim),
+    _ = weir_pubsub_shard_lock:take(Claim),
     ok = weir_pubsub_limits:clear(Index),
     %% One process writes at a time, and it also reads: write_concurrency or read_concurrency would make each
     %% operation slower.
@@ -47,8 +47,8 @@ init(Index) ->
     Messages = ets:new(Messages, Options),
     Due = ets:new(Due, [named_table, public, ordered_set]),
     ok = weir_pubsub_subscribers:open(Subscribers),
-    Ready = weir_pubsub_removal:arm(weir_pubsub_shared:start(weir_pubsub_subscription:take_over(Begun, Shard))),
-    ok = weir_pubsub_claim:release(Claim),
+    Ready = weir_pubsub_removal:arm(weir_pubsub_replica:start(weir_pubsub_subscription:take_over(Begun, Shard))),
+    ok = weir_pubsub_shard_lock:release(Claim),
     {ok, Ready}.
 
 -spec handle_call({until, integer(), term()}, gen_server:from(), #shard{}) ->
@@ -77,15 +77,15 @@ handle_info(Message, Shard) ->
 
 %% After `of_dead' the shard crashes and starts over, because the killed reactor may have left its changes incomplete.
 claim(#shard{claim = Claim}) ->
-    ok = weir_pubsub_claim:take(Claim).
+    ok = weir_pubsub_shard_lock:take(Claim).
 
 done(#shard{claim = Claim} = Shard) ->
     Next = weir_pubsub_removal:arm(Shard),
-    ok = weir_pubsub_claim:release(Claim),
+    ok = weir_pubsub_shard_lock:release(Claim),
     Next.
 
 told({broker, News}, Shard) ->
-    {Channels, Requests, Next} = weir_pubsub_shared:told(News, Shard),
+    {Channels, Requests, Next} = weir_pubsub_replica:told(News, Shard),
     Noted = lists:foldl(fun({Name, Of}, Before) -> take_note(Name, Of, Before) end, Next, Channels),
     lists:foldl(
         fun({Request, Asker}, Before) ->
@@ -131,13 +131,13 @@ told(Request, Shard) ->
     answered(asked(Request, nobody, Shard), nobody).
 
 answered({answer, Result, Shard}, Asker) ->
-    ok = weir_pubsub_shared:answer(Asker, Result, Shard),
+    ok = weir_pubsub_replica:answer(Asker, Result, Shard),
     Shard;
 answered({later, Shard}, _Asker) ->
     Shard.
 
 asked(Request, Asker, Shard) ->
-    case weir_pubsub_shared:asked(Request, Asker, Shard) of
+    case weir_pubsub_replica:asked(Request, Asker, Shard) of
         {local, Local} ->
             {Result, Next} = asked(Local, Shard),
             ok = relay(Local, Result, Shard),
@@ -212,7 +212,7 @@ catch_up(Name, Shard) ->
         {ok, Channel, Policy} ->
             #channel{audiences = Audiences} =
                 weir_pubsub_registry:save(weir_pubsub_delivery:catch_up(Channel, Shard), Policy, Shard),
-            case lists:any(fun weir_pubsub_audience:is_behind/1, Audiences) of
+            case lists:any(fun weir_pubsub_stream_group:is_behind/1, Audiences) of
                 true -> note_behind(Name, Shard);
                 false -> Shard
             end;

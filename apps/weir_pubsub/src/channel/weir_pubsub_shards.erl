@@ -50,7 +50,7 @@ numbered(Index, Broker) ->
     {Name, #shard{
         index = Index,
         broker = Broker,
-        claim = weir_pubsub_claim:new(),
+        claim = weir_pubsub_shard_lock:new(),
         channels = Channels,
         messages = Messages,
         subscribers = {ByChannel, ByProcess, Polls},
@@ -122,14 +122,14 @@ find(Channel) ->
 claimed(Channel, Fun) ->
     case find(Channel) of
         {Name, #shard{claim = Claim} = Shard} ->
-            case weir_pubsub_claim:try_take(Claim) of
+            case weir_pubsub_shard_lock:try_take(Claim) of
                 true ->
                     try
                         Fun(Shard)
                     catch
                         Class:Reason:Stack -> failed({Class, Reason, Stack}, Name, Shard)
                     after
-                        weir_pubsub_claim:release(Claim)
+                        weir_pubsub_shard_lock:release(Claim)
                     end;
                 false ->
                     busy

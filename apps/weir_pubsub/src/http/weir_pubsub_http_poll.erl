@@ -30,7 +30,7 @@
     others_wait :: boolean(),
     missed = none :: none | weir_pubsub:missed(),
     %% What the shards have of it: a subscription to a channel, subscriptions to several, or a place in a crowd.
-    subscribed = no :: no | one | weir_pubsub_several:several() | {waiting, weir_pubsub_socket:waiting()}
+    subscribed = no :: no | one | weir_pubsub_multi_reader:several() | {waiting, weir_pubsub_socket:waiting()}
 }).
 
 %% @doc The result for the listener.
@@ -114,8 +114,8 @@ open(Held, #poll{channels = [Channel], froms = [From], origin = Origin} = Poll) 
         {error, Reason} -> weir_pubsub_http_fields:refusal_from(Reason, Origin)
     end;
 open(_Held, #poll{channels = Channels, froms = Froms, socket = Socket, origin = Origin} = Poll) ->
-    Several = weir_pubsub_several:new(Channels, Froms, 1, Socket),
-    case weir_pubsub_several:subscribe(Several) of
+    Several = weir_pubsub_multi_reader:new(Channels, Froms, 1, Socket),
+    case weir_pubsub_multi_reader:subscribe(Several) of
         ok -> {ok, Poll#poll{subscribed = Several}};
         {error, Reason} -> weir_pubsub_http_fields:refusal_from(Reason, Origin)
     end.
@@ -135,7 +135,7 @@ info({_, Reference, _Channel, What}, #poll{channels = [_], reference = Reference
 info(_Earlier, #poll{channels = [_]} = Poll) ->
     {ok, Poll};
 info(Message, #poll{subscribed = Several} = Poll) ->
-    heard_of_several(weir_pubsub_several:heard(Message, Several), Poll).
+    heard_of_several(weir_pubsub_multi_reader:heard(Message, Several), Poll).
 
 %% Further messages are read from the histories. Those that were already sent here come again with the next poll,
 %% because the id of this response does not include them.
@@ -169,7 +169,7 @@ closed(answered, #poll{subscribed = {waiting, Waiting}}) ->
 closed(_Reason, #poll{subscribed = {waiting, Waiting}}) ->
     weir_pubsub_socket:stop_waiting(unanswered, Waiting);
 closed(_Reason, #poll{subscribed = Several}) ->
-    weir_pubsub_several:unsubscribe(Several).
+    weir_pubsub_multi_reader:unsubscribe(Several).
 
 %% Framing -----------------------------------------------------------------------------
 

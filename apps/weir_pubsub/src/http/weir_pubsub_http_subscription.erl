@@ -24,7 +24,7 @@
 }).
 
 -record(several, {
-    reader :: weir_pubsub_several:several(),
+    reader :: weir_pubsub_multi_reader:several(),
     channels :: [weir_pubsub:channel()],
     socket :: weir_tcp:socket() | ssl:sslsocket(),
     is_tls :: boolean(),
@@ -52,7 +52,7 @@ new(Channels, Froms, Timeout, Http) ->
         {false, [Channel], [From]} ->
             #one{channel = Channel, from = From, socket = Socket, timeout = Timeout};
         {IsTls, _, _} ->
-            Reader = weir_pubsub_several:new(Copies, Froms, ?WINDOW, Socket),
+            Reader = weir_pubsub_multi_reader:new(Copies, Froms, ?WINDOW, Socket),
             #several{reader = Reader, channels = Copies, socket = Socket, is_tls = IsTls, timeout = Timeout}
     end.
 
@@ -79,7 +79,7 @@ opened(Socket, Framing, Head, #one{channel = Channel, from = From} = One) ->
         {error, Reason} -> {over, Reason}
     end;
 opened(_Socket, _Framing, Head, #several{reader = Reader} = Several) ->
-    case weir_pubsub_several:subscribe(Reader) of
+    case weir_pubsub_multi_reader:subscribe(Reader) of
         ok when Head =:= <<>> -> {ok, Several};
         ok -> {send, Head, Several};
         {error, Reason} -> {over, Reason}
@@ -102,7 +102,7 @@ info(_Answer, _Framing, #one{} = One) ->
 info({_, published, _Channel, {answer, {error, Reason}}}, _Framing, _Several) ->
     {over, Reason};
 info(Message, Framing, #several{reader = Reader, channels = Channels} = Several) ->
-    case weir_pubsub_several:heard(Message, Reader) of
+    case weir_pubsub_multi_reader:heard(Message, Reader) of
         {ok, [], Next} ->
             {ok, Several#several{reader = Next}};
         {ok, Items, Next} ->
@@ -152,7 +152,7 @@ notified(#several{socket = Socket} = Several) ->
 %% @doc Handles that the kernel has taken all that was sent: the channels send more.
 -spec written(subscription()) -> subscription().
 written(#several{reader = Reader} = Several) ->
-    Several#several{reader = weir_pubsub_several:taken(Reader), is_writing = false};
+    Several#several{reader = weir_pubsub_multi_reader:taken(Reader), is_writing = false};
 written(#one{left = no} = One) ->
     One;
 written(#one{channel = Channel, socket = Socket, left = Left} = One) ->
@@ -181,4 +181,4 @@ closed(Reason, #one{channel = Channel, socket = Socket}) ->
     weir_pubsub_socket:ended(Reason, Channel, ?TAG(Socket));
 closed(Reason, #several{reader = Reader, channels = Channels}) ->
     Reason =:= slow andalso weir_pubsub_observation:slow(Channels),
-    weir_pubsub_several:unsubscribe(Reader).
+    weir_pubsub_multi_reader:unsubscribe(Reader).

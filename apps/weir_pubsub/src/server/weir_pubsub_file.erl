@@ -54,7 +54,7 @@
     max_body := pos_integer(),
     status := any | local | nobody,
     mercure := none | mercure(),
-    ask := none | weir_pubsub_asker:server(),
+    ask := none | weir_pubsub_authorizer:server(),
     rules := weir_pubsub_rules:rules(),
     keys := [weir_pubsub_keys:source()],
     tokens := weir_pubsub_token:options(),
@@ -374,7 +374,7 @@ trusting(http, Asked) ->
 trusting(https, #{cacerts := _} = Asked) ->
     {Asked, []};
 trusting(https, Asked) ->
-    case weir_pubsub_asker_request:system_certificates() of
+    case weir_pubsub_authorization_request:system_certificates() of
         {ok, _} ->
             {Asked#{cacerts => system}, []};
         {error, Text} ->

@@ -87,7 +87,7 @@ added(Added, Kept, Gone, #{keys := Keys} = Settings) ->
 
 settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept, Gone) ->
     Drain = drain(Settings),
-    ok = weir_pubsub_asker:configure(maps:get(ask, Settings)),
+    ok = weir_pubsub_authorizer:configure(maps:get(ask, Settings)),
     ok = weir_pubsub:configure(with_updates(Settings, Channels)),
     %% New connections get the certificates that are in the files now.
     _ = [ssl:clear_pem_cache() || #{tls := #{}} <- Kept],
@@ -136,7 +136,7 @@ close(Listeners) -> lists:foreach(fun(Listener) -> ok = weir_http:stop_listener(
 stop(#server{listeners = Listeners, drain = Drain}) ->
     Monitors = [spawn_monitor(fun() -> end_listener(Listener, Drain) end) || Listener <- Listeners],
     lists:foreach(fun({_, Monitor}) -> receive {'DOWN', Monitor, _, _, _} -> ok end end, Monitors),
-    ok = weir_pubsub_asker:configure(none),
+    ok = weir_pubsub_authorizer:configure(none),
     weir_pubsub_keys:forget(?KEYS).
 
 end_listener(Listener, {Timeout, Spread}) ->

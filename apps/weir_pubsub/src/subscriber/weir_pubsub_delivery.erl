@@ -16,12 +16,12 @@
 
 %% @doc Gives the latest message of a channel to all subscribers, and to the crowds that were taken. Returns the paced
 %% subscribers that lag further behind than their policy allows.
--spec deliver(#channel{}, #policy{}, {[weir_pubsub_crowd:crowd()], weir_pubsub:message()}, #shard{}) ->
+-spec deliver(#channel{}, #policy{}, {[weir_pubsub_poll_group:crowd()], weir_pubsub:message()}, #shard{}) ->
     {#channel{}, Lagging :: [weir_pubsub_subscribers:subscriber()]}.
 deliver(#channel{processes = 0, sockets = 0} = Channel, _Policy, {[], _Message}, _Shard) ->
     {Channel, []};
 deliver(Before, Policy, {Crowds, Message}, Shard) ->
-    Channel = weir_pubsub_crowd:give(Crowds, Before, Message, Shard),
+    Channel = weir_pubsub_poll_group:give(Crowds, Before, Message, Shard),
     #channel{name = Name, epoch = Epoch, processes = Processes, sockets = Sockets, audiences = Audiences} = Channel,
     Lagging =
         case Processes of
@@ -35,7 +35,9 @@ deliver(Before, Policy, {Crowds, Message}, Shard) ->
         end,
     ok = weir_pubsub_counters:add(broadcast, Sockets),
     {
-        Channel#channel{audiences = [weir_pubsub_audience:send(Audience, Channel, Message) || Audience <- Audiences]},
+        Channel#channel{
+            audiences = [weir_pubsub_stream_group:send(Audience, Channel, Message) || Audience <- Audiences]
+        },
         Lagging
     }.
 
@@ -55,7 +57,9 @@ next(Subscriber, _Message, {Channel, Policy}, Shard) ->
 %% @doc Lets the audiences that are behind catch up.
 -spec catch_up(#channel{}, #shard{}) -> #channel{}.
 catch_up(#channel{audiences = Audiences} = Channel, #shard{messages = Messages}) ->
-    Channel#channel{audiences = [weir_pubsub_audience:catch_up(Audience, Channel, Messages) || Audience <- Audiences]}.
+    Channel#channel{
+        audiences = [weir_pubsub_stream_group:catch_up(Audience, Channel, Messages) || Audience <- Audiences]
+    }.
 
 %% @doc Handles a channel whose messages were replaced: all subscribers get a gap up to a number, and the messages
 %% after it.
@@ -89,7 +93,7 @@ begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Chan
     ),
     Channel#channel{
         audiences = [
-            weir_pubsub_audience:begin_again(Audience, Channel, {Missing, Position}, Messages)
+            weir_pubsub_stream_group:begin_again(Audience, Channel, {Missing, Position}, Messages)
          || Audience <- Audiences
         ]
     }.

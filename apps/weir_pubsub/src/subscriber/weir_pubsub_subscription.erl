@@ -82,7 +82,7 @@ wait(
     #channel{name = Name, epoch = Epoch, group = Group, last = Last} = Channel,
     case weir_pubsub_history:position(From, Channel) =:= {Last, none} andalso admit(Channel, Policy, Shard) of
         ok ->
-            case weir_pubsub_crowd:join(Framing, Join, Channel) of
+            case weir_pubsub_poll_group:join(Framing, Join, Channel) of
                 {ok, Joined} ->
                     Now = erlang:monotonic_time(millisecond),
                     _ = weir_pubsub_registry:save(Joined#channel{used = Now, requested = Now}, Policy, Shard),
@@ -112,7 +112,7 @@ stop_waiting(
         {ok, #channel{epoch = Epoch, last = Position, group = Group} = Channel, Policy} ->
             ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
             ok = weir_pubsub_counters:add(unsubscribed, 1),
-            Left = weir_pubsub_crowd:leave(Framing, Channel),
+            Left = weir_pubsub_poll_group:leave(Framing, Channel),
             _ = weir_pubsub_registry:save(Left#channel{used = erlang:monotonic_time(millisecond)}, Policy, Shard),
             ok;
         _ ->
@@ -141,13 +141,13 @@ enter(socket, #subscriber{socket = Socket, framing = Framing} = Subscriber, Begi
     #channel{epoch = Epoch, sockets = Sockets, audiences = Audiences} = Channel,
     case audience(Framing, Audiences, Policy) of
         {ok, Audience, Others} ->
-            case weir_pubsub_audience:join(Audience, Socket, Begin, {Channel, Messages}) of
+            case weir_pubsub_stream_group:join(Audience, Socket, Begin, {Channel, Messages}) of
                 {ok, Position, Joined} ->
-                    Member = Subscriber#subscriber{framing = none, group = weir_pubsub_audience:group(Audience)},
+                    Member = Subscriber#subscriber{framing = none, group = weir_pubsub_stream_group:group(Audience)},
                     ok = weir_pubsub_subscribers:add(Subscribers, Epoch, socket, Member),
                     {ok, Position, Channel#channel{sockets = Sockets + 1, audiences = [Joined | Others]}};
                 {error, _} = Error ->
-                    ok = weir_pubsub_audience:delete_empty(Audience),
+                    ok = weir_pubsub_stream_group:delete_empty(Audience),
                     Error
             end;
         {error, _} = Error ->
@@ -181,7 +181,7 @@ give_missed(Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber, {Position, Mis
 gather(#subscriber{framing = Framing}, #policy{events = none}, Channel, #shard{broker = memory}) when
     Framing =/= none
 ->
-    weir_pubsub_crowd:gather(Framing, Channel);
+    weir_pubsub_poll_group:gather(Framing, Channel);
 gather(_Subscriber, _Policy, Channel, _Shard) ->
     Channel.
 
@@ -193,14 +193,14 @@ audience(Framing, Audiences, Policy) ->
         {[Audience], Others} ->
             {ok, Audience, Others};
         {[], Others} ->
-            case weir_pubsub_audience:new(Framing, Policy) of
+            case weir_pubsub_stream_group:new(Framing, Policy) of
                 {ok, Audience} -> {ok, Audience, Others};
                 {error, _} = Error -> Error
             end
     end.
 
 with_framing(Framing, Audiences) ->
-    lists:partition(fun(Audience) -> weir_pubsub_audience:framing(Audience) =:= Framing end, Audiences).
+    lists:partition(fun(Audience) -> weir_pubsub_stream_group:framing(Audience) =:= Framing end, Audiences).
 
 watch(#subscriber{pid = Pid, tag = Tag}, #shard{monitors = Monitors} = Shard) ->
     case weir_pubsub_subscribers:is_of_reactor(Tag) of
@@ -259,10 +259,10 @@ remove(Kind, #subscriber{name = Name, pid = Pid, tag = Tag, socket = Socket, gro
 
 left_by(socket, #channel{sockets = Sockets, audiences = Audiences} = Channel, {Group, Socket}) ->
     {[Audience], Others} = lists:partition(
-        fun(Audience) -> weir_pubsub_audience:group(Audience) =:= Group end, Audiences
+        fun(Audience) -> weir_pubsub_stream_group:group(Audience) =:= Group end, Audiences
     ),
     Left =
-        case weir_pubsub_audience:leave(Audience, Socket) of
+        case weir_pubsub_stream_group:leave(Audience, Socket) of
             {ok, Smaller} -> [Smaller | Others];
             none -> Others
         end,
@@ -298,11 +298,11 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, #channel{epoch = Epoch, audiences = Audiences} = Channel, Policy} ->
             Saved = weir_pubsub_registry:save(Channel, Policy, Shard),
-            Audience = [A || A <- Audiences, weir_pubsub_audience:group(A) =:= Group],
+            Audience = [A || A <- Audiences, weir_pubsub_stream_group:group(A) =:= Group],
             case {Audience, weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag)} of
                 {[One], {socket, #subscriber{socket = Socket}}} ->
-                    {Position, Missed} = weir_pubsub_audience:left_at(Mark, Saved),
-                    case weir_pubsub_audience:come_back(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}) of
+                    {Position, Missed} = weir_pubsub_stream_group:left_at(Mark, Saved),
+                    case weir_pubsub_stream_group:come_back(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}) of
                         {ok, _} -> ok = weir_pubsub_counters:add(lagged, 1);
                         {error, full} -> ok = weir_pubsub_delivery:left_again(Pid, Tag, Socket, {Group, Mark});
                         %% If the socket has closed, the engine notifies its process.
@@ -352,7 +352,7 @@ end_all(
         {Kind, Subscriber}
      || Kind <- [process, paced, socket], Subscriber <- weir_pubsub_subscribers:of_channel(Subscribers, Epoch, Kind)
     ],
-    Count = length(All) + weir_pubsub_crowd:waiting(Crowds),
+    Count = length(All) + weir_pubsub_poll_group:waiting(Crowds),
     ok = weir_pubsub_limits:give_back(Index, Group, subscribers, Count),
     ok = weir_pubsub_counters:add(unsubscribed, Count),
     Next = lists:foldl(

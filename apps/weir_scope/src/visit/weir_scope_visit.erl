@@ -237,13 +237,13 @@ is_there(#visit{node = Node, guest = Guest}) -> Guest =/= none orelse Node =:= n
 %% @doc Calls `Fun' on this node. Its argument is a fun like `erlang:apply/3' that calls the visited node.
 -spec afar(visit(), fun((weir_scope_facts:ask()) -> Result)) -> {ok, Result} | {error, reason()}.
 afar(#visit{node = Node, patience = Patience}, Fun) ->
-    guarded(Node, fun() -> weir_scope_afar:run({Node, Patience}, Fun) end).
+    guarded(Node, fun() -> weir_scope_remote:run({Node, Patience}, Fun) end).
 
 %% @doc Returns the sampler of the node: its own if `weir_scope' runs there, otherwise one that ends with the last
 %% visit. With `load => false' the sampler runs on this node.
 -spec sampler(visit()) -> {ok, pid()} | {error, reason()}.
 sampler(#visit{node = Node, guest = none, patience = Patience}) ->
-    guarded(Node, fun() -> weir_scope_sampler:from_afar(weir_scope_afar, {Node, Patience}) end);
+    guarded(Node, fun() -> weir_scope_sampler:from_afar(weir_scope_remote, {Node, Patience}) end);
 sampler(#visit{node = Node, guest = Guest, patience = Patience}) ->
     guarded(Node, fun() ->
         case told(Guest, fun(Reference) -> {sampler, Reference} end, Patience) of

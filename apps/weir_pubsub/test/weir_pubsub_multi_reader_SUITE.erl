@@ -1,5 +1,5 @@
 %% Several channels on one URL: as with Nchan, and resumed in each.
--module(weir_pubsub_several_SUITE).
+-module(weir_pubsub_multi_reader_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("weir_testing/include/weir_test.hrl").

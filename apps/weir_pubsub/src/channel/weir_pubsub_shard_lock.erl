@@ -7,7 +7,7 @@
 %% claim is still taken after that, the holder is not running: its scheduler runs other processes, or its core other
 %% threads. Then the shard sleeps between its tries. Processes of users are never holders, because a holder that is
 %% killed costs the shard its channels.
--module(weir_pubsub_claim).
+-module(weir_pubsub_shard_lock).
 
 -export([new/0]).
 -export([try_take/1]).

@@ -1,7 +1,7 @@
 %% @private
 %% @doc A connection whose request is served by a process: the protocol between the two. The bytes of the response go
 %% through the reactor, so that they stay in order with other responses.
--module(weir_http_busy).
+-module(weir_http_request_process).
 
 -export([start/6]).
 -export([data/4]).

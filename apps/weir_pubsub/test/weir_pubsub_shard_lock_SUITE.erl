@@ -1,5 +1,5 @@
 %% The claim on a shard's tables: who waits for it, and what happens when its holder is killed.
--module(weir_pubsub_claim_SUITE).
+-module(weir_pubsub_shard_lock_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/weir_pubsub_shard.hrl").
@@ -23,7 +23,7 @@ all() ->
 who_had_the_claim_is_killed(_Config) ->
     {Epoch, 0} = subscribe(<<"a">>, #{}),
     {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
-    {Holder, Monitor} = spawn_monitor(fun() -> true = weir_pubsub_claim:try_take(Claim) end),
+    {Holder, Monitor} = spawn_monitor(fun() -> true = weir_pubsub_shard_lock:try_take(Claim) end),
     normal = weir_pubsub_test:ended({Holder, Monitor}),
     {error, unavailable} = weir_pubsub:publish(<<"a">>, "1"),
     ok = begun_again(Epoch).
@@ -57,9 +57,9 @@ asked_while_claimed() ->
     {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
     Case = self(),
     Holder = spawn_link(fun() ->
-        true = weir_pubsub_claim:try_take(Claim),
+        true = weir_pubsub_shard_lock:try_take(Claim),
         Case ! {claimed, self()},
-        receive release -> weir_pubsub_claim:release(Claim) end
+        receive release -> weir_pubsub_shard_lock:release(Claim) end
     end),
     receive {claimed, Holder} -> ok after weir_test_wait:patience() -> error(not_claimed) end,
     %% A shard that waits for requests is not in the module of the claim.
@@ -67,7 +67,7 @@ asked_while_claimed() ->
     ok = wait_until(fun() ->
         [{status, Status}, {current_stacktrace, Stack}] =
             process_info(whereis(weir_pubsub_test:shard_of(<<"a">>)), [status, current_stacktrace]),
-        Status =:= waiting andalso lists:keymember(weir_pubsub_claim, 1, Stack)
+        Status =:= waiting andalso lists:keymember(weir_pubsub_shard_lock, 1, Stack)
     end),
     {Holder, Publisher}.
 

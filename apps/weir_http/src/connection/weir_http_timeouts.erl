@@ -1,6 +1,6 @@
 %% @private
 %% @doc Timeouts of a connection in each of its states, counted in ticks of its reactor.
--module(weir_http_patience).
+-module(weir_http_timeouts).
 
 -export([begin_tick/1]).
 -export([tick/2]).

@@ -4,7 +4,7 @@
 %%
 %% A group accepts a bounded number of broadcasts that are not finished. An audience whose group accepts no more is
 %% behind: it has a position in the history, and catches up from there.
--module(weir_pubsub_audience).
+-module(weir_pubsub_stream_group).
 
 -include("weir_pubsub.hrl").
 

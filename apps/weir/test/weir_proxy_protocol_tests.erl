@@ -1,4 +1,4 @@
--module(weir_proxy_header_tests).
+-module(weir_proxy_protocol_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
@@ -18,19 +18,19 @@ a_line_of_version_1_test() ->
                 dest_port => 443
             },
             <<"GET /">>},
-        weir_proxy_header:parse(<<"PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\nGET /">>)
+        weir_proxy_protocol:parse(<<"PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\nGET /">>)
     ),
     ?assertMatch(
         {ok, #{src_address := {8193, 3512, 0, 0, 0, 0, 0, 1}, dest_port := 65535}, <<>>},
-        weir_proxy_header:parse(<<"PROXY TCP6 2001:db8::1 ::1 1 65535\r\n">>)
+        weir_proxy_protocol:parse(<<"PROXY TCP6 2001:db8::1 ::1 1 65535\r\n">>)
     ),
     ?assertMatch(
-        {ok, #{transport_family := undefined}, <<"x">>}, weir_proxy_header:parse(<<"PROXY UNKNOWN a b c\r\nx">>)
+        {ok, #{transport_family := undefined}, <<"x">>}, weir_proxy_protocol:parse(<<"PROXY UNKNOWN a b c\r\nx">>)
     ).
 
 bad_lines_test_() ->
     [
-        ?_assertEqual({error, bad_header}, weir_proxy_header:parse(iolist_to_binary(["PROXY ", Line, "\r\n"])))
+        ?_assertEqual({error, bad_header}, weir_proxy_protocol:parse(iolist_to_binary(["PROXY ", Line, "\r\n"])))
      || Line <- [
             "TCP4 1.2.3.4 1.2.3.4 1", "TCP4 1.2.3.4 1.2.3.4 1 65536", "TCP4 1.2.3.4 1.2.3.4 +1 2",
             "TCP4 1.2.3.4 1.2.3.4 01 2", "TCP4 1.2.3.999 1.2.3.4 1 2", "TCP4 ::1 ::1 1 2", "TCP6 1.2.3.4 1.2.3.4 1 2",
@@ -39,28 +39,28 @@ bad_lines_test_() ->
     ].
 
 a_line_that_does_not_end_test() ->
-    ?assertEqual(more, weir_proxy_header:parse(<<"PROXY TCP4 ">>)),
-    ?assertEqual({error, bad_header}, weir_proxy_header:parse(<<"PROXY ", 0:(101 * 8)>>)).
+    ?assertEqual(more, weir_proxy_protocol:parse(<<"PROXY TCP4 ">>)),
+    ?assertEqual({error, bad_header}, weir_proxy_protocol:parse(<<"PROXY ", 0:(101 * 8)>>)).
 
 %% No further bytes can make it a header.
 a_line_that_ends_with_a_line_feed_alone_test_() ->
     [
-        ?_assertEqual({error, bad_header}, weir_proxy_header:parse(iolist_to_binary(["PROXY ", Line, $\n, Rest])))
+        ?_assertEqual({error, bad_header}, weir_proxy_protocol:parse(iolist_to_binary(["PROXY ", Line, $\n, Rest])))
      || Line <- ["TCP4 1.2.3.4 1.2.3.4 1 2", "UNKNOWN", "", "nothing", "TCP4 1.2.3.4\r1.2.3.4 1 2"],
         Rest <- ["", "GET /", "GET / HTTP/1.1\r\n"]
     ].
 
 no_header_test() ->
-    ?assertEqual({error, not_proxy}, weir_proxy_header:parse(<<"GET / HTTP/1.1\r\n">>)),
-    ?assertEqual(more, weir_proxy_header:parse(<<>>)),
-    ?assertEqual(more, weir_proxy_header:parse(<<"PRO">>)),
-    ?assertEqual(more, weir_proxy_header:parse(<<"\r\n\r\n">>)),
-    ?assertEqual(more, weir_proxy_header:parse(<<?SIGNATURE>>)),
-    ?assertEqual(more, weir_proxy_header:parse(<<?SIGNATURE, 16#21>>)).
+    ?assertEqual({error, not_proxy}, weir_proxy_protocol:parse(<<"GET / HTTP/1.1\r\n">>)),
+    ?assertEqual(more, weir_proxy_protocol:parse(<<>>)),
+    ?assertEqual(more, weir_proxy_protocol:parse(<<"PRO">>)),
+    ?assertEqual(more, weir_proxy_protocol:parse(<<"\r\n\r\n">>)),
+    ?assertEqual(more, weir_proxy_protocol:parse(<<?SIGNATURE>>)),
+    ?assertEqual(more, weir_proxy_protocol:parse(<<?SIGNATURE, 16#21>>)).
 
 bad_binaries_test_() ->
     [
-        ?_assertEqual({error, bad_header}, weir_proxy_header:parse(<<?SIGNATURE, Data/binary>>))
+        ?_assertEqual({error, bad_header}, weir_proxy_protocol:parse(<<?SIGNATURE, Data/binary>>))
      || Data <- [
             %% Version, command, family, protocol, and too few bytes for the addresses.
             <<16#11, 16#11, 0:16>>, <<16#22, 16#11, 0:16>>, <<16#21, 16#41, 0:16>>, <<16#21, 16#13, 0:16>>,
@@ -75,8 +75,8 @@ a_checksum_test() ->
         version => 2, command => proxy, transport_family => ipv4, transport_protocol => stream,
         src_address => {127, 0, 0, 1}, src_port => 1, dest_address => {127, 0, 0, 1}, dest_port => 2, alpn => <<"h2">>
     },
-    Built = weir_proxy_header:build(Header),
-    ?assertEqual({ok, Header, <<>>}, weir_proxy_header:parse(Built)),
+    Built = weir_proxy_protocol:build(Header),
+    ?assertEqual({ok, Header, <<>>}, weir_proxy_protocol:parse(Built)),
     Size = byte_size(Built) - 1,
     <<Front:Size/binary, Last>> = Built,
-    ?assertEqual({error, bad_header}, weir_proxy_header:parse(<<Front/binary, (Last bxor 1)>>)).
+    ?assertEqual({error, bad_header}, weir_proxy_protocol:parse(<<Front/binary, (Last bxor 1)>>)).

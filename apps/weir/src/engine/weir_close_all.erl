@@ -4,7 +4,7 @@
 %% A connection ends like a port that is closed: queued output still goes out, for 30 seconds at most if the peer
 %% takes nothing; the owner of an active socket gets `tcp_closed', and a process waiting at a socket gets `{error,
 %% closed}'. Each socket takes a few short calls, so ten thousand of them block nothing.
--module(weir_ending).
+-module(weir_close_all).
 -behaviour(gen_server).
 
 -export([start_link/0]).

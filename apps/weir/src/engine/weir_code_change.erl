@@ -5,7 +5,7 @@
 %% process that waits for data, in `gen_tcp:recv/2' for example, may wait in Weir's code for days. So when there is
 %% old code, waiting processes, pollers, reactors and acceptors are notified to continue in the current code. Then the
 %% old code is purged; if a process still needs it, this is tried again later.
--module(weir_renewal).
+-module(weir_code_change).
 
 -export([is_due/0]).
 -export([run/0]).

@@ -2,7 +2,7 @@
 %% @doc Connections that have no relay yet, and where each of them is counted: in its frontend, its backend and its
 %% server. They are uncounted exactly once: by the connection's process, or by {@link weir_proxy_reaper} if that was
 %% killed.
--module(weir_proxy_pending).
+-module(weir_proxy_admissions).
 
 -include("weir_proxy.hrl").
 
@@ -118,7 +118,7 @@ free(none, _Backend) ->
     ok;
 free(Server, {Proxy, Name, Numbers}) ->
     ok = weir_proxy_numbers:ended(Server, 0, 0),
-    weir_proxy_memory:freed(Proxy, Name, Numbers).
+    weir_proxy_store:freed(Proxy, Name, Numbers).
 
 %% @doc Returns the processes whose connections have a place at a server. Each may have a relay that is not a session
 %% yet.

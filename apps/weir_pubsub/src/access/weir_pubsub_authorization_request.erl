@@ -1,12 +1,12 @@
 %% @private
 %% @doc One question to an HTTP server, over its own connection. Only the status of the response matters.
--module(weir_pubsub_asker_request).
+-module(weir_pubsub_authorization_request).
 
 -export([run/2]).
 -export([system_certificates/0]).
 
 %% @doc The function of a process, which exits with `{answer, Answer}'.
--spec run(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> no_return().
+-spec run(weir_pubsub_authorizer:server(), weir_pubsub_authorizer:question()) -> no_return().
 run(Server, Question) -> exit({answer, ask(Server, Question)}).
 
 %% @doc Returns the certificates that the operating system trusts, in the form that ssl takes.
@@ -20,7 +20,7 @@ system_certificates() ->
     end.
 
 %% 2xx is yes and 4xx is no; any other status is no answer.
--spec ask(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> {ok, boolean()} | {error, term()}.
+-spec ask(weir_pubsub_authorizer:server(), weir_pubsub_authorizer:question()) -> {ok, boolean()} | {error, term()}.
 ask(#{host := Host, port := Port, target := Target, timeout := Timeout} = Server, Question) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
     {Family, Name} =

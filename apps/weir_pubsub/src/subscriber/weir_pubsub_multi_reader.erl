@@ -8,7 +8,7 @@
 %%
 %% Messages are held back until the position in every channel is known, because an id says where to continue in all of
 %% them.
--module(weir_pubsub_several).
+-module(weir_pubsub_multi_reader).
 
 -export([new/4]).
 -export([subscribe/1]).

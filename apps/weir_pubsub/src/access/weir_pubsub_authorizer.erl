@@ -4,7 +4,7 @@
 %% A question is the lines of a request: what is known of a client, and what it wants. An answer holds for a time, for
 %% all clients with the same question. The number of questions at a time is limited. A client beyond the limit, or
 %% without an answer, is refused.
--module(weir_pubsub_asker).
+-module(weir_pubsub_authorizer).
 -behaviour(gen_server).
 
 -export([start_link/0]).
@@ -150,7 +150,7 @@ begin_to_ask(_Question, _From, #asker{server = #{max_concurrent := Most}, runnin
     {reply, failed(), Asker};
 begin_to_ask(Question, From, #asker{server = Server, running = Running, waiting = Waiting} = Asker) ->
     ok = weir_pubsub_counters:add(asked, 1),
-    {_, Monitor} = spawn_monitor(weir_pubsub_asker_request, run, [Server, Question]),
+    {_, Monitor} = spawn_monitor(weir_pubsub_authorization_request, run, [Server, Question]),
     Asked = {Server, name(Question)},
     {noreply, Asker#asker{running = Running#{Monitor => Asked}, waiting = Waiting#{Asked => [From]}}}.
 

@@ -3,7 +3,7 @@
 %%
 %% Headers are maps as in ranch, so that code for ranch can read them. See the <a
 %% href="https://www.haproxy.org/download/2.6/doc/proxy-protocol.txt">specification</a>.
--module(weir_proxy_header).
+-module(weir_proxy_protocol).
 
 -export([parse/1]).
 -export([build/1]).

@@ -6,7 +6,7 @@
 %% the number of the last message, into the table of polls, which outlives the shard. The poll is counted in the
 %% channel until the next message is broadcast. Its reactor deletes the row when the request is over. So a broadcast
 %% costs the shard the same for any number of polls.
--module(weir_pubsub_crowd).
+-module(weir_pubsub_poll_group).
 
 -include("weir_pubsub.hrl").
 -include("weir_pubsub_shard.hrl").

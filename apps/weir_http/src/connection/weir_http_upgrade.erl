@@ -10,7 +10,7 @@
 %% `weir_http_socket:notify_writable/1': for instance to join a group, whose messages would otherwise go out first.
 %%
 %% The socket is one of a reactor or of TLS: use the functions of {@link weir_http_socket}.
--module(weir_http_switched).
+-module(weir_http_upgrade).
 
 -export([send/2]).
 
@@ -51,7 +51,7 @@
     rest := binary(),
     is_read := boolean()
 }.
-%% See `weir_http_busy:start/6'. `begun': the process continues a response that has begun.
+%% See `weir_http_request_process:start/6'. `begun': the process continues a response that has begun.
 
 %% Starts with the result of a handler. Fails if that is invalid: then the client gets a 500.
 -callback enter(Result :: tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> entered().

@@ -1,7 +1,7 @@
 %% @private
 %% @doc Calls functions on a node where no module of Weir is loaded. A process there runs in `erl_eval', which every
 %% OTP has. Flags that it sets last while it lives. It ends with the process that it was made for.
--module(weir_scope_afar).
+-module(weir_scope_remote).
 
 -export([ask/1]).
 -export([run/2]).

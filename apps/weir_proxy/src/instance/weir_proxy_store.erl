@@ -1,7 +1,7 @@
 %% @private
 %% @doc State that outlives processes: that of proxies and backends, for the successors of killed processes (in ETS),
 %% and the frontends and backends that connections look up (persistent terms).
--module(weir_proxy_memory).
+-module(weir_proxy_store).
 
 -include("weir_proxy.hrl").
 

@@ -4,7 +4,7 @@
 %% The tables are a copy of what the server of the broker has. News are applied in order, each message once. A message
 %% that does not follow the last one of the copy is dropped, and a snapshot is requested. If the snapshot leaves a
 %% hole, or is of another life of the channel, subscribers get a gap.
--module(weir_pubsub_shared).
+-module(weir_pubsub_replica).
 
 -include("weir_pubsub.hrl").
 -include("weir_pubsub_shard.hrl").
@@ -243,4 +243,4 @@ begin_again(
     Saved = weir_pubsub_registry:save(Filled, Policy, Shard),
     Told = weir_pubsub_delivery:begin_again(Saved, Policy, {From, Missed}, Shard),
     _ = weir_pubsub_registry:save(Told, Policy, Shard),
-    [behind || lists:any(fun weir_pubsub_audience:is_behind/1, Told#channel.audiences)].
+    [behind || lists:any(fun weir_pubsub_stream_group:is_behind/1, Told#channel.audiences)].
