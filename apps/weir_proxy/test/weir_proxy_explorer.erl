@@ -103,7 +103,7 @@ explore(Run = #run{numbers = Numbers}, Random, Milliseconds) ->
     %% The highest limit of a server in any configuration is 3.
     ?assertEqual([], [
         Most
-     || {Of, server} <- maps:to_list(Watched), Most <- [weir_proxy_numbers:get(Of, max_sessions)], Most > 3
+     || {Of, server} <- maps:to_list(Watched), Most <- [weir_proxy_counters:get(Of, max_sessions)], Most > 3
     ]),
     ?waitMatch({true, _}, is_everybody_told(Numbers)),
     Counted = [counters:get(Numbers, Each) || Each <- [?ACCEPTED, ?WHOLE, ?SESSIONS, ?REFUSED, ?LOST, ?KILLED_KEEPERS]],
@@ -262,7 +262,7 @@ numbers() ->
 is_atomics(Term) -> is_reference(Term) andalso try atomics:get(Term, 1) of _ -> true catch error:badarg -> false end.
 
 current(Watched) ->
-    Of = fun(Numbers) -> [weir_proxy_numbers:get(Numbers, Name) || Name <- [current_sessions, queue_current]] end,
+    Of = fun(Numbers) -> [weir_proxy_counters:get(Numbers, Name) || Name <- [current_sessions, queue_current]] end,
     [{Kind, Numbers, Current, Queued} || {Numbers, Kind} <- maps:to_list(Watched), [Current, Queued] <- [Of(Numbers)]].
 
 %%% Servers: their names, ports and processes.

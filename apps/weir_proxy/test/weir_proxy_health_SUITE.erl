@@ -415,23 +415,23 @@ a_client_sticks_to_its_server(_Config) ->
     {ok, #{backends := #{<<"web">> := #{sticks := 1}}}} = weir_proxy:info(proxy).
 
 sticks_are_bounded_and_forgotten(_Config) ->
-    Numbers = weir_proxy_numbers:new(),
-    Other = weir_proxy_numbers:new(),
+    Numbers = weir_proxy_counters:new(),
+    Other = weir_proxy_counters:new(),
     %% The limit is for each backend.
     [
         ok = weir_proxy_sticks:remember(Of, Key, <<"a">>, 100)
      || {Of, Most} <- [{Other, 1000}, {Numbers, 200_100}], Key <- lists:seq(1, Most)
     ],
-    ?assertEqual(200_000, weir_proxy_numbers:get(Numbers, sticks)),
+    ?assertEqual(200_000, weir_proxy_counters:get(Numbers, sticks)),
     ?assertEqual({ok, <<"a">>}, weir_proxy_sticks:server(Numbers, 1, 99)),
     ?assertEqual(none, weir_proxy_sticks:server(Numbers, 1, 100)),
     ?assertEqual(none, weir_proxy_sticks:server(Numbers, 200_100, 99)),
     ok = weir_proxy_sticks:remember(Numbers, 1, <<"b">>, 200),
     ok = weir_proxy_sticks:forget(Numbers, 150),
-    ?assertEqual(1, weir_proxy_numbers:get(Numbers, sticks)),
+    ?assertEqual(1, weir_proxy_counters:get(Numbers, sticks)),
     ?assertEqual({ok, <<"b">>}, weir_proxy_sticks:server(Numbers, 1, 150)),
     [ok = weir_proxy_sticks:forget(Of, all) || Of <- [Numbers, Other]],
-    ?assertEqual([0, 0], [weir_proxy_numbers:get(Of, sticks) || Of <- [Numbers, Other]]).
+    ?assertEqual([0, 0], [weir_proxy_counters:get(Of, sticks) || Of <- [Numbers, Other]]).
 
 sticks_are_forgotten_when_they_are_turned_off(_Config) ->
     Server = ?SERVER:start("a"),

@@ -253,7 +253,7 @@ log(Event, #{config := Test}) -> Test ! {logged, Event}.
 %% Each process may have read a smaller maximum, and write its own last.
 the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
     Rounds = 500,
-    Numbers = [weir_proxy_numbers:new() || _ <- lists:seq(1, Rounds)],
+    Numbers = [weir_proxy_counters:new() || _ <- lists:seq(1, Rounds)],
     Go = atomics:new(Rounds, []),
     Workers = [
         spawn_monitor(fun() ->
@@ -261,7 +261,7 @@ the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
                 fun(Of, Round) ->
                     ok = atomics:add(Go, Round, 1),
                     ok = spin(Go, Round),
-                    ok = weir_proxy_numbers:begun(Of),
+                    ok = weir_proxy_counters:begun(Of),
                     Round + 1
                 end,
                 1,
@@ -271,7 +271,7 @@ the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
      || _ <- [1, 2]
     ],
     [ended(Worker) || Worker <- Workers],
-    ?assertEqual([], [Seen || Of <- Numbers, Seen <- [weir_proxy_numbers:get(Of, max_sessions)], Seen =/= 2]).
+    ?assertEqual([], [Seen || Of <- Numbers, Seen <- [weir_proxy_counters:get(Of, max_sessions)], Seen =/= 2]).
 
 ended({Pid, Monitor}) ->
     receive
@@ -286,11 +286,11 @@ spin(Go, Round) ->
     end.
 
 a_place_that_is_refused_is_not_taken_for_a_moment(_Config) ->
-    Numbers = weir_proxy_numbers:new(),
-    true = weir_proxy_numbers:take(Numbers, 1),
+    Numbers = weir_proxy_counters:new(),
+    true = weir_proxy_counters:take(Numbers, 1),
     Stop = atomics:new(1, []),
     Takers = [spawn_monitor(fun() -> refused(Numbers, Stop) end) || _ <- [1, 2]],
-    Most = lists:max([weir_proxy_numbers:get(Numbers, current_sessions) || _ <- lists:seq(1, 50_000)]),
+    Most = lists:max([weir_proxy_counters:get(Numbers, current_sessions) || _ <- lists:seq(1, 50_000)]),
     ok = atomics:put(Stop, 1, 1),
     [ended(Taker) || Taker <- Takers],
     ?assertEqual(1, Most).
@@ -300,7 +300,7 @@ refused(Numbers, Stop) ->
         1 ->
             ok;
         0 ->
-            false = weir_proxy_numbers:take(Numbers, 1),
+            false = weir_proxy_counters:take(Numbers, 1),
             refused(Numbers, Stop)
     end.
 

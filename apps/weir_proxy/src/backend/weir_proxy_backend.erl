@@ -97,13 +97,13 @@ init({Proxy, {Name, Given}}) ->
         case weir_proxy_store:saved({backend, Proxy, Name}) of
             {ok, {Config, Numbers, Members}} ->
                 %% The queue is empty: its calls failed when the process before died.
-                _ = weir_proxy_numbers:add(Numbers, queue_current, -weir_proxy_numbers:get(Numbers, queue_current)),
+                _ = weir_proxy_counters:add(Numbers, queue_current, -weir_proxy_counters:get(Numbers, queue_current)),
                 #state{
                     proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = none
                 };
             none ->
                 Members = [weir_proxy_server:new(Server, Given) || Server <- maps:get(servers, Given)],
-                Numbers = weir_proxy_numbers:new(),
+                Numbers = weir_proxy_counters:new(),
                 #state{
                     proxy = Proxy, name = Name, config = Given, numbers = Numbers, members = Members, balancer = none
                 }
@@ -181,7 +181,7 @@ handle_info({timeout, Timer, resolve}, State = #state{resolving = Timer}) ->
     {noreply, resolve(State)};
 handle_info(forget, State = #state{numbers = Numbers}) ->
     %% Even if `stick' was turned off: otherwise old entries would stay for ever.
-    _ = weir_proxy_numbers:get(Numbers, sticks) > 0 andalso weir_proxy_sticks:forget(Numbers, now_ms()),
+    _ = weir_proxy_counters:get(Numbers, sticks) > 0 andalso weir_proxy_sticks:forget(Numbers, now_ms()),
     _ = erlang:send_after(?FORGET_MS, self(), forget),
     {noreply, State};
 handle_info({weir_proxy_resolved, Host, Addresses}, State = #state{members = Members}) ->
@@ -271,7 +271,7 @@ enqueue(From, Key, State = #state{waiting = Waiting, config = #{queue_timeout :=
         true ->
             Turn = erlang:unique_integer([monotonic]),
             Timer = erlang:start_timer(Timeout, self(), {impatient, Turn}),
-            _ = weir_proxy_numbers:add(State#state.numbers, queue_total, 1),
+            _ = weir_proxy_counters:add(State#state.numbers, queue_total, 1),
             waiting(gb_trees:insert(Turn, {From, Key, Timer}, Waiting), State);
         false ->
             gen_server:reply(From, {error, queue_full}),
@@ -279,7 +279,7 @@ enqueue(From, Key, State = #state{waiting = Waiting, config = #{queue_timeout :=
     end.
 
 waiting(Waiting, State = #state{numbers = Numbers, waiting = Before}) ->
-    _ = weir_proxy_numbers:add(Numbers, queue_current, gb_trees:size(Waiting) - gb_trees:size(Before)),
+    _ = weir_proxy_counters:add(Numbers, queue_current, gb_trees:size(Waiting) - gb_trees:size(Before)),
     State#state{waiting = Waiting}.
 
 %% Gives free places to waiting connections. A place that becomes free later is announced by a `freed' message.
@@ -305,7 +305,7 @@ serve(State = #state{waiting = Waiting, balancer = Balancer}) ->
 give(Server = #server{numbers = Numbers}, From = {Pid, _}) ->
     case weir_proxy_admissions:placed(Pid, Numbers) of
         true -> gen_server:reply(From, {ok, Server});
-        false -> weir_proxy_numbers:ended(Numbers, 0, 0)
+        false -> weir_proxy_counters:ended(Numbers, 0, 0)
     end.
 
 %%% Checks.

@@ -104,7 +104,7 @@ take(Balancer, Key, Tried) -> take(Balancer, Key, Tried, none).
 take(Balancer, Key, Passed, Otherwise) ->
     case choose(Balancer, Key, Passed) of
         {ok, Server = #server{name = Name, numbers = Numbers, max_connections = Most}} ->
-            case weir_proxy_numbers:take(Numbers, Most) of
+            case weir_proxy_counters:take(Numbers, Most) of
                 true -> {ok, Server};
                 false -> take(Balancer, Key, [Name | Passed], full)
             end;
@@ -145,7 +145,7 @@ least([Server | Others], Best, Least) ->
     end.
 
 load(#server{numbers = Numbers, weight = Weight}) ->
-    (weir_proxy_numbers:get(Numbers, current_sessions) + 1) / Weight.
+    (weir_proxy_counters:get(Numbers, current_sessions) + 1) / Weight.
 
 any(#balancer{schedule = Schedule, servers = Servers}, Tried) ->
     Size = tuple_size(Schedule),
@@ -188,11 +188,11 @@ bound(#balancer{load = infinity}) ->
     infinity;
 bound(#balancer{load = Percent, weights = Weights, servers = Servers}) ->
     All = lists:sum([
-        weir_proxy_numbers:get(Numbers, current_sessions)
+        weir_proxy_counters:get(Numbers, current_sessions)
      || #server{numbers = Numbers} <- tuple_to_list(Servers)
     ]),
     Percent * (All + 1) / (100 * Weights).
 
 is_below(_Server, infinity) -> true;
 is_below(#server{numbers = Numbers, weight = Weight}, Bound) ->
-    weir_proxy_numbers:get(Numbers, current_sessions) < ceil(Bound * Weight).
+    weir_proxy_counters:get(Numbers, current_sessions) < ceil(Bound * Weight).

@@ -62,7 +62,7 @@
 new(Config, Backend) ->
     change(Config, Backend, #member{
         config = Config,
-        numbers = weir_proxy_numbers:new(),
+        numbers = weir_proxy_counters:new(),
         address = unresolved,
         weight = configured,
         health = none,
@@ -251,7 +251,7 @@ to_map(Now, Member = #member{config = Config}) ->
             none -> #{replies => 0, reply_ns => 0};
             Latency -> Latency
         end,
-    (weir_proxy_numbers:to_map(Member#member.numbers))#{
+    (weir_proxy_counters:to_map(Member#member.numbers))#{
         name => name(Member),
         address => weir_proxy_address:to_text(endpoint(Member)),
         state => state(Now, Member),

@@ -34,9 +34,9 @@ remember(Numbers, Key, Server, Until) ->
         true ->
             ok;
         false ->
-            _ = weir_proxy_numbers:get(Numbers, sticks) < ?MOST
+            _ = weir_proxy_counters:get(Numbers, sticks) < ?MOST
                 andalso ets:insert_new(?TABLE, {{Numbers, Key}, Server, Until})
-                andalso weir_proxy_numbers:add(Numbers, sticks, 1),
+                andalso weir_proxy_counters:add(Numbers, sticks, 1),
             ok
     end.
 
@@ -45,5 +45,5 @@ remember(Numbers, Key, Server, Until) ->
 forget(Numbers, Now) ->
     %% With `all': any number is less than an atom.
     Forgotten = ets:select_delete(?TABLE, [{{{Numbers, '_'}, '_', '$1'}, [{'<', '$1', Now}], [true]}]),
-    _ = weir_proxy_numbers:add(Numbers, sticks, -Forgotten),
+    _ = weir_proxy_counters:add(Numbers, sticks, -Forgotten),
     ok.

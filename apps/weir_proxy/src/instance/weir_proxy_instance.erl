@@ -335,7 +335,7 @@ publish(Name, Frontends) ->
             Route = case Rules of [] -> {backend, Backend}; _ -> {rules, weir_proxy_rules:new(Rules, Backend)} end,
             Numbers =
                 case weir_proxy_store:frontend(Name, Frontend) of
-                    undefined -> weir_proxy_numbers:new();
+                    undefined -> weir_proxy_counters:new();
                     #frontend{numbers = Known} -> Known
                 end,
             Version = erlang:unique_integer(),
@@ -375,7 +375,7 @@ stop_backend(Proxy, Backend) ->
             ok = weir_proxy_store:withdraw(?BACKEND(Proxy, Backend)),
             %% The connections in its queue have gone elsewhere. With 0, sessions that end later do not notify a
             %% process that is gone.
-            ok = weir_proxy_numbers:clear(Numbers, queue_current),
+            ok = weir_proxy_counters:clear(Numbers, queue_current),
             weir_proxy_sticks:forget(Numbers, all);
         undefined ->
             ok
@@ -426,9 +426,9 @@ info(#state{name = Name, config = #{frontends := Frontends, backends := Backends
 frontend_info(Name, Frontend, Listeners) ->
     #frontend{numbers = Numbers} = weir_proxy_store:frontend(Name, Frontend),
     Endpoints = [Endpoint || {Endpoint, Of} <- maps:to_list(Listeners), Of =:= Frontend],
-    Counted = maps:merge(weir_proxy_numbers:to_map(Numbers), weir_proxy_listeners:refused(Name, Endpoints)),
+    Counted = maps:merge(weir_proxy_counters:to_map(Numbers), weir_proxy_listeners:refused(Name, Endpoints)),
     Counted#{listen => lists:sort([weir_proxy_listeners:bound(Name, Endpoint) || Endpoint <- Endpoints])}.
 
 backend_info(Name, Backend) ->
     #backend{numbers = Numbers} = weir_proxy_store:backend(Name, Backend),
-    (weir_proxy_numbers:to_map(Numbers))#{servers => weir_proxy_backend:servers(Name, Backend)}.
+    (weir_proxy_counters:to_map(Numbers))#{servers => weir_proxy_backend:servers(Name, Backend)}.

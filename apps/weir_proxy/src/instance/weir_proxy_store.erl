@@ -163,7 +163,7 @@ withdraw(Key) ->
 %% @doc Tells the process of a backend that a server has a free place, if connections wait.
 -spec freed(term(), binary(), atomics:atomics_ref()) -> ok.
 freed(Proxy, Name, Numbers) ->
-    case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso backend(Proxy, Name) of
+    case weir_proxy_counters:get(Numbers, queue_current) > 0 andalso backend(Proxy, Name) of
         #backend{process = Process} -> Process ! freed, ok;
         _ -> ok
     end.

@@ -155,7 +155,7 @@ field(sq, _Session, _Result, _Statistics) -> <<"0">>;
 field(bq, #session{numbers = {_, Backend, _}}, _Result, _Statistics) -> number(Backend, queue_current).
 
 number(none, _Name) -> <<"0">>;
-number(Numbers, Name) -> integer_to_binary(weir_proxy_numbers:get(Numbers, Name)).
+number(Numbers, Name) -> integer_to_binary(weir_proxy_counters:get(Numbers, Name)).
 
 address({local, _Path}) -> <<"unix">>;
 address({Address, _Port}) -> inet:ntoa(Address);

@@ -43,14 +43,14 @@ init_table() ->
 %% @doc Counts the connection of the calling process in a frontend.
 -spec begun(numbers()) -> ok.
 begun(Frontend) ->
-    ok = weir_proxy_numbers:begun(Frontend),
+    ok = weir_proxy_counters:begun(Frontend),
     true = ets:insert(?TABLE, {self(), Frontend, none, none}),
     ok.
 
 %% @doc Counts the connection of the calling process in a backend.
 -spec balanced(Proxy :: term(), #backend{}) -> ok.
 balanced(Proxy, #backend{name = Name, numbers = Numbers}) ->
-    ok = weir_proxy_numbers:begun(Numbers),
+    ok = weir_proxy_counters:begun(Numbers),
     true = ets:update_element(?TABLE, self(), {?BACKEND, {Proxy, Name, Numbers}}),
     ok.
 
@@ -71,10 +71,10 @@ displaced() ->
 -spec moved(numbers()) -> ok.
 moved(Frontend) ->
     [{_, Before, Backend, Server}] = ets:lookup(?TABLE, self()),
-    ok = case Before of Frontend -> ok; _ -> weir_proxy_numbers:begun(Frontend) end,
+    ok = case Before of Frontend -> ok; _ -> weir_proxy_counters:begun(Frontend) end,
     true = ets:insert(?TABLE, {self(), Frontend, none, none}),
     ok = leave(Server, Backend),
-    case Before of Frontend -> ok; _ -> weir_proxy_numbers:ended(Before, 0, 0) end.
+    case Before of Frontend -> ok; _ -> weir_proxy_counters:ended(Before, 0, 0) end.
 
 %% @doc Forgets a connection that has become a session, which is counted instead from here on.
 -spec relayed(pid()) -> ok.
@@ -96,7 +96,7 @@ ended(Pid) ->
 lost(Pid) ->
     case ets:take(?TABLE, Pid) of
         [Row = {_, Frontend, _, _}] ->
-            _ = weir_proxy_numbers:add(Frontend, connection_errors, 1),
+            _ = weir_proxy_counters:add(Frontend, connection_errors, 1),
             ok = give_back(Row),
             true;
         [] ->
@@ -106,18 +106,18 @@ lost(Pid) ->
 -spec give_back(row()) -> ok.
 give_back({_, Frontend, Backend, Server}) ->
     ok = leave(Server, Backend),
-    weir_proxy_numbers:ended(Frontend, 0, 0).
+    weir_proxy_counters:ended(Frontend, 0, 0).
 
 leave(_Server, none) ->
     ok;
 leave(Server, Backend = {_, _, Numbers}) ->
     ok = free(Server, Backend),
-    weir_proxy_numbers:ended(Numbers, 0, 0).
+    weir_proxy_counters:ended(Numbers, 0, 0).
 
 free(none, _Backend) ->
     ok;
 free(Server, {Proxy, Name, Numbers}) ->
-    ok = weir_proxy_numbers:ended(Server, 0, 0),
+    ok = weir_proxy_counters:ended(Server, 0, 0),
     weir_proxy_store:freed(Proxy, Name, Numbers).
 
 %% @doc Returns the processes whose connections have a place at a server. Each may have a relay that is not a session

@@ -88,7 +88,7 @@ refusal(_) -> connection_errors.
 
 %% Counts and logs a connection that ends without a relay.
 unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
-    _ = weir_proxy_numbers:add(Frontend#frontend.numbers, refusal(Why), 1),
+    _ = weir_proxy_counters:add(Frontend#frontend.numbers, refusal(Why), 1),
     ok = weir_proxy_admissions:ended(Pid),
     Session = #session{
         proxy = Frontend#frontend.proxy,
@@ -268,8 +268,8 @@ unrelayed(Reason, #way{frontend = #frontend{proxy = Proxy, name = Name}}) ->
 again(Way, _Backend, _Key, 0, _Tried, Reason) ->
     {failed, case weir_proxy_health:is_of_this_machine(Reason) of true -> exhausted; false -> refused end, Way};
 again(Way = #way{retries = Before}, Backend = #backend{numbers = Numbers}, Key, Retries, Tried, _Reason) ->
-    _ = weir_proxy_numbers:add(Numbers, retries, 1),
-    _ = weir_proxy_numbers:add(Numbers, redispatches, 1),
+    _ = weir_proxy_counters:add(Numbers, retries, 1),
+    _ = weir_proxy_counters:add(Numbers, redispatches, 1),
     go_on(Way#way{retries = Before + 1}, Backend, Key, Retries - 1, Tried).
 
 %% Looks the backend up again, because servers may have changed. If it was removed and there is no other, its servers
@@ -351,15 +351,15 @@ failed(Server, Backend, Reason) ->
     end.
 
 refused(#server{name = Name, numbers = Numbers}, #backend{process = Process, config = #{passive := Passive}}) ->
-    _ = weir_proxy_numbers:add(Numbers, connection_errors, 1),
-    Failures = weir_proxy_numbers:add(Numbers, failures, 1),
+    _ = weir_proxy_counters:add(Numbers, connection_errors, 1),
+    Failures = weir_proxy_counters:add(Numbers, failures, 1),
     case Passive of
         #{fall := Fall} when Failures >= Fall -> weir_proxy_backend:failing(Process, Name);
         _ -> ok
     end.
 
 began(Way, Backend, {Server, Key}, Took, Relay, Keeper) ->
-    ok = weir_proxy_numbers:clear(Server#server.numbers, failures),
+    ok = weir_proxy_counters:clear(Server#server.numbers, failures),
     ok = stick(Way, Backend, Key, Server),
     weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper)).
 

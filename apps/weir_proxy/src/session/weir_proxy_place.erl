@@ -20,7 +20,7 @@
     | {another, Waited :: non_neg_integer()}
     | {error, queue_full | queue_timeout | no_backend, Waited :: non_neg_integer()}.
 take(Proxy, Backend = #backend{numbers = Numbers}, Key, Tried) ->
-    case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso Tried =:= [] of
+    case weir_proxy_counters:get(Numbers, queue_current) > 0 andalso Tried =:= [] of
         false -> take_known(Proxy, Backend, Key, Tried);
         true -> wait(Proxy, Backend, Key)
     end.
@@ -36,7 +36,7 @@ take_known(Proxy, Backend = #backend{numbers = Numbers, balancer = Balancer, con
         end,
     case Found of
         {ok, Server = #server{numbers = Places, max_connections = Most}} ->
-            case weir_proxy_numbers:take(Places, Most) of
+            case weir_proxy_counters:take(Places, Most) of
                 true -> placed(Server);
                 false -> take_any(Proxy, Backend, Key, [])
             end;

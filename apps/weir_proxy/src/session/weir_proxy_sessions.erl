@@ -259,9 +259,9 @@ finish(Session, Relayed, Statistics) ->
     ok = judge(Session, Result, Statistics),
     %% Together, and before anything that may take long: a killed process ends while it waits for a message or when its
     %% time slice is used up, so rarely between these calls.
-    ok = weir_proxy_numbers:ended(Frontend, In, Out),
-    ok = weir_proxy_numbers:ended(Backend, In, Out),
-    ok = weir_proxy_numbers:ended(Server, In, Out),
+    ok = weir_proxy_counters:ended(Frontend, In, Out),
+    ok = weir_proxy_counters:ended(Backend, In, Out),
+    ok = weir_proxy_counters:ended(Server, In, Out),
     ok = weir_proxy_store:freed(Proxy, Name, Backend),
     _ = Timer =/= none andalso erlang:cancel_timer(Timer, [{async, true}, {info, false}]),
     ok = weir_proxy_event:session(Session, Result, Statistics),
@@ -269,8 +269,8 @@ finish(Session, Relayed, Statistics) ->
 
 %% Counts a session for or against its server, for the option `passive'. A client that leaves early does not count.
 judge(#session{numbers = {_, _, Server}}, _Result, #{b_to_a := #{bytes := Out}}) when Out > 0 ->
-    ok = weir_proxy_numbers:clear(Server, resets),
-    weir_proxy_numbers:clear(Server, early_closes);
+    ok = weir_proxy_counters:clear(Server, resets),
+    weir_proxy_counters:clear(Server, early_closes);
 judge(Session, {error, _}, #{failed := b}) ->
     unanswered(Session, resets);
 judge(Session, _Result, #{ended_first := b, a_to_b := #{bytes := In}, duration_us := Duration}) when
@@ -281,8 +281,8 @@ judge(_Session, _Result, _Statistics) ->
     ok.
 
 unanswered(#session{proxy = Proxy, backend = Backend, server = Name, numbers = {_, _, Server}}, Kind) ->
-    _ = weir_proxy_numbers:add(Server, Kind, 1),
-    InARow = maps:from_list([{Each, weir_proxy_numbers:get(Server, Each)} || Each <- [resets, early_closes]]),
+    _ = weir_proxy_counters:add(Server, Kind, 1),
+    InARow = maps:from_list([{Each, weir_proxy_counters:get(Server, Each)} || Each <- [resets, early_closes]]),
     weir_proxy_store:unanswered(Proxy, Backend, Name, InARow).
 
 bytes(#{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}) -> {In, Out};
