@@ -330,9 +330,9 @@ nodes_are_joined_and_observed(Config) ->
         ),
         %% The error says what is wrong.
         {1, Refused} = load(Config, Load ++ ["--cookie", "another"]),
-        ?assert(mentions("it refuses us", Refused)),
+        ?assert(mentions("it refuses the connection", Refused)),
         {1, Absent} = load(Config, ["echo", Target, "--observe", "nobody@localhost"]),
-        ?assert(mentions("cannot reach the node nobody@localhost: on localhost there is", Absent)),
+        ?assert(mentions("cannot reach the node nobody@localhost: the nodes on localhost are", Absent)),
         [ok = peer:stop(Peer) || Peer <- [PeerA, PeerB]]
     end).
 
