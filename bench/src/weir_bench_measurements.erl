@@ -257,7 +257,9 @@ part(Release, Scenario) ->
 pictures(Text, Results, Known) ->
     Shown =
         case
-            re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [global, {capture, all_but_first, binary}])
+            re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [
+                global, {capture, all_but_first, binary}
+            ])
         of
             {match, Pictures} -> lists:usort(Pictures);
             nomatch -> []

@@ -188,7 +188,8 @@ options() ->
             type => {choice, [round_robin, least_connections, random, hash]},
             value => "HOW",
             help =>
-                "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"
+                "round_robin, least_connections, random (the better of two), hash (by the client's address) "
+                "(round_robin)"
         },
         #{
             name => control,
@@ -236,8 +237,10 @@ help() ->
         "       weir proxy COMMAND --control PATH [--json]\n"
         "\n"
         "Prints `ready` and its ports when it listens, then `pid` and its process id.\n"
-        "SIGTERM, SIGINT: new clients are refused, connections go on. The proxy ends with the last one, or after --drain seconds.\n"
-        "SIGHUP: it reads its file again. Listening sockets and connections stay open. A wrong file changes nothing.\n"
+        "SIGTERM, SIGINT: new clients are refused, connections go on. The proxy ends with the last one, or\n"
+        "after --drain seconds.\n"
+        "SIGHUP: it reads its file again. Listening sockets and connections stay open. A wrong file changes\n"
+        "nothing.\n"
         "\n",
         weir_cli_options:help(options()),
         "\n"

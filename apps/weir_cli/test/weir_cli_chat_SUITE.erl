@@ -1,4 +1,5 @@
-%% The chat of the demo: as a program, and its page in Chromium. With WEIR_PICTURES=DIRECTORY pictures of the page are kept there.
+%% The chat of the demo: as a program, and its page in Chromium. With WEIR_PICTURES=DIRECTORY pictures of the page are
+%% kept there.
 -module(weir_cli_chat_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -108,7 +109,8 @@ robots_chat(Config) ->
         ok = wait_until(Ann, "document.querySelector('#people .more').textContent.includes('10 robots')"),
         _ = evaluate(
             Ann,
-            "{ const dial = document.querySelector('#dial'); dial.value = 150; dial.dispatchEvent(new Event('change')) }"
+            "{ const dial = document.querySelector('#dial'); dial.value = 150; "
+            "dial.dispatchEvent(new Event('change')) }"
         ),
         ok = wait_until(Bob, "document.querySelector('#dial').value === '150'"),
         ok = wait_until(Bob, "document.querySelector('#people .more').textContent.includes('30 robots')"),

@@ -1,5 +1,6 @@
-%% Example servers of `bin/weir run' on a node that serves them for a whole suite, and their clients. A program for each would take a
-%% second of the processor: weir_cli_SUITE tries what programs have to do. The node ends with the virtual machine of the tests.
+%% Example servers of `bin/weir run' on a node that serves them for a whole suite, and their clients. A program for each
+%% would take a second of the processor: weir_cli_SUITE tries what programs have to do. The node ends with the virtual
+%% machine of the tests.
 -module(weir_cli_examples).
 
 -include_lib("common_test/include/ct.hrl").

@@ -19,8 +19,8 @@ find(Config) ->
     Environment = [{"REBAR_BASE_DIR", Build}, {"REBAR_PROFILE", filename:basename(Profile)}],
     [{weir, find_weir(Build)}, {environment, Environment} | Config].
 
-%% With `{disposition, Option}' of env(1) in the configuration a signal is ignored, or is not, from the start. The program ends with the
-%% process that has started it, and with the virtual machine of the tests.
+%% With `{disposition, Option}' of env(1) in the configuration a signal is ignored, or is not, from the start. The
+%% program ends with the process that has started it, and with the virtual machine of the tests.
 start(Config, Arguments) ->
     {Program, All} =
         case ?config(disposition, Config) of
@@ -45,14 +45,16 @@ guard(Starter, Shell) ->
         end
     end).
 
-%% A command that gets SIGTERM when its parent is gone: the port program of the virtual machine of the tests, which ends with it.
+%% A command that gets SIGTERM when its parent is gone: the port program of the virtual machine of the tests, which ends
+%% with it.
 bound(Program, Arguments) ->
     case os:find_executable("setpriv") of
         false -> {Program, Arguments};
         Setpriv -> {Setpriv, ["--pdeathsig", "TERM", Program | Arguments]}
     end.
 
-%% A stock node with a cookie of its own, and its process. It ends with the virtual machine of the tests, not with the caller.
+%% A stock node with a cookie of its own, and its process. It ends with the virtual machine of the tests, not with the
+%% caller.
 start_node(Name, Flags) ->
     {Program, Arguments} = bound(
         os:find_executable("erl"),

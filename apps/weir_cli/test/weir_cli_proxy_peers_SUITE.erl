@@ -1,5 +1,6 @@
-%% The same cases of varnishtest before `bin/weir proxy' and HAProxy: what HAProxy's own tests of its TCP mode are about, in words that both
-%% understand. Each case of the directory weir_cli_proxy_peers_SUITE_data has a configuration for either.
+%% The same cases of varnishtest before `bin/weir proxy' and HAProxy: what HAProxy's own tests of its TCP mode are
+%% about, in words that both understand. Each case of the directory weir_cli_proxy_peers_SUITE_data has a configuration
+%% for either.
 %%
 %% With WEIR_WRITE_RESULTS=1 in the environment it writes conformance/results/proxy.md anew.
 -module(weir_cli_proxy_peers_SUITE).
@@ -95,7 +96,8 @@ weir(Config) ->
 haproxy(Config) ->
     Say = fun(Command) ->
         [
-            "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
+            "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+            "s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
             Command,
             "\\n\").encode()); print(s.recv(1000).decode())' \"$1\" \"$2\""
         ]
@@ -164,7 +166,8 @@ end_programs(Said) ->
 table(Results) ->
     [
         "# The same cases before weir proxy and HAProxy\n\n"
-        "Written by `weir_cli_proxy_peers_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a file for varnishtest in\n"
+        "Written by `weir_cli_proxy_peers_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. "
+        "Each case is a file for varnishtest in\n"
         "`apps/weir_cli/test/weir_cli_proxy_peers_SUITE_data`, with a configuration for either program. HAProxy is ",
         version(),
         ".\n\n"

@@ -138,9 +138,10 @@ fragmentation() ->
             ],
             [
                 fun(Id) ->
-                    (failing(Id, [{send, [One, Two, frame(16#00, "three"), frame(?TEXT, "four")]}], [Message], [1002]))#{
-                        lenient => []
-                    }
+                    Case = failing(
+                        Id, [{send, [One, Two, frame(16#00, "three"), frame(?TEXT, "four")]}], [Message], [1002]
+                    ),
+                    Case#{lenient => []}
                 end
             ],
             [

@@ -475,7 +475,9 @@ limit_keys() ->
 
 %% weir_pubsub_policies checks the values.
 channel_keys() ->
-    Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- weir_pubsub_policies:names()]),
+    Policy = maps:from_list([
+        {atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- weir_pubsub_policies:names()
+    ]),
     Policy#{<<"pattern">> => {pattern, text()}, <<"may">> => {may, fun may/1}}.
 
 policy_value(<<"infinity">>) -> {ok, infinity};

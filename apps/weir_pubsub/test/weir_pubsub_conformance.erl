@@ -73,7 +73,9 @@ polls() ->
         {"long poll, and on", [
             post("/pub/A", <<"x">>), post("/pub/A", <<"y">>), read("/sub/A"), {resume, "/sub/A", []}
         ]},
-        {"long poll that waits", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}]},
+        {"long poll that waits", [
+            {stream, s, "/sub/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}
+        ]},
         {"long poll: timeout", [read("/brief/A")]},
         {"long poll, and on: timeout", [post("/pub/A", <<"x">>), read("/brief/A"), {resume, "/brief/A", []}]},
         {"long poll: deleted", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
@@ -90,7 +92,9 @@ polls() ->
             post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", "yesterday"}])
         ]},
         {"long poll: a tag alone", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-None-Match", "foo"}])]},
-        {"long poll: Last-Event-ID that is none", [post("/pub/A", <<"x">>), read("/sub/A", [{"Last-Event-ID", "foo"}])]},
+        {"long poll: Last-Event-ID that is none", [
+            post("/pub/A", <<"x">>), read("/sub/A", [{"Last-Event-ID", "foo"}])
+        ]},
         {"long poll: last_event_id that is none", [post("/pub/A", <<"x">>), read("/sub/A?last_event_id=foo")]},
         {"long poll: a tag of three channels", [
             post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "0,99,110"}])

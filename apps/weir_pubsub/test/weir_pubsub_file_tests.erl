@@ -25,7 +25,8 @@ an_empty_file_is_the_defaults_test() ->
 
 a_broker_test() ->
     Text =
-        "[broker]\nkind = 'redis'\nhost = 'redis'\nport = 7000\nusername = 'push'\npassword = 'password'\ndatabase = 2\nprefix = 'chat'\n",
+        "[broker]\nkind = 'redis'\nhost = 'redis'\nport = 7000\nusername = 'push'\npassword = 'password'\n"
+        "database = 2\nprefix = 'chat'\n",
     {ok, #{broker := Broker}} = read(Text, [{"password", "secret\n"}]),
     ?assertEqual(
         #{
@@ -53,12 +54,14 @@ everything_test() ->
         "drain = 1000\n"
         "[[listeners]]\nip = '::1'\nport = 1\nmax_connections = 5\naccess_log = 'log'\naccess_log_format = 'json'\n"
         "[[listeners]]\nport = 2\n"
-        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'long_poll'\npoll_answer = 'multipart'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
+        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'long_poll'\n"
+        "poll_answer = 'multipart'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
         "[may]\npublish = 'token'\n"
         "[tokens]\nsecrets = ['secret']\naudience = 'chat'\nissuer = 'me'\nleeway = 5\nrequire_exp = false\n"
         "[limits]\nbytes = 1000\nsubscribers = 'infinity'\n"
         "[groups.chat]\nchannels = 10\n"
-        "[[channels]]\npattern = 'chat/*'\nmax_messages = 5\nmax_age = 'infinity'\nslow = 'disconnect'\npresence = true\n"
+        "[[channels]]\npattern = 'chat/*'\nmax_messages = 5\nmax_age = 'infinity'\nslow = 'disconnect'\n"
+        "presence = true\n"
         "group = 'chat'\nevents = 'events'\nmay = {subscribe = 'local', presence = 'nobody'}\n"
         "[[channels]]\npattern = '*'\n",
     {ok, Settings} = read(Text, [{"secret", "a secret of thirty-two bytes or more"}]),

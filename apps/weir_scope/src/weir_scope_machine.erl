@@ -14,12 +14,14 @@
 -type machine() :: #{totals := #{atom() => integer()}, atom() => number()}.
 %% Unknown values are absent:
 %% <dl>
-%% <dt>`throttled'</dt><dd>time that threads of the control group were throttled, divided by the time; above 1 with several</dd>
+%% <dt>`throttled'</dt><dd>time that threads of the control group were throttled, divided by the time; above 1 with
+%% several</dd>
 %% <dt>`cpus'</dt><dd>processors that the control group may use</dd>
 %% <dt>`memory_used', `memory_limit'</dt><dd>bytes of the control group</dd>
-%% <dt>`cpu_pressure', `memory_pressure', `io_pressure'</dt><dd>fraction of the time in which a task waited for the resource</dd>
-%% <dt>`listen_overflows', `listen_drops', `retransmits', `tcp_memory_pressures'</dt><dd>of all sockets of the machine, per second;
-%% `totals' has them since the machine started</dd>
+%% <dt>`cpu_pressure', `memory_pressure', `io_pressure'</dt><dd>fraction of the time in which a task waited for the
+%% resource</dd>
+%% <dt>`listen_overflows', `listen_drops', `retransmits', `tcp_memory_pressures'</dt><dd>of all sockets of the machine,
+%% per second; `totals' has them since the machine started</dd>
 %% </dl>
 
 -spec open(weir_scope_facts:ask()) -> sources().

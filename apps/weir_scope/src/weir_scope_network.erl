@@ -30,8 +30,8 @@ rules() ->
                 ])
             end,
             why =>
-                "If more connections than the backlog arrive at once, the kernel drops them, and their clients try again after a "
-                "second. gen_tcp's default is 5.",
+                "If more connections than the backlog arrive at once, the kernel drops them, and their clients try "
+                "again after a second. gen_tcp's default is 5.",
             advice => "{backlog, 1024} in the options of listen; net.core.somaxconn is the maximum",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/kernel/inet.html"
@@ -84,7 +84,8 @@ rules() ->
                 dropped(Number, Ns, "at a full backlog")
             end,
             why =>
-                "A backlog was full. The count covers the whole network namespace, so it may be that of another program.",
+                "A backlog was full. The count covers the whole network namespace, so it may be that of another "
+                "program.",
             advice => "a larger backlog, more processes that accept",
             sure => medium,
             link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
@@ -97,7 +98,8 @@ rules() ->
                 dropped(max(0, Drops - Overflows), Ns, "while their backlog was not full")
             end,
             why =>
-                "The kernel had no memory for them, or too many handshakes were incomplete. The count covers the whole network namespace.",
+                "The kernel had no memory for them, or too many handshakes were incomplete. "
+                "The count covers the whole network namespace.",
             advice => "net.ipv4.tcp_max_syn_backlog, net.core.somaxconn and net.ipv4.tcp_mem",
             sure => low,
             link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
@@ -117,8 +119,8 @@ rules() ->
                     ok
             end,
             why =>
-                "Weir runs, but this listener does not use it. Before OTP 29, `inet' or `inet6' in front of {tcp_module, _} in the "
-                "options wins without a warning.",
+                "Weir runs, but this listener does not use it. Before OTP 29, `inet' or `inet6' in front of "
+                "{tcp_module, _} in the options wins without a warning.",
             advice => "{tcp_module, weir_tcp} as the first option, if the listener should use Weir",
             sure => low,
             link => "https://github.com/erlang/otp/issues/9822"

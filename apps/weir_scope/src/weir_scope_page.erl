@@ -519,7 +519,9 @@ clock(At) ->
 super_carrier(#{super_carrier := #{total := Total, used := Used}}) ->
     ["super carrier ", bytes(Used), " of ", bytes(Total)];
 super_carrier(#{carriers := Carriers}) ->
-    io_lib:format("no super carrier (+MMscs ~b would hold the present carriers)", [(Carriers + 1_048_575) div 1_048_576]).
+    io_lib:format("no super carrier (+MMscs ~b would hold the present carriers)", [
+        (Carriers + 1_048_575) div 1_048_576
+    ]).
 
 mapped(#{mappings := #{mapped := Mapped, unmapped := Unmapped, cached := Cached}}) ->
     [

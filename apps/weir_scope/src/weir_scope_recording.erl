@@ -2,8 +2,8 @@
 %% `.gz' is compressed.
 %%
 %% <table>
-%% <tr><td>first line</td><td>`format' (`weir_scope'), `version' (1), `node', `began' (milliseconds since 1970), `tabs': `name' and `sorts' of
-%% each</td></tr>
+%% <tr><td>first line</td><td>`format' (`weir_scope'), `version' (1), `node', `began' (milliseconds since 1970), `tabs':
+%% `name' and `sorts' of each</td></tr>
 %% <tr><td>`columns'</td><td>the names of the values in the following lines</td></tr>
 %% <tr><td>`at', `values'</td><td>the sample of a second</td></tr>
 %% <tr><td>`at', `tab', `blocks'</td><td>what a tab showed, in the form of {@link weir_scope_tabs}</td></tr>

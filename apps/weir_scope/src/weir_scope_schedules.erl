@@ -3,13 +3,14 @@
 %% measurement uses some time of the node's schedulers, and ends after the given time.
 %%
 %% <dl>
-%% <dt>`ready'</dt><dd>for every scheduler: a process that is bound to it yields once a millisecond and measures how long it takes until
-%% it runs again. Every ready process waits as long. It needs no tracer and takes a thousandth of a scheduler.</dd>
-%% <dt>`running', `between'</dt><dd>the length of turns, and the time from the end of a turn to the next turn on the same scheduler,
-%% which the SystemTap script sch.stp measured in 2013. Both need a tracer. Where Weir's library is loaded, the tracer
-%% is native code: at both ends of each turn it reads the clock and updates a histogram. Elsewhere OTP's tracer sends a
-%% message at both ends, which takes ten times as long as an empty turn. So it traces only a few processes, and ends
-%% after 200,000 messages.</dd>
+%% <dt>`ready'</dt><dd>for every scheduler: a process that is bound to it yields once a millisecond and measures how
+%% long it takes until it runs again. Every ready process waits as long. It needs no tracer and takes a thousandth of a
+%% scheduler.</dd>
+%% <dt>`running', `between'</dt><dd>the length of turns, and the time from the end of a turn to the next turn on the
+%% same scheduler, which the SystemTap script sch.stp measured in 2013. Both need a tracer. Where Weir's library is
+%% loaded, the tracer is native code: at both ends of each turn it reads the clock and updates a histogram. Elsewhere
+%% OTP's tracer sends a message at both ends, which takes ten times as long as an empty turn. So it traces only a few
+%% processes, and ends after 200,000 messages.</dd>
 %% </dl>
 %% Both tracers also count migrations, turns on another scheduler than the turn before, which the VM does not count.
 %% Before OTP 27, processes that another tracer traces are left out. From OTP 27 on, tracing has its own session and

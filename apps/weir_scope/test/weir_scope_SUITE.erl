@@ -63,8 +63,9 @@ init_per_group(from_afar, Config) -> [{load, false} | Config].
 
 end_per_group(_Group, _Config) -> ok.
 
-%% A process that is bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and says for how long it was by the
-%% clock. The VM counts as much, whatever else the machine does, and not more than what it tells of all that ran there, the sampler too.
+%% A process that is bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and says for how long it
+%% was by the clock. The VM counts as much, whatever else the machine does, and not more than what it tells of all that
+%% ran there, the sampler too.
 known_shares(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
@@ -327,8 +328,9 @@ pollsets_of_weir(Config) ->
     ?assert(abs(total(Series, "accepts", Begin) - 10) < 1),
     ok = weir_scope:close(View).
 
-%% By strace(1), on the same seconds: the VM's own poll sets are asked by epoll_wait, Weir's by epoll_pwait, once for each poll and once
-%% before each sleep. The counters are read around strace and within: it has seen as many as the latter at least.
+%% By strace(1), on the same seconds: the VM's own poll sets are asked by epoll_wait, Weir's by epoll_pwait, once for
+%% each poll and once before each sleep. The counters are read around strace and within: it has seen as many as the
+%% latter at least.
 polls_by_strace(Config) ->
     case os:find_executable("strace") of
         false -> {skip, "no strace"};
@@ -366,8 +368,9 @@ polls_by(Strace, Config) ->
             ct:log("~p polls and sleeps, ~p calls, ~p with those before and after", [After - Before, Calls, All]),
             ?assert(After - Before > 500),
             ?assert(Calls >= After - Before),
-            %% A thread that sleeps asks once more when strace comes, and one that serves in the place of a poller that gets no processor
-            %% asks without being counted: this bound only tells a counter that has missed every second poll.
+            %% A thread that sleeps asks once more when strace comes, and one that serves in the place of a poller that
+            %% gets no processor asks without being counted: this bound only tells a counter that has missed every
+            %% second poll.
             ?assert(Calls =< 2 * All + 100);
         {Tracer, {exit_status, _}} ->
             {skip, "strace may not look at processes here"}

@@ -64,8 +64,8 @@ view(Config) -> view(Config, true).
 
 view(Config, Load) -> weir_scope_distribution:view(?config(node, Config), Load).
 
-%% Of all threads together, beside what the kernel counts of the process. It counts in hundredths of a second, and is asked while the node
-%% has nothing to do, before and after it was busy.
+%% Of all threads together, beside what the kernel counts of the process. It counts in hundredths of a second, and is
+%% asked while the node has nothing to do, before and after it was busy.
 cpu_by_the_kernel(Config) ->
     View = view(Config),
     {Begin, _, Samples} = samples_of(fun() -> cpu(Config) end, fun(Begin) -> uses(Config, Begin) end, View),
@@ -109,7 +109,8 @@ collections(Config) ->
     ?assert(After - Before < 10_000),
     ok = weir_scope:close(View).
 
-%% Twenty that never wait, on one scheduler: one of them runs. The VM may take some to the other scheduler, and there is who asks.
+%% Twenty that never wait, on one scheduler: one of them runs. The VM may take some to the other scheduler, and there is
+%% who asks.
 ready_to_run(Config) ->
     View = view(Config),
     _ = [
@@ -127,7 +128,8 @@ ready_to_run(Config) ->
     end),
     ok = weir_scope:close(View).
 
-%% All is sent between both looks, or else it is tried again: a busy machine may be too slow. The rate is that by the time between them, which is at least what was asked for, and at most what it took.
+%% All is sent between both looks, or else it is tried again: a busy machine may be too slow. The rate is that by the
+%% time between them, which is at least what was asked for, and at most what it took.
 between_looks(Config, Load, Look, Send) -> between_looks(Config, Load, Look, Send, 1).
 
 between_looks(Config, Load, Look, Send, Tries) ->
@@ -220,7 +222,8 @@ relays_by_what_was_sent(Config) ->
         [true, false]
     ).
 
-%% Forty callbacks of five milliseconds each: none takes less, and all together no longer than the samples that have them.
+%% Forty callbacks of five milliseconds each: none takes less, and all together no longer than the samples that have
+%% them.
 callbacks_of_known_length(Config) ->
     application(?config(peer, Config), weir),
     {ok, Port} = weir_scope_distribution:call(?config(peer, Config), weir_scope_load, listen_slowly, [5]),
@@ -263,8 +266,8 @@ callbacks_of_known_length(Config) ->
      || Load <- [true, false]
     ].
 
-%% What was so at a sample, how many nanoseconds went by until all was done and sampled, and all samples since then. A busy machine may miss
-%% one: then all is done again.
+%% What was so at a sample, how many nanoseconds went by until all was done and sampled, and all samples since then. A
+%% busy machine may miss one: then all is done again.
 samples_of(Before, Fun, View) ->
     Self = self(),
     First = next(View),

@@ -42,9 +42,9 @@ answer(Socket) ->
             ok
     end.
 
-%% Requests come by a schedule, so that the generator counts each of them: a closed loop begins before the time that it measures. A reply
-%% is counted after it was written, which with the processor elsewhere is later than its arrival: hence the fastest of all are compared with
-%% 60 percent of the generator's, which has the way there and back as well.
+%% Requests come by a schedule, so that the generator counts each of them: a closed loop begins before the time that it
+%% measures. A reply is counted after it was written, which with the processor elsewhere is later than its arrival:
+%% hence the fastest of all are compared with 60 percent of the generator's, which has the way there and back as well.
 beside_the_load_generator(_Config) ->
     Port = start(#{measure => true}),
     View = weir_scope_distribution:view(node()),

@@ -5,7 +5,8 @@
 
 reading(Counters) -> #{counters => Counters, gauges => #{}}.
 
-%% The kernel adds up pressure late: a second can have more of it than it has time. Threads are throttled at the same time.
+%% The kernel adds up pressure late: a second can have more of it than it has time. Threads are throttled at the same
+%% time.
 a_second_waits_for_a_second_at_most_test() ->
     Before = reading(#{cpu_pressure => 0, throttled => 0, retransmits => 7}),
     After = reading(#{cpu_pressure => 1_100_000_000, throttled => 3_000_000_000, retransmits => 10}),

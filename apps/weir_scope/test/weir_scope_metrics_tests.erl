@@ -138,7 +138,8 @@ values_test() ->
             <<"weir_reactor_callback_seconds{pollset=\"1025\",module=\"echo\",quantile=\"0.5\"} 0.0004">>,
             <<"weir_reactor_callback_seconds_count{pollset=\"1025\",module=\"echo\"} 6">>,
             <<"weir_reactor_callback_seconds_sum{pollset=\"1026\",module=\"echo\"} 0.004">>,
-            <<"weir_proxy_server_reply_seconds{proxy=\"main\",backend=\"web\",server=\"10.0.0.1:80\",quantile=\"0.5\"} 0.0007">>,
+            <<"weir_proxy_server_reply_seconds{proxy=\"main\",backend=\"web\",server=\"10.0.0.1:80\",quantile=\"0.5\"} "
+                "0.0007">>,
             <<"weir_proxy_server_reply_seconds_count{proxy=\"main\",backend=\"web\",server=\"10.0.0.1:80\"} 5">>,
             <<"weir_lock_waits_total{table=\"sockets\"} 3">>,
             <<"beam_scope_failures_total 2">>,

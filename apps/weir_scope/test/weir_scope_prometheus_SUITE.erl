@@ -26,8 +26,8 @@ init_per_suite(Config) ->
         _ -> {skip, "no promtool and prometheus (scripts/setup test)"}
     end.
 
-%% Prometheus' own parsers take the metrics, with the labels of any name, and the expressions of the dashboard. `check metrics' reads the older
-%% form only; so the metrics are made a block, for which each needs a time.
+%% Prometheus' own parsers take the metrics, with the labels of any name, and the expressions of the dashboard. `check
+%% metrics' reads the older form only; so the metrics are made a block, for which each needs a time.
 what_promtool_says(Config) ->
     [Program, Directory] = [?config(Key, Config) || Key <- [promtool, priv_dir]],
     [Metrics, Rules] = [filename:join(Directory, Name) || Name <- ["metrics.txt", "rules.json"]],
@@ -43,7 +43,9 @@ what_promtool_says(Config) ->
          || Line <- weir_scope_metrics_tests:lines()
         ])
     ),
-    {0, _} = program(Program, ["tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")]),
+    {0, _} = program(Program, [
+        "tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")
+    ]),
     Expressions = expressions("5m"),
     Recorded = [
         #{record => list_to_binary("expression_" ++ integer_to_list(Number)), expr => Expression}
@@ -67,8 +69,8 @@ expressions(Interval) ->
      || Expression <- weir_scope_grafana_tests:expressions(), binary:match(Expression, <<"label_values">>) =:= nomatch
     ].
 
-%% A Prometheus that is told the token has numbers for every line of every panel, but for those of a control group that is not there and of
-%% listeners that do not measure.
+%% A Prometheus that is told the token has numbers for every line of every panel, but for those of a control group that
+%% is not there and of listeners that do not measure.
 what_a_dashboard_shows(Config) ->
     Page = start(#{}),
     {200, _, Metrics} = ask("/metrics", [host(), bearer(?TOKEN)]),

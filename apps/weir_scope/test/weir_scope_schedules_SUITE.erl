@@ -1,4 +1,5 @@
-%% What a schedule costs, on nodes whose run queues are known, with each tracer; and that nobody else's tracer is disturbed.
+%% What a schedule costs, on nodes whose run queues are known, with each tracer; and that nobody else's tracer is
+%% disturbed.
 -module(weir_scope_schedules_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -72,7 +73,8 @@ turn(Microseconds, Sleep) ->
     timer:sleep(Sleep),
     turn(Microseconds, Sleep).
 
-%% The VM takes a process off a scheduler after 4,000 reductions, and this takes one of them for a look at the clock or less.
+%% The VM takes a process off a scheduler after 4,000 reductions, and this takes one of them for a look at the clock or
+%% less.
 spin(Until) ->
     case erlang:monotonic_time(microsecond) of
         Now when Now >= Until -> ok;
@@ -84,8 +86,8 @@ busy(Config, Microseconds, Sleep) ->
 
 count(Histogram) -> lists:sum([Count || {_, Count} <- Histogram]).
 
-%% Ten processes that never sleep stand before whoever becomes ready on the first scheduler, each with a turn of 4,000 reductions: tens of
-%% microseconds. On the second there is nobody.
+%% Ten processes that never sleep stand before whoever becomes ready on the first scheduler, each with a turn of 4,000
+%% reductions: tens of microseconds. On the second there is nobody.
 who_is_ready_waits_for_those_before(Config) ->
     _ = [busy(Config, 1_000_000_000, 0) || _ <- lists:seq(1, 10)],
     {ok, #{tracer := none, events := 0, complete := true, schedulers := [First, Second]}} = weir_scope:schedules(
@@ -100,8 +102,8 @@ who_is_ready_waits_for_those_before(Config) ->
     ?assert(Shortest >= 32_768, Busy),
     ?assert(Least =< 8192, Idle).
 
-%% A turn of 20 microseconds by the clock begins after each sleep of 10 ms: there are turns of 2^14 ns or more. (Longer ones would be
-%% two, where 4,000 looks at the clock take less.)
+%% A turn of 20 microseconds by the clock begins after each sleep of 10 ms: there are turns of 2^14 ns or more. (Longer
+%% ones would be two, where 4,000 looks at the clock take less.)
 turns_of_known_length(Config) ->
     _ = busy(Config, 20, 10),
     {ok, #{tracer := native, events := Events, schedulers := Schedulers}} = weir_scope:schedules(
@@ -139,8 +141,9 @@ messages_are_bounded(Config) ->
      || Pid <- [Ping, Pong]
     ].
 
-%% A process that goes to the other scheduler for each of its turns knows how often: with either tracer a good part of that is counted, since it is
-%% asked some time before the tracer begins and after it has ended. Others do not go so often.
+%% A process that goes to the other scheduler for each of its turns knows how often: with either tracer a good part of
+%% that is counted, since it is asked some time before the tracer begins and after it has ended. Others do not go so
+%% often.
 migrations_of_known_number(Config) ->
     Hopping = spawn(?config(node, Config), ?MODULE, hops, [0]),
     [
@@ -228,7 +231,8 @@ another_system_monitor_goes_on(Config) ->
     end,
     ?assertMatch({Other, [{long_gc, 1}]}, weir_scope_distribution:call(Peer, erlang, system_monitor, [])).
 
-%% A process that is traced by somebody else is traced by them afterwards, with the flags that they had, and they are told all.
+%% A process that is traced by somebody else is traced by them afterwards, with the flags that they had, and they are
+%% told all.
 another_tracer_goes_on(Config) ->
     {Peer, View} = {?config(peer, Config), ?config(view, Config)},
     Busy = busy(Config, 10, 10),

@@ -17,7 +17,8 @@ bring(Config, Module) -> weir_scope_distribution:bring(?config(peer, Config), Mo
 %% The sample after the present one.
 next(View) -> {ok, weir_scope_distribution:next(View)}.
 
-%% What a visit could leave behind: modules, processes with a function of ours or of erl_eval, the flag of the schedulers.
+%% What a visit could leave behind: modules, processes with a function of ours or of erl_eval, the flag of the
+%% schedulers.
 traces(Config) ->
     Call = fun(Module, Function, Arguments) ->
         weir_scope_distribution:call(?config(peer, Config), Module, Function, Arguments)

@@ -55,7 +55,8 @@ end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
 %% A node as somebody starts it who has never heard of us.
 init_per_testcase(Case, Config) ->
-    %% The VM goes through all of its port table for a list of ports: seconds on a busy machine. So only these have a large one.
+    %% The VM goes through all of its port table for a list of ports: seconds on a busy machine. So only these have a
+    %% large one.
     Large = [Flag || Flag <- ["+Q", "16777216"], lists:member(Case, [what_is_wrong_is_found, from_afar])],
     {Peer, Node} = weir_scope_distribution:node(["+c", "false" | Large]),
     false = weir_scope_distribution:call(Peer, code, is_loaded, [weir_scope_facts]),
@@ -105,7 +106,9 @@ nothing_stays(Config) ->
     New = lists:sort(weir_scope_distribution:call(Peer, erlang, processes, [])) -- Before,
     Functions = [weir_scope_distribution:call(Peer, erlang, process_info, [Pid, current_function]) || Pid <- New],
     ?assertEqual([], [Function || {_, {Module, _, _}} = Function <- Functions, lists:member(Module, ?OURS)]),
-    wait_until(fun() -> weir_scope_distribution:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end).
+    wait_until(
+        fun() -> weir_scope_distribution:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end
+    ).
 
 a_visitor_that_dies(Config) ->
     Node = ?config(node, Config),
