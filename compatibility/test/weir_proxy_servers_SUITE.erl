@@ -52,20 +52,7 @@ postgres_by_rule(_Config) ->
     ]),
     "" = os:cmd("cp -a " ++ Directory ++ "/one " ++ Directory ++ "/two"),
     [One, Two] = [
-        weir_program:start_as("postgres", "postgres", fun(Port) ->
-            [
-                "-D",
-                Directory ++ Name,
-                "-p",
-                Port,
-                "-c",
-                "listen_addresses=127.0.0.1",
-                "-c",
-                "unix_socket_directories=",
-                "-c",
-                "fsync=off"
-            ]
-        end)
+        start_postgres(Directory ++ Name)
      || Name <- ["/one", "/two"]
     ],
     Port = proxy(
@@ -91,26 +78,8 @@ postgres_by_rule(_Config) ->
     ?assertEqual(integer_to_list(One), Asked("joe", "sales")),
     ?assertEqual(integer_to_list(One), Asked("ann", "postgres")),
     ?assertEqual(integer_to_list(Two), Asked("joe", "postgres")),
-    Bench = fun(Arguments) ->
-        os:cmd(
-            string:join(
-                [
-                    "PGSSLMODE=disable",
-                    "pgbench",
-                    "-h",
-                    "127.0.0.1",
-                    "-U",
-                    "joe",
-                    "-p",
-                    integer_to_list(Port)
-                    | Arguments
-                ] ++ ["sales", "2>&1"],
-                " "
-            )
-        )
-    end,
-    _ = Bench(["-i", "-q", "-s", "1"]),
-    Output = Bench(["-c", "8", "-t", "25", "-C"]),
+    _ = pgbench(Port, ["-i", "-q", "-s", "1"]),
+    Output = pgbench(Port, ["-c", "8", "-t", "25", "-C"]),
     ?assertMatch({match, _}, re:run(Output, "processed: 200/200\n.*failed transactions: 0 ", [dotall]), Output),
     %% A result of four megabytes.
     ?assertEqual(
@@ -119,6 +88,28 @@ postgres_by_rule(_Config) ->
     %% A stopped server is down.
     ok = weir_program:stop(One),
     weir_test_wait:wait_until(fun() -> [down] =:= states(one) end).
+
+start_postgres(Directory) ->
+    weir_program:start_as("postgres", "postgres", fun(Port) ->
+        [
+            "-D",
+            Directory,
+            "-p",
+            Port,
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "unix_socket_directories=",
+            "-c",
+            "fsync=off"
+        ]
+    end).
+
+pgbench(Port, Arguments) ->
+    Command =
+        ["PGSSLMODE=disable", "pgbench", "-h", "127.0.0.1", "-U", "joe", "-p", integer_to_list(Port) | Arguments] ++
+            ["sales", "2>&1"],
+    os:cmd(string:join(Command, " ")).
 
 psql(Port, User, Database, Command) ->
     lists:concat([

@@ -166,11 +166,7 @@ options() ->
             value => "FILE",
             help => "configuration file in TOML; SIGHUP reloads it"
         },
-        #{
-            name => check,
-            type => flag,
-            help => "only check the file"
-        },
+        #{name => check, type => flag, help => "only check the file"},
         #{
             name => listen,
             type => {text, fun words/1},
@@ -215,11 +211,7 @@ options() ->
             default => 30,
             help => "seconds that connections have to end after SIGTERM or SIGINT (30)"
         },
-        #{
-            name => help,
-            type => flag,
-            help => "this text"
-        }
+        #{name => help, type => flag, help => "this text"}
     ].
 
 words(Text) ->

@@ -15,6 +15,9 @@
 
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
+    tables() ++ processors() ++ memory().
+
+tables() ->
     [
         near(
             ports,
@@ -52,7 +55,11 @@ rules() ->
             advice => "+Q 65536, or what you need",
             sure => high,
             link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
-        },
+        }
+    ].
+
+processors() ->
+    [
         #{
             name => more_schedulers_than_processors,
             needs => [schedulers, cpus],
@@ -100,7 +107,11 @@ rules() ->
             advice => "a larger quota, fewer schedulers (+S), +sbwt none +sbwtdcpu none +sbwtdio none",
             sure => high,
             link => "https://docs.kernel.org/scheduler/sched-bwc.html"
-        },
+        }
+    ].
+
+memory() ->
+    [
         #{
             name => memory_limit_close,
             needs => [memory_limit],

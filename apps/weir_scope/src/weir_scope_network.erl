@@ -19,6 +19,9 @@
 
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
+    backlogs() ++ acceptors() ++ drops() ++ backends() ++ bulk_reads() ++ kernel_memory() ++ tracking().
+
+backlogs() ->
     [
         #{
             name => small_backlog,
@@ -51,7 +54,11 @@ rules() ->
             advice => "several processes that do nothing but accept; a larger backlog for bursts",
             sure => high,
             link => "https://www.erlang.org/doc/apps/kernel/gen_tcp.html"
-        },
+        }
+    ].
+
+acceptors() ->
+    [
         #{
             name => few_acceptors,
             needs => [listeners, acceptors],
@@ -76,7 +83,11 @@ rules() ->
             advice => "ten or more processes that call gen_tcp:accept/1 on the same listener, as in ranch",
             sure => medium,
             link => "https://ninenines.eu/docs/en/ranch/2.1/guide/internals/"
-        },
+        }
+    ].
+
+drops() ->
+    [
         #{
             name => listen_overflows,
             needs => [{over, listen_overflows}, {over, ns}],
@@ -103,7 +114,11 @@ rules() ->
             advice => "net.ipv4.tcp_max_syn_backlog, net.core.somaxconn and net.ipv4.tcp_mem",
             sure => low,
             link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
-        },
+        }
+    ].
+
+backends() ->
+    [
         #{
             name => listener_without_weir,
             needs => [weir, otp, listeners],
@@ -124,7 +139,11 @@ rules() ->
             advice => "{tcp_module, weir_tcp} as the first option, if the listener should use Weir",
             sure => low,
             link => "https://github.com/erlang/otp/issues/9822"
-        },
+        }
+    ].
+
+bulk_reads() ->
+    [
         #{
             name => small_buffer_for_bulk,
             needs => [listeners, {over, received}, {over, ns}],
@@ -156,7 +175,11 @@ rules() ->
             advice => "{active, 100}, and again at each {tcp_passive, Socket}",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/kernel/inet.html"
-        },
+        }
+    ].
+
+kernel_memory() ->
+    [
         #{
             name => tcp_memory_pressure,
             needs => [{over, memory_pressures}, {over, pruned}],
@@ -190,7 +213,11 @@ rules() ->
             advice => "find sockets that are not read (top sockets by queue); a larger net.ipv4.tcp_mem",
             sure => medium,
             link => "https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html"
-        },
+        }
+    ].
+
+tracking() ->
+    [
         #{
             name => connection_tracking_close,
             needs => [connections_tracked],

@@ -27,6 +27,10 @@
 
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
+    processors() ++ polling() ++ turns() ++ messages() ++ clocks() ++ module_sockets() ++ memory() ++ queues() ++
+        releases().
+
+processors() ->
     [
         #{
             name => busy_waiting,
@@ -54,7 +58,11 @@ rules() ->
             advice => "find out which other programs use this machine",
             sure => medium,
             link => "https://docs.kernel.org/accounting/psi.html"
-        },
+        }
+    ].
+
+polling() ->
+    [
         #{
             name => poll_thread_busy,
             needs => [{over, poller_cpu_ns}, {over, ns}],
@@ -85,7 +93,11 @@ rules() ->
             advice => "remove +IOs, unless you have measured that it is better",
             sure => low,
             link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
-        },
+        }
+    ].
+
+turns() ->
+    [
         #{
             name => long_collections,
             needs => [long_turns],
@@ -108,7 +120,11 @@ rules() ->
                 "weir scope --schedules shows the functions",
             sure => high,
             link => "https://www.erlang.org/doc/apps/erts/erl_nif.html"
-        },
+        }
+    ].
+
+messages() ->
+    [
         #{
             name => broadcaster_of_normal_priority,
             needs => [broadcasters, run_queue, schedulers],
@@ -148,7 +164,11 @@ rules() ->
             advice => "gen_tcp:recv/2, or {active, once} with one timer for several messages",
             sure => low,
             link => "https://www.erlang.org/doc/apps/kernel/gen_tcp.html"
-        },
+        }
+    ].
+
+clocks() ->
+    [
         #{
             name => slow_clock_source,
             needs => [clock_source],
@@ -190,7 +210,11 @@ rules() ->
                 "or +C multi_time_warp, if all code can handle it",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/erts/time_correction.html"
-        },
+        }
+    ].
+
+module_sockets() ->
+    [
         #{
             name => rearmed_sockets,
             needs => [otp, scheduler_poll, module_sockets],
@@ -208,7 +232,11 @@ rules() ->
             advice => "the default backend `inet', or {tcp_module, weir_tcp}; later releases may have the fix",
             sure => low,
             link => "https://github.com/erlang/otp/pull/11525"
-        },
+        }
+    ].
+
+memory() ->
+    [
         #{
             name => swapped,
             needs => [swap],
@@ -254,7 +282,11 @@ rules() ->
                 "allocator",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/erts/erts_alloc.html"
-        },
+        }
+    ].
+
+queues() ->
+    [
         #{
             name => long_queue,
             needs => [queues],
@@ -276,7 +308,11 @@ rules() ->
                 "let senders wait for an answer, or drop messages; {message_queue_data, off_heap} for this process",
             sure => high,
             link => "https://www.erlang.org/doc/system/eff_guide_processes.html"
-        },
+        }
+    ].
+
+releases() ->
+    [
         #{
             name => slow_accept_of_socket,
             needs => [otp],
