@@ -18,8 +18,11 @@
 svg(#{<<"metrics">> := [Name | _], <<"title">> := Title, <<"contestants">> := Contestants}) ->
     Points = [
         {weir_bench_scenario:plain_title(Label), Schedulers, Median}
-     || #{<<"title">> := Label, <<"schedulers">> := Schedulers, <<"metrics">> := #{Name := #{<<"median">> := Median}}} <-
-            Contestants
+     || #{
+            <<"title">> := Label,
+            <<"schedulers">> := Schedulers,
+            <<"metrics">> := #{Name := #{<<"median">> := Median}}
+        } <- Contestants
     ],
     case Points of
         [] -> none;
@@ -76,7 +79,9 @@ axes(Metric, Top, Steps) ->
          || {Y, Value} <- [{?TOP, Top}, {?TOP + ?HEIGHT div 2, Top / 2}, {Bottom, 0}]
         ],
         [
-            io_lib:format("<text class=\"middle\" x=\"~.1f\" y=\"~b\">~b:~b</text>", [float(X), Bottom + 20, Step, Step])
+            io_lib:format("<text class=\"middle\" x=\"~.1f\" y=\"~b\">~b:~b</text>", [
+                float(X), Bottom + 20, Step, Step
+            ])
          || {Step, {X, _}} <- Steps
         ]
     ].

@@ -113,7 +113,8 @@ explanation() ->
             "~nMedians of ~b rounds in turn, {active, once}, 64 bytes where the client chooses. CPU is the server's.~n",
             [?ROUNDS]
         ),
-        "The servers are weir_example_echo, _proxy and _ehttpd in examples/src; the difference is {tcp_module, weir_tcp}.\n"
+        "The servers are weir_example_echo, _proxy and _ehttpd in examples/src; the difference is\n"
+        "{tcp_module, weir_tcp}.\n"
         "\n"
         "What to try next:\n"
         "  bin/weir run ehttpd --port 8080      runs one of them: curl http://127.0.0.1:8080/\n"

@@ -74,8 +74,8 @@ report(Output) ->
                 {ok, _} = Report ->
                     Report;
                 {error, {not_json, Position}} ->
-                    {error,
-                        iolist_to_binary(["the driver's report is not JSON, error at byte ", integer_to_list(Position)])}
+                    Where = integer_to_binary(Position),
+                    {error, <<"the driver's report is not JSON, error at byte ", Where/binary>>}
             end;
         [] ->
             {error, <<"the driver printed no report">>}

@@ -157,27 +157,7 @@ block(<<"results">>, Results, _Places, _) ->
      || {Name, Document} <- Results
     ];
 block(<<"targets">>, Results, _Places, _) ->
-    Newest = maps:from_list([
-        {{weir_bench_results:release(Document), {Title, maps:get(<<"rival">>, Verdict, none)}}, Verdict}
-     || {_, #{<<"targets">> := Verdicts} = Document} <- Results,
-        #{<<"title">> := Title, <<"measured">> := _} = Verdict <- Verdicts
-    ]),
-    case lists:usort([Release || {Release, _} <- maps:keys(Newest)]) of
-        [] ->
-            [];
-        Releases ->
-            [
-                lists:join("; ", [count(Release, Newest) || Release <- Releases]),
-                ". Missed by one or more (**bold**):\n\n",
-                weir_bench_table:markdown(
-                    ["work", "target" | [["OTP ", Release] || Release <- Releases]],
-                    [
-                        compared([maps:get({Release, Of}, Newest, none) || Release <- Releases])
-                     || Of <- lists:usort([Of || {{_, Of}, #{<<"met">> := false}} <- maps:to_list(Newest)])
-                    ]
-                )
-            ]
-    end;
+    targets(Results);
 block(Name, Results, Places, IsScenario) ->
     case [{Of, measured(Of, Results, Scenario)} || {Of, Scenario} <- map_get(Name, Places)] of
         [{_, [_ | _] = ByRelease}] when IsScenario ->
@@ -200,6 +180,29 @@ block(Name, Results, Places, IsScenario) ->
                     {Header, Rows} = weir_bench_topic:table(Measured, Titles),
                     weir_bench_table:markdown(Header, Rows)
             end
+    end.
+
+targets(Results) ->
+    Newest = maps:from_list([
+        {{weir_bench_results:release(Document), {Title, maps:get(<<"rival">>, Verdict, none)}}, Verdict}
+     || {_, #{<<"targets">> := Verdicts} = Document} <- Results,
+        #{<<"title">> := Title, <<"measured">> := _} = Verdict <- Verdicts
+    ]),
+    case lists:usort([Release || {Release, _} <- maps:keys(Newest)]) of
+        [] ->
+            [];
+        Releases ->
+            [
+                lists:join("; ", [count(Release, Newest) || Release <- Releases]),
+                ". Missed by one or more (**bold**):\n\n",
+                weir_bench_table:markdown(
+                    ["work", "target" | [["OTP ", Release] || Release <- Releases]],
+                    [
+                        compared([maps:get({Release, Of}, Newest, none) || Release <- Releases])
+                     || Of <- lists:usort([Of || {{_, Of}, #{<<"met">> := false}} <- maps:to_list(Newest)])
+                    ]
+                )
+            ]
     end.
 
 count(Of, Newest) ->
@@ -257,7 +260,9 @@ part(Release, Scenario) ->
 pictures(Text, Results, Known) ->
     Shown =
         case
-            re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [global, {capture, all_but_first, binary}])
+            re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [
+                global, {capture, all_but_first, binary}
+            ])
         of
             {match, Pictures} -> lists:usort(Pictures);
             nomatch -> []

@@ -160,7 +160,8 @@ answers({origin, Control}) ->
         " location ~ /pub/(.+)$ {"
         " set $room $1; rewrite ^ /publish/ break;"
         " proxy_set_body '{\"items\":[{\"channel\":\"$room\",\"formats\":{"
-        "\"http-stream\":{\"content\":\"data: $request_body\\\\n\\\\n\"},\"ws-message\":{\"content\":\"$request_body\"}}}]}';",
+        "\"http-stream\":{\"content\":\"data: $request_body\\\\n\\\\n\"},"
+        "\"ws-message\":{\"content\":\"$request_body\"}}}]}';",
         io_lib:format(" proxy_pass http://127.0.0.1:~b; }", [Control])
     ];
 answers(Page) ->

@@ -43,8 +43,10 @@ legend(Scenarios) ->
         [] ->
             "";
         _ ->
-            "\nS:S is so many schedulers, all online; of native code, so many processes. *switches*: context switches of all threads of the\n"
-            "server. *busiest pollset*: its share of the sockets that polls found ready. *away from owner*: sockets whose pollset is not that of\n"
+            "\nS:S is so many schedulers, all online; of native code, so many processes. "
+            "*switches*: context switches of all threads of the\n"
+            "server. *busiest pollset*: its share of the sockets that polls found ready. "
+            "*away from owner*: sockets whose pollset is not that of\n"
             "the scheduler where their owner ran last.\n"
     end.
 

@@ -65,9 +65,8 @@ tools() ->
 
 measured(Directory, Titles) ->
     [File] = filelib:wildcard(filename:join(Directory, "*-scaling-otp*.json")),
-    {ok, #{<<"complete">> := true, <<"scenarios">> := [#{<<"contestants">> := Contestants} = Scenario]}} = weir_bench_results:read(
-        File
-    ),
+    {ok, #{<<"complete">> := true, <<"scenarios">> := [#{<<"contestants">> := Contestants} = Scenario]}} =
+        weir_bench_results:read(File),
     ?assertMatch(#{<<"over">> := <<"schedulers">>}, Scenario),
     ?assertEqual(
         [iolist_to_binary(Title) || Title <- Titles], [

@@ -149,7 +149,8 @@ what_is_wrong_is_told_with_its_place_test_() ->
             {"{scenario, two, #{like => one, driver => horse}}.", ["scenario two", "driver", "node"]},
             {"{scenario, two, #{like => one, search => #{over => rate}}}.", ["scenario two", "search", "least"]},
             {
-                "{scenario, two, #{like => one, search => #{over => rooms, start => 2, least => 1, most => 3, metric => p50_us, limit => 1}}}.",
+                "{scenario, two, #{like => one, search => #{over => rooms, start => 2, least => 1, most => 3, "
+                "metric => p50_us, limit => 1}}}.",
                 ["scenario two", "search", "connections"]
             },
             {"{scenario, two, #{like => one, contestants => [{\"inet\", #{looks => away}}]}}.", [

@@ -7,7 +7,9 @@
 
 %% @doc Renders a page with further arguments of Chromium, and fails if the page's script failed. The screenshot is a
 %% PNG.
--spec of_file(Program :: file:filename(), Page :: file:filename(), Picture :: file:filename(), Arguments :: [string()]) ->
+-spec of_file(
+    Program :: file:filename(), Page :: file:filename(), Picture :: file:filename(), Arguments :: [string()]
+) ->
     weir_json:value().
 of_file(Program, Page, Picture, Arguments) ->
     Common = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr" | Arguments],

@@ -54,7 +54,8 @@ hex(Bytes) -> string:lowercase(binary:encode_hex(Bytes)).
 page() ->
     <<
         "<!doctype html><title>page</title><p id=p></p><script>\n"
-        "const seen = [], say = (what) => { seen.push(what); document.getElementById('p').textContent = seen.sort().join(' ') }\n"
+        "const seen = [], say = (what) => { seen.push(what); document.getElementById('p').textContent = "
+        "seen.sort().join(' ') }\n"
         "const source = new EventSource('/events')\n"
         "source.onmessage = (event) => { say('event' + event.data); if (event.data === '3') source.close() }\n"
         "const socket = new WebSocket('ws://' + location.host + '/websocket')\n"

@@ -52,20 +52,7 @@ postgres_by_rule(_Config) ->
     ]),
     "" = os:cmd("cp -a " ++ Directory ++ "/one " ++ Directory ++ "/two"),
     [One, Two] = [
-        weir_program:start_as("postgres", "postgres", fun(Port) ->
-            [
-                "-D",
-                Directory ++ Name,
-                "-p",
-                Port,
-                "-c",
-                "listen_addresses=127.0.0.1",
-                "-c",
-                "unix_socket_directories=",
-                "-c",
-                "fsync=off"
-            ]
-        end)
+        start_postgres(Directory ++ Name)
      || Name <- ["/one", "/two"]
     ],
     Port = proxy(
@@ -91,26 +78,8 @@ postgres_by_rule(_Config) ->
     ?assertEqual(integer_to_list(One), Asked("joe", "sales")),
     ?assertEqual(integer_to_list(One), Asked("ann", "postgres")),
     ?assertEqual(integer_to_list(Two), Asked("joe", "postgres")),
-    Bench = fun(Arguments) ->
-        os:cmd(
-            string:join(
-                [
-                    "PGSSLMODE=disable",
-                    "pgbench",
-                    "-h",
-                    "127.0.0.1",
-                    "-U",
-                    "joe",
-                    "-p",
-                    integer_to_list(Port)
-                    | Arguments
-                ] ++ ["sales", "2>&1"],
-                " "
-            )
-        )
-    end,
-    _ = Bench(["-i", "-q", "-s", "1"]),
-    Output = Bench(["-c", "8", "-t", "25", "-C"]),
+    _ = pgbench(Port, ["-i", "-q", "-s", "1"]),
+    Output = pgbench(Port, ["-c", "8", "-t", "25", "-C"]),
     ?assertMatch({match, _}, re:run(Output, "processed: 200/200\n.*failed transactions: 0 ", [dotall]), Output),
     %% A result of four megabytes.
     ?assertEqual(
@@ -119,6 +88,28 @@ postgres_by_rule(_Config) ->
     %% A stopped server is down.
     ok = weir_program:stop(One),
     weir_test_wait:wait_until(fun() -> [down] =:= states(one) end).
+
+start_postgres(Directory) ->
+    weir_program:start_as("postgres", "postgres", fun(Port) ->
+        [
+            "-D",
+            Directory,
+            "-p",
+            Port,
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "unix_socket_directories=",
+            "-c",
+            "fsync=off"
+        ]
+    end).
+
+pgbench(Port, Arguments) ->
+    Command =
+        ["PGSSLMODE=disable", "pgbench", "-h", "127.0.0.1", "-U", "joe", "-p", integer_to_list(Port) | Arguments] ++
+            ["sales", "2>&1"],
+    os:cmd(string:join(Command, " ")).
 
 psql(Port, User, Database, Command) ->
     lists:concat([
@@ -160,7 +151,9 @@ redis(Config) ->
         ?assertEqual("OK\n", os:cmd(Cli("-x set key < " ++ File))),
         ?assertEqual("3000000\n", os:cmd(Cli("strlen key"))),
         Output = os:cmd(
-            lists:concat(["redis-benchmark -h 127.0.0.1 -p ", Port, " -n 5000 -c 50 -P 4 -q -t ping_mbulk,set,get 2>&1"])
+            lists:concat([
+                "redis-benchmark -h 127.0.0.1 -p ", Port, " -n 5000 -c 50 -P 4 -q -t ping_mbulk,set,get 2>&1"
+            ])
         ),
         ?assertEqual(3, length(re:split(Output, "requests per second")) - 1, Output),
         ok = weir_program:stop(One),
@@ -184,7 +177,8 @@ nginx_with_tls(Config) ->
         ?assertEqual("other", Curl("other.example.org", "")),
         OpenSsl = os:cmd(
             lists:concat([
-                "printf 'GET / HTTP/1.0\\r\\nHost: x\\r\\n\\r\\n' | openssl s_client -quiet -ign_eof -connect 127.0.0.1:",
+                "printf 'GET / HTTP/1.0\\r\\nHost: x\\r\\n\\r\\n' | "
+                "openssl s_client -quiet -ign_eof -connect 127.0.0.1:",
                 Port,
                 " -servername a.one.example.org 2>/dev/null"
             ])
@@ -380,7 +374,8 @@ ssh(Config) ->
                         " -i ",
                         Directory,
                         "/id_ecdsa -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no"
-                        " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR user@127.0.0.1 question 2>/dev/null | tr -d '\\n\"' | wc -c"
+                        " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR user@127.0.0.1 question 2>/dev/null"
+                        " | tr -d '\\n\"' | wc -c"
                     ])
                 )
             )
@@ -394,7 +389,9 @@ websocket(_Config) ->
     needs(["node"], fun() ->
         filelib:is_dir("/usr/share/nodejs/ws") orelse throw({skip, "no module ws of Node"}),
         {ok, Started} = application:ensure_all_started(weir_http),
-        {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/websocket", weir_http_page, websocket}]),
+        {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [
+            {"/websocket", weir_http_page, websocket}
+        ]),
         Port = proxy(#{rules => [#{host => "chat.example.org", backend => chat}]}, #{
             chat => #{servers => [address(weir:get_port(?MODULE))]}
         }),
@@ -408,8 +405,8 @@ websocket(_Config) ->
                 Port,
                 "/websocket', { headers: { Host: 'chat.example.org' } });"
                 "socket.on('message', (data) => { const text = String(data);"
-                "  if (text === 'welcome') socket.send('x'.repeat(300000)); else { console.log(text.length); socket.close() } });"
-                "socket.on('error', (error) => console.log(error))\""
+                "  if (text === 'welcome') socket.send('x'.repeat(300000)); else { console.log(text.length); "
+                "socket.close() } });socket.on('error', (error) => console.log(error))\""
             ])
         ),
         ok = weir_http:stop_listener(?MODULE),
@@ -429,7 +426,9 @@ needs(Programs, Fun) ->
 patience() -> integer_to_list(weir_test_wait:patience() div 1000).
 
 proxy(Frontend, Backends) ->
-    ok = weir_proxy:start(?MODULE, #{frontends => #{front => Frontend#{listen => "127.0.0.1:0"}}, backends => Backends}),
+    ok = weir_proxy:start(?MODULE, #{
+        frontends => #{front => Frontend#{listen => "127.0.0.1:0"}}, backends => Backends
+    }),
     {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(?MODULE),
     binary_to_integer(Port).
 

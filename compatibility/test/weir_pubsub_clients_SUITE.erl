@@ -59,7 +59,8 @@ language(_Case) -> node.
 
 node_modules() ->
     "cd " ++ packages() ++
-        " && node -e \"require('nchan/package.json'); require('eventsource'); require('ws'); require('@microsoft/fetch-event-source')\"".
+        " && node -e \"require('nchan/package.json'); require('eventsource'); require('ws'); "
+        "require('@microsoft/fetch-event-source')\"".
 
 there(Command) ->
     case os:cmd(Command ++ " >/dev/null 2>&1 && echo there") of

@@ -82,8 +82,10 @@ keep(Directory, Rows) ->
     ok = file:write_file(File, unicode:characters_to_binary(weir_conformance_table:markdown(Title, about(), Rows))).
 
 about() ->
-    "Written by `make conformance`. A case is worse for a difference that [docs/differences.md](../../docs/differences.md)\n"
-    "names, by the row that is quoted. \"Sockets on Weir\" are those that the case has asked for; a case without any says nothing\n"
+    "Written by `make conformance`. A case is worse for a difference that "
+    "[docs/differences.md](../../docs/differences.md)\n"
+    "names, by the row that is quoted. \"Sockets on Weir\" are those that the case has asked for; "
+    "a case without any says nothing\n"
     "about Weir. What is changed in the copies of the suites that run on Weir stands in\n"
     "`weir_conformance_transform`.\n".
 

@@ -11,8 +11,9 @@
 %% MD5 counts reductions by the bytes, as other work does.
 -define(SAMPLE, 100_000).
 
-%% @doc The work of a message, as many microseconds of it as the option `work' says (none). How many bytes MD5 takes in a microsecond
-%% differs by a factor of three between machines, so it is measured: the fastest of some samples, which nothing else held up.
+%% @doc The work of a message, as many microseconds of it as the option `work' says (none). How many bytes MD5 takes in
+%% a microsecond differs by a factor of three between machines, so it is measured: the fastest of some samples, which
+%% nothing else held up.
 -spec of_options(#{work => non_neg_integer(), _ => _}) -> work().
 of_options(#{work := Microseconds}) when Microseconds > 0 ->
     binary:copy(<<0>>, max(1, round(?SAMPLE * Microseconds / lists:min([sample() || _ <- lists:seq(1, 20)]))));

@@ -18,7 +18,9 @@ run(Modules) ->
 
 %% The test functions that EUnit itself would find.
 tests(Module) ->
-    lists:append([of_function(Module, Function, atom_to_list(Function)) || {Function, 0} <- Module:module_info(exports)]).
+    lists:append([
+        of_function(Module, Function, atom_to_list(Function)) || {Function, 0} <- Module:module_info(exports)
+    ]).
 
 of_function(Module, Function, Name) ->
     case {lists:suffix("_test", Name), lists:suffix("_test_", Name)} of

@@ -1,6 +1,6 @@
-%% A hundred thousand connections at once, on as many nodes as the limit of descriptors asks for; WEIR_SOAK_CONNECTIONS in
-%% the environment makes it fewer or more. Everything goes back to zero, and an idle connection of a reactor costs its
-%% server a kibibyte of memory at most.
+%% A hundred thousand connections at once, on as many nodes as the limit of descriptors asks for; WEIR_SOAK_CONNECTIONS
+%% in the environment makes it fewer or more. Everything goes back to zero, and an idle connection of a reactor costs
+%% its server a kibibyte of memory at most.
 -module(weir_connections_soak_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

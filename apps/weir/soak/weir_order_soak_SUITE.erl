@@ -1,6 +1,6 @@
-%% Numbers arrive in order, and the end last, at owners whose queues have a buffer for each sender, while others fill those,
-%% the owners ask again and again, sockets are moved, and pollers are killed.
-%% WEIR_SOAK_SECONDS in the environment makes it shorter or longer. More schedulers than processors find more: `+S 4:4'.
+%% Numbers arrive in order, and the end last, at owners whose queues have a buffer for each sender, while others fill
+%% those, the owners ask again and again, sockets are moved, and pollers are killed. WEIR_SOAK_SECONDS in the
+%% environment makes it shorter or longer. More schedulers than processors find more: `+S 4:4'.
 -module(weir_order_soak_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

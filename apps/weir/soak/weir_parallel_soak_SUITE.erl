@@ -1,5 +1,5 @@
-%% The models of weir_parallel_SUITE for as long as one likes. WEIR_SOAK_SECONDS in the environment makes it shorter or longer. More schedulers
-%% than processors find more: `ERL_FLAGS="+S 4:4"'.
+%% The models of weir_parallel_SUITE for as long as one likes. WEIR_SOAK_SECONDS in the environment makes it shorter or
+%% longer. More schedulers than processors find more: `ERL_FLAGS="+S 4:4"'.
 -module(weir_parallel_soak_SUITE).
 
 -compile([export_all, nowarn_export_all]).

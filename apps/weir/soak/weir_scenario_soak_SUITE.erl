@@ -1,6 +1,6 @@
-%% The scenarios of weir_scenario_SUITE for as long as one likes, each round with a seed of its own, with and without disturbances.
-%% WEIR_SOAK_SECONDS in the environment makes it shorter or longer; WEIR_CHAOS=SEED scripts/test weir weir_scenario_SUITE has the
-%% short form on the chaos build.
+%% The scenarios of weir_scenario_SUITE for as long as one likes, each round with a seed of its own, with and without
+%% disturbances. WEIR_SOAK_SECONDS in the environment makes it shorter or longer; WEIR_CHAOS=SEED scripts/test weir
+%% weir_scenario_SUITE has the short form on the chaos build.
 -module(weir_scenario_soak_SUITE).
 
 -compile([export_all, nowarn_export_all]).

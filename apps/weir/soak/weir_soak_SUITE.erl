@@ -253,22 +253,7 @@ serve(steady, Connect) ->
     ),
     gen_tcp:close(Socket);
 serve(slow_reader, Connect) ->
-    Socket = Connect([{recbuf, 8192}, {nodelay, true}]),
-    Data = rand:bytes(50000 + rand:uniform(300000)),
-    Self = self(),
-    {Sender, Monitor} = spawn_monitor(fun() ->
-        ok = gen_tcp:send(Socket, Data),
-        %% It is the owner's to close.
-        Self ! {self(), sent}
-    end),
-    rest(rand:uniform(50)),
-    read_slowly(Socket, Data),
-    receive
-        {Sender, sent} -> ok
-    after patience() -> exit(not_sent)
-    end,
-    demonitor(Monitor, [flush]),
-    gen_tcp:close(Socket);
+    slow_reader(Connect);
 serve(half_close, Connect) ->
     Socket = Connect([]),
     Data = rand:bytes(rand:uniform(200000)),
@@ -310,6 +295,24 @@ serve(victim, Connect) ->
     receive
         {'DOWN', Monitor, process, Sender, _} -> ok
     end,
+    gen_tcp:close(Socket).
+
+slow_reader(Connect) ->
+    Socket = Connect([{recbuf, 8192}, {nodelay, true}]),
+    Data = rand:bytes(50000 + rand:uniform(300000)),
+    Self = self(),
+    {Sender, Monitor} = spawn_monitor(fun() ->
+        ok = gen_tcp:send(Socket, Data),
+        %% It is the owner's to close.
+        Self ! {self(), sent}
+    end),
+    rest(rand:uniform(50)),
+    read_slowly(Socket, Data),
+    receive
+        {Sender, sent} -> ok
+    after patience() -> exit(not_sent)
+    end,
+    demonitor(Monitor, [flush]),
     gen_tcp:close(Socket).
 
 %% Kills the process that serves a client's socket, if it has begun to.

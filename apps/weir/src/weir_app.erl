@@ -14,7 +14,9 @@ start(_Type, _Args) ->
         ok ->
             weir_sup:start_link();
         {error, no_native_part} ->
-            weir_reports:log(warning, #{what => "no native part; sockets are OTP's", reason => weir_native:load_error()}),
+            weir_reports:log(warning, #{
+                what => "no native part; sockets are OTP's", reason => weir_native:load_error()
+            }),
             weir_sup:start_link();
         {error, _} = Error ->
             Error

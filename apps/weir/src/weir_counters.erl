@@ -48,6 +48,40 @@ value(replies, #{reply_us := #{count := Count}}) -> Count;
 value(Name, Info) -> maps:get(Name, Info, undefined).
 
 rows(pollset) ->
+    pollset_rows();
+rows(reactor) ->
+    [
+        {connections, gauge, none, "connections that are open or being opened"},
+        {failed_handshakes, counter, none, "connections whose PROXY header failed, in all reactors of the listener"},
+        {callbacks, counter, none, "events, messages and ticks for which callbacks were called"},
+        {callback_ns, counter, nanoseconds, "time in those callbacks"}
+        | rows(pollset)
+    ];
+rows(listener) ->
+    listener_rows();
+rows(group) ->
+    [
+        {members, gauge, none, "sockets in the group"},
+        {pending, gauge, none, "broadcasts that the slowest pollset still has to send"},
+        {broadcasts, counter, none, "broadcasts"},
+        {sent, counter, none, "messages that the kernel took at once, counted for each member"},
+        {queued, counter, none, "messages queued for their member"},
+        {dropped, counter, none, "messages dropped by the policy"},
+        {disconnected, counter, none, "members closed by the policy"}
+    ];
+rows(relay) ->
+    [
+        {a_to_b_bytes, counter, bytes, "bytes received from A, the client"},
+        {a_to_b_packets, counter, none, "reads that returned bytes of A"},
+        {b_to_a_bytes, counter, bytes, "bytes received from B, the server"},
+        {b_to_a_packets, counter, none, "reads that returned bytes of B"},
+        {duration_us, counter, microseconds, "time since the relay began"},
+        {idle_us, gauge, microseconds, "time since bytes last moved"},
+        {first_byte_us, gauge, microseconds, "time from the beginning to the first byte of B; absent until then"},
+        {replies, counter, none, "replies of B to A"}
+    ].
+
+pollset_rows() ->
     [
         {sockets, gauge, none, "sockets that the pollset serves"},
         {polls, counter, none, "polls"},
@@ -76,16 +110,9 @@ rows(pollset) ->
         {moved_in, counter, none, "sockets moved here from another pollset"},
         {moved_out, counter, none, "sockets moved from here to another pollset"},
         {contended, counter, none, "lock waits on the ready list"}
-    ];
-rows(reactor) ->
-    [
-        {connections, gauge, none, "connections that are open or being opened"},
-        {failed_handshakes, counter, none, "connections whose PROXY header failed, in all reactors of the listener"},
-        {callbacks, counter, none, "events, messages and ticks for which callbacks were called"},
-        {callback_ns, counter, nanoseconds, "time in those callbacks"}
-        | rows(pollset)
-    ];
-rows(listener) ->
+    ].
+
+listener_rows() ->
     [
         {connections, gauge, none, "accepted connections that are not closed"},
         {waiting, gauge, none, "accepted connections without a process yet"},
@@ -101,25 +128,4 @@ rows(listener) ->
         {failed_handshakes, counter, none, "connections whose TLS handshake or PROXY header failed"},
         {replies, counter, none, "replies measured with the option measure"},
         {reply_ns, counter, nanoseconds, "sum of the reply times"}
-    ];
-rows(group) ->
-    [
-        {members, gauge, none, "sockets in the group"},
-        {pending, gauge, none, "broadcasts that the slowest pollset still has to send"},
-        {broadcasts, counter, none, "broadcasts"},
-        {sent, counter, none, "messages that the kernel took at once, counted for each member"},
-        {queued, counter, none, "messages queued for their member"},
-        {dropped, counter, none, "messages dropped by the policy"},
-        {disconnected, counter, none, "members closed by the policy"}
-    ];
-rows(relay) ->
-    [
-        {a_to_b_bytes, counter, bytes, "bytes received from A, the client"},
-        {a_to_b_packets, counter, none, "reads that returned bytes of A"},
-        {b_to_a_bytes, counter, bytes, "bytes received from B, the server"},
-        {b_to_a_packets, counter, none, "reads that returned bytes of B"},
-        {duration_us, counter, microseconds, "time since the relay began"},
-        {idle_us, gauge, microseconds, "time since bytes last moved"},
-        {first_byte_us, gauge, microseconds, "time from the beginning to the first byte of B; absent until then"},
-        {replies, counter, none, "replies of B to A"}
     ].

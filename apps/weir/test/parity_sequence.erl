@@ -256,7 +256,9 @@ request() ->
         {Method, Target, Version, End},
         {
             oneof(["GET", "POST", "OPTIONS", "BREW", "get"]),
-            oneof(["/", "/a/b?c=d", "*", "http://host/path", "https://host:8443/", "http://host", "mailto:x", "odd", ""]),
+            oneof([
+                "/", "/a/b?c=d", "*", "http://host/path", "https://host:8443/", "http://host", "mailto:x", "odd", ""
+            ]),
             oneof([" HTTP/1.1", " HTTP/1.0", " HTTP/0.9", "", " HTTP/1", " FTP/1.1"]),
             end_of_line()
         },

@@ -194,18 +194,10 @@ arguments(group_new, 1) ->
     oneof([vector(1, argument()), [settings()]]);
 arguments(relay_start, 6) ->
     [handle_of(), handle_of(), {term, integer(0, 2)}, argument(), {term, binary()}, relay_options()];
-%% Addresses where no server listens.
 arguments(relay_connect, 6) ->
-    Server = oneof([
-        {{127, 0, 0, 1}, 0},
-        {{0, 0, 0, 0, 0, 0, 0, 1}, 0, 0, 0},
-        {local, <<"/nobody">>},
-        {local, <<0, "nobody">>},
-        {local, binary()}
-    ]),
     [
         handle_of(),
-        {term, Server},
+        {term, no_server()},
         {term, integer(0, 2)},
         oneof([{self}, argument()]),
         {term, binary()},
@@ -221,6 +213,16 @@ arguments(Function, Arity) ->
 
 first(Argument, Arity) ->
     oneof([vector(Arity, argument()), ?LET(Others, vector(Arity - 1, argument()), [Argument | Others])]).
+
+%% Addresses where no server listens.
+no_server() ->
+    oneof([
+        {{127, 0, 0, 1}, 0},
+        {{0, 0, 0, 0, 0, 0, 0, 1}, 0, 0, 0},
+        {local, <<"/nobody">>},
+        {local, <<0, "nobody">>},
+        {local, binary()}
+    ]).
 
 handle_of() ->
     {socket, oneof([open, listening, connected, closed, group])}.

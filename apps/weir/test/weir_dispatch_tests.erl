@@ -25,7 +25,9 @@ all_there(Caller, Module, Variable, Except) ->
             Called = called(Forms, Variable) -- Except,
             ?assertNotEqual([], Called),
             {module, Module} = code:ensure_loaded(Module),
-            ?assertEqual([], [Call || {Name, Arity} = Call <- Called, not erlang:function_exported(Module, Name, Arity)]);
+            ?assertEqual([], [
+                Call || {Name, Arity} = Call <- Called, not erlang:function_exported(Module, Name, Arity)
+            ]);
         _ ->
             %% This OTP has no debug information.
             ok

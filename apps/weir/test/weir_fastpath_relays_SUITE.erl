@@ -7,7 +7,9 @@
 
 -import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1]).
 -import(weir_test_wait, [patience/0, wait_until/1, recv_all/1]).
--import(weir_fastpath_test, [given/2, has_ended/1, is_over/1, kill_pollers/0, new_engine/0, one_of/1, pause/0, relay/2]).
+-import(weir_fastpath_test, [
+    given/2, has_ended/1, is_over/1, kill_pollers/0, new_engine/0, one_of/1, pause/0, relay/2
+]).
 
 -include("fastpath_suite.hrl").
 

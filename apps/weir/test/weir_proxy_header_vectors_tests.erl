@@ -6,6 +6,8 @@
 
 -define(SIGNATURE, "\r\n\r\n\0\r\nQUIT\n").
 -define(LONGEST, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff").
+%% The address of ?LONGEST.
+-define(ONES, {16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff}).
 
 taken_test_() ->
     [{Name, ?_assertMatch({ok, #{}, _}, same(Bytes, Ends, Rest))} || {Name, Bytes, Ends, Rest} <- taken()].
@@ -28,10 +30,21 @@ ends(#{src_address := Source, src_port := SourcePort, dest_address := Destinatio
     {Source, SourcePort, Destination, DestinationPort}.
 
 taken() ->
+    %% Bytes after the end that look like another value belong to the connection.
+    [
+        {Name ++ ": " ++ Line, iolist_to_binary(["PROXY ", Line, "\r\n", Rest]), Ends, Rest}
+     || {Name, Line, Ends} <- lines(), Rest <- [<<>>, <<"GET /">>]
+    ] ++
+        [
+            {Name, <<?SIGNATURE, Bytes/binary, Rest/binary>>, Ends, Rest}
+         || {Name, Bytes, Ends} <- binaries(), Rest <- [<<>>, <<2, 5:16, "12345">>]
+        ].
+
+%% Version 1.
+lines() ->
     Four = {192, 0, 2, 1},
     Most = {255, 255, 255, 255},
-    Six = {16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff, 16#ffff},
-    Lines = [
+    [
         {"nginx", "TCP4 192.0.2.1 192.0.2.2 123 5678", {Four, 123, {192, 0, 2, 2}, 5678}},
         {"nginx", "TCP6 2001:Db8::1 2001:Db8::2 123 5678", {
             {16#2001, 16#db8, 0, 0, 0, 0, 0, 1}, 123, {16#2001, 16#db8, 0, 0, 0, 0, 0, 2}, 5678
@@ -44,23 +57,29 @@ taken() ->
             {0, 0, 0, 0, 0, 16#ffff, 16#7f00, 1}, 65533, {0, 0, 0, 0, 0, 0, 0, 1}, 1
         }},
         {"ppp", "TCP4 255.255.255.255 255.255.255.255 65535 65535", {Most, 65535, Most, 65535}},
-        {"ppp", "TCP6 " ?LONGEST " " ?LONGEST " 65535 65535", {Six, 65535, Six, 65535}},
-        {"ppp", "TCP6 ::1 " ?LONGEST " 65535 65535", {{0, 0, 0, 0, 0, 0, 0, 1}, 65535, Six, 65535}},
-        {"ppp", "TCP6 ffff::ffff " ?LONGEST " 65535 65535", {{16#ffff, 0, 0, 0, 0, 0, 0, 16#ffff}, 65535, Six, 65535}},
-        {"ppp", "TCP6 ffff:ffff:ffff:ffff::ffff:ffff:ffff " ?LONGEST " 65535 65535", {
-            setelement(5, Six, 0), 65535, Six, 65535
+        {"ppp", "TCP6 " ?LONGEST " " ?LONGEST " 65535 65535", {?ONES, 65535, ?ONES, 65535}},
+        {"ppp", "TCP6 ::1 " ?LONGEST " 65535 65535", {{0, 0, 0, 0, 0, 0, 0, 1}, 65535, ?ONES, 65535}},
+        {"ppp", "TCP6 ffff::ffff " ?LONGEST " 65535 65535", {
+            {16#ffff, 0, 0, 0, 0, 0, 0, 16#ffff}, 65535, ?ONES, 65535
         }},
-        {"ppp", "TCP6 :: " ?LONGEST " 65535 65535", {{0, 0, 0, 0, 0, 0, 0, 0}, 65535, Six, 65535}},
-        {"ppp", "TCP6 ffff:: " ?LONGEST " 65535 65535", {{16#ffff, 0, 0, 0, 0, 0, 0, 0}, 65535, Six, 65535}},
+        {"ppp", "TCP6 ffff:ffff:ffff:ffff::ffff:ffff:ffff " ?LONGEST " 65535 65535", {
+            setelement(5, ?ONES, 0), 65535, ?ONES, 65535
+        }},
+        {"ppp", "TCP6 :: " ?LONGEST " 65535 65535", {{0, 0, 0, 0, 0, 0, 0, 0}, 65535, ?ONES, 65535}},
+        {"ppp", "TCP6 ffff:: " ?LONGEST " 65535 65535", {{16#ffff, 0, 0, 0, 0, 0, 0, 0}, 65535, ?ONES, 65535}},
         %% The longest header: 107 bytes.
         {"ppp", "UNKNOWN " ?LONGEST " " ?LONGEST " 65535 65535", unknown}
-    ],
+    ].
+
+%% Version 2.
+binaries() ->
+    Four = {192, 0, 2, 1},
     Addresses = <<127, 0, 0, 1, 127, 0, 0, 2, 80:16, 443:16>>,
     Known = {{127, 0, 0, 1}, 80, {127, 0, 0, 2}, 443},
     Authority = <<2, 5:16, "12345">>,
     SixAddresses = <<-1:124, 2:4, -1:124, 1:4, 80:16, 443:16>>,
     Values = <<1, 1:16, 5, 2, 2:16, 5, 5>>,
-    Binaries = [
+    [
         {"nginx", <<16#21, 16#11, 12:16, 192, 0, 2, 1, 192, 0, 2, 2, 123:16, 5678:16>>,
             {Four, 123, {192, 0, 2, 2}, 5678}},
         {"nginx", <<16#21, 16#21, 36:16, 16#20010db8:32, 1:96, 16#20010db8:32, 2:96, 123:16, 5678:16>>, {
@@ -76,7 +95,7 @@ taken() ->
         {"ppp", <<16#21, 16#01, 8:16, 127, 0, 0, 1, 127, 0, 0, 2>>, unknown},
         {"ppp", <<16#21, 16#10, 8:16, 127, 0, 0, 1, 127, 0, 0, 2>>, unknown},
         {"ppp", <<16#21, 16#21, 45:16, SixAddresses/binary, Values/binary>>, {
-            setelement(8, Six, 16#fff2), 80, setelement(8, Six, 16#fff1), 443
+            setelement(8, ?ONES, 16#fff2), 80, setelement(8, ?ONES, 16#fff1), 443
         }},
         {"ppp", <<16#21, 16#30, 225:16, -1:864, 0:864, Values/binary>>, unknown},
         {"ppp", <<16#20, 16#02, 0:16>>, local},
@@ -89,16 +108,7 @@ taken() ->
         {"go-proxyproto", <<16#21, 16#32, 216:16, "socket", 0:816, "socket", 0:816>>, {<<"socket">>, <<"socket">>}},
         %% Refused by go-proxyproto. "The receiver must accept this value [unspecified] and ignore the address."
         {"specification", <<16#21, 16#00, 0:16>>, unknown}
-    ],
-    %% Bytes after the end that look like another value belong to the connection.
-    [
-        {Name ++ ": " ++ Line, iolist_to_binary(["PROXY ", Line, "\r\n", Rest]), Ends, Rest}
-     || {Name, Line, Ends} <- Lines, Rest <- [<<>>, <<"GET /">>]
-    ] ++
-        [
-            {Name, <<?SIGNATURE, Bytes/binary, Rest/binary>>, Ends, Rest}
-         || {Name, Bytes, Ends} <- Binaries, Rest <- [<<>>, Authority]
-        ].
+    ].
 
 refused_test_() ->
     [

@@ -7,7 +7,9 @@
 
 -import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/1]).
 -import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
--import(reactor_probe, [start/1, start_on/3, listen/1, client/1, stop/1, kill_reactor/1, told/1, recv_all/1, exchange/2]).
+-import(reactor_probe, [
+    start/1, start_on/3, listen/1, client/1, stop/1, kill_reactor/1, told/1, recv_all/1, exchange/2
+]).
 
 -include("reactor_suite.hrl").
 

@@ -114,7 +114,9 @@ files_of_a_hundred_connections(Config) ->
 
 close_comes_after_the_file(Config) ->
     {File, Bytes} = file_of(Config, 4000000),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {close, [{sendfile, File, 0, 4000000}], State} end}),
+    {Reactor, Port} = start(#{
+        data => fun(_Socket, _Data, State) -> {close, [{sendfile, File, 0, 4000000}], State} end
+    }),
     Peer = connect_raw(Port, [{recbuf, 8192}]),
     ok = gen_tcp:send(Peer, <<"go">>),
     {terminated, _, normal} = told(terminated),

@@ -7,7 +7,9 @@
 
 -import(weir_test_peer, [connect_raw/1, accept_raw/1, keep/1, async/1, await/1, kill/1, pid/1]).
 -import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
--import(reactor_probe, [start/1, start/2, stop/1, kill_reactor/1, told/1, told/2, recv_all/1, exchange/2, send_apart/2]).
+-import(reactor_probe, [
+    start/1, start/2, stop/1, kill_reactor/1, told/1, told/2, recv_all/1, exchange/2, send_apart/2
+]).
 
 -include("reactor_suite.hrl").
 

@@ -152,7 +152,9 @@ what_cannot_be_sent_closes(_Config) ->
                 {error, {error, {Reason, {send, _}}, _}} = told(terminated, Socket),
                 ?assert(lists:member(Reason, [badarg, emsgsize]))
             end),
-            ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, "{reactor_probe,send}") =/= nomatch]),
+            ?assertMatch([_ | _], [
+                Report || Report <- Reports, string:find(Report, "{reactor_probe,send}") =/= nomatch
+            ]),
             ok = gen_tcp:send(Good, "good"),
             {ok, <<"good">>} = gen_tcp:recv(Good, 0, patience()),
             stop(Reactor)
@@ -307,7 +309,9 @@ peers_die_while_they_are_told(_Config) ->
 
 %% The queue is full and a send has timed out. A reactor accepts whatever its callbacks send.
 an_adopted_queue_that_was_full(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {send_timeout, 50}, {sndbuf, 4096}], [{recbuf, 4096}]),
+    {Socket, Peer} = socket_pair(
+        Config, [binary, {active, false}, {send_timeout, 50}, {sndbuf, 4096}], [{recbuf, 4096}]
+    ),
     Sent = fill(Socket, 0),
     Reactor = client(#{}),
     Greet = #{tell => self(), init => fun(_Socket, State) -> {send, <<"end">>, State} end},

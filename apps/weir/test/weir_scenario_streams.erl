@@ -37,7 +37,9 @@ run(Seed, Rounds) ->
 
 play(Seed) ->
     ok = seed(Seed),
-    {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {active, false}, {ip, ?LOOPBACK}, {backlog, 64}]),
+    {ok, Listener} = gen_tcp:listen(0, [
+        {tcp_module, weir_tcp}, binary, {active, false}, {ip, ?LOOPBACK}, {backlog, 64}
+    ]),
     {ok, Port} = inet:port(Listener),
     Streams = [start_stream(Listener, Port, {Seed, Number}) || Number <- lists:seq(1, ?STREAMS)],
     Sockets = [Socket || {_, _, Socket} <- Streams],

@@ -227,7 +227,8 @@ reports_are_seen_in_a_plain_node(Config) ->
     Erl = os:find_executable("erl"),
     Expression =
         "{ok, _} = application:ensure_all_started(weir), "
-        "weir_reports:log(warning, #{what => \"something happened\", listener => a_name}), ok = logger_std_h:filesync(default), halt().",
+        "weir_reports:log(warning, #{what => \"something happened\", listener => a_name}), "
+        "ok = logger_std_h:filesync(default), halt().",
     {0, Lines} = run([{weir, Erl} | Config], ["-noshell", "-pa", Ebin, "-eval", Expression]),
     ?assert(mentions("weir: something happened; listener=a_name", Lines)).
 
@@ -261,7 +262,8 @@ nodes_connect(Config) ->
             ?LISTEN("[]")
             "io:format(\"~0p~n\", [erpc:call(weir_exec_one@localhost, erlang, node, [])]), "
             "{ok, T} = erpc:call(weir_exec_one@localhost, gen_tcp, listen, [0, []]), io:format(\"~0p~n\", [T]), "
-            "true = monitor_node(weir_exec_one@localhost, true), erpc:cast(weir_exec_one@localhost, erlang, halt, [0]), "
+            "true = monitor_node(weir_exec_one@localhost, true), "
+            "erpc:cast(weir_exec_one@localhost, erlang, halt, [0]), "
             "receive {nodedown, _} -> halt() end.",
         {0, Lines} = erl(with(Environment, Config), ["-sname", "weir_exec_two@localhost" | Cookie], Expression),
         ?assertMatch([?WEIR, <<"weir_exec_one@localhost">>, ?WEIR], Lines),

@@ -28,7 +28,9 @@
     an_overloaded_generator_is_exit_code_3/1
 ]).
 
--import(weir_cli_program, [start/2, run/2, answer/1, line/1, later_lines/1, exit_status/1, shell/1, kill/2, mentions/2]).
+-import(weir_cli_program, [
+    start/2, run/2, answer/1, line/1, later_lines/1, exit_status/1, shell/1, kill/2, mentions/2
+]).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
@@ -243,7 +245,9 @@ wait_for_second(Program) ->
 runs_are_compared(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         File = file(Config, "runs.json"),
-        {0, _} = load(Config, ["echo", Target, "--rate", "100", "--duration", "500ms", "--repeat", "3", "--json", File]),
+        {0, _} = load(Config, [
+            "echo", Target, "--rate", "100", "--duration", "500ms", "--repeat", "3", "--json", File
+        ]),
         {0, Lines} = run(Config, ["load", "compare", File, File]),
         ?assert(mentions("no difference shown", Lines)),
         ?assert(mentions("Welch", Lines))

@@ -9,7 +9,9 @@
 -export([who_reads_no_more_ends_nothing/1, names_of_any_letters/1]).
 -export([commands_show_and_change/1, wrong_commands_say_why/1, a_new_version_takes_over/1, another_user/1]).
 
--import(weir_cli_program, [start/2, run/2, answer/1, line/1, exit_status/1, later_lines/1, shell/1, kill/2, mentions/2]).
+-import(weir_cli_program, [
+    start/2, run/2, answer/1, line/1, exit_status/1, later_lines/1, shell/1, kill/2, mentions/2
+]).
 -import(weir_test_wait, [wait_until/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].

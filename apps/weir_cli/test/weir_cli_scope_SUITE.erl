@@ -139,9 +139,8 @@ once(Config) ->
 
 as_json(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--json", "--no-load"]),
-    {ok, #{<<"node">> := Node, <<"schedulers">> := [#{<<"utilisation">> := _} | _], <<"processes">> := [_ | _]}} = weir_json:decode(
-        iolist_to_binary(lists:join($\n, Lines))
-    ),
+    {ok, #{<<"node">> := Node, <<"schedulers">> := [#{<<"utilisation">> := _} | _], <<"processes">> := [_ | _]}} =
+        weir_json:decode(iolist_to_binary(lists:join($\n, Lines))),
     ?assertEqual(list_to_binary(?config(node, Config)), Node).
 
 as_csv(Config) ->

@@ -54,9 +54,12 @@ attacks(Config) ->
     Table = unicode:characters_to_binary([
         "# An honest client beside attacks\n"
         "\n"
-        "Written by `weir_http_attack_soak_SUITE` (`make soak`) with `WEIR_WRITE_RESULTS=1`: one run, server, attacker and honest client on\n"
-        "one machine. The client asks 2,000 times at least, every tenth on a new connection. What else the machine did shows in the first row.\n"
-        "Afterwards connections, descriptors and memory (within 8 MiB) are what they were, which the suite checks. Slow readers take the kernel's\n"
+        "Written by `weir_http_attack_soak_SUITE` (`make soak`) with `WEIR_WRITE_RESULTS=1`: one run, server, "
+        "attacker and honest client on\n"
+        "one machine. The client asks 2,000 times at least, every tenth on a new connection. "
+        "What else the machine did shows in the first row.\n"
+        "Afterwards connections, descriptors and memory (within 8 MiB) are what they were, which the suite checks. "
+        "Slow readers take the kernel's\n"
         "memory for TCP; the guide's page on limits says what bounds that.\n"
         "\n",
         io_lib:format("OTP ~s, ~b processors.~n", [

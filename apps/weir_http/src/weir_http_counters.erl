@@ -102,12 +102,14 @@ rows() ->
         {requests, counter, none, "requests with a complete, valid head"},
         {refused, counter, none, "requests refused with a 4xx or 5xx and a close, before a handler saw them"},
         {timeouts, counter, none,
-            "connections closed because a request took too long to arrive, the client did not read its response, or a WebSocket was silent"},
+            "connections closed because a request took too long to arrive, the client did not read its response, or a "
+            "WebSocket was silent"},
         {crashes, counter, none,
             "requests, event streams and WebSockets whose handler raised or returned an invalid result"},
         {cut_off, counter, none, "responses cut off because their file became shorter while it was sent"},
         {log_dropped, counter, none,
-            "lines of the access log that were lost: they came too fast, the file could not be written, or the writer was killed"},
+            "lines of the access log that were lost: they came too fast, the file could not be written, or the writer "
+            "was killed"},
         {streams, counter, none, "event streams opened"},
         {stream_slow, counter, none, "event streams closed because the client did not read fast enough"},
         {stream_dropped, counter, none, "sends to an event stream dropped because the client did not read fast enough"},

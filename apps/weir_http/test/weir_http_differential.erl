@@ -184,9 +184,12 @@ table(Seen) ->
     unicode:characters_to_binary([
         "# The same bytes before weir_http and others\n"
         "\n"
-        "Written by `weir_http_differential_soak_SUITE` (`make soak`) with `WEIR_WRITE_RESULTS=1`. Seeds are the requests of\n"
-        "[http11-probes.md](http11-probes.md) and some that are right; each further case is one of them with up to two random changes.\n"
-        "Every server says of each request its method, target and the length of its body. `make test` has the first 2,000 cases.\n"
+        "Written by `weir_http_differential_soak_SUITE` (`make soak`) with `WEIR_WRITE_RESULTS=1`. "
+        "Seeds are the requests of\n"
+        "[http11-probes.md](http11-probes.md) and some that are right; "
+        "each further case is one of them with up to two random changes.\n"
+        "Every server says of each request its method, target and the length of its body. "
+        "`make test` has the first 2,000 cases.\n"
         "\n",
         io_lib:format("~b cases; ~b are refused by weir_http.~n", [
             length(Seen), length([refused || {_, {_, refused}, _} <- Seen])
@@ -209,7 +212,9 @@ table(Seen) ->
         "| server | cases | reason |\n"
         "| --- | --- | --- |\n",
         [
-            io_lib:format("| ~s | ~b | ~s |~n", [Name, length([R || {N, R} <- Found, N =:= Name, R =:= Reason]), Reason])
+            io_lib:format("| ~s | ~b | ~s |~n", [
+                Name, length([R || {N, R} <- Found, N =:= Name, R =:= Reason]), Reason
+            ])
          || {Name, Reason, _} <- explanations()
         ],
         io_lib:format("~nUnexplained: ~b.~n", [length([none || {_, none} <- Found])])

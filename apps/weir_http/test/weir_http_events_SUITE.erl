@@ -192,7 +192,9 @@ requests_have_names(_Config) ->
         {"/id", weir_http_echo, {call, fun(Request) -> {reply, 200, [], weir_http_request:id(Request)} end}}
     ]),
     Socket = connect(Port),
-    ok = send(Socket, [get("/id", "X-Request-Id: given\r\n"), get("/id"), get("/nowhere"), get("/raise"), get("/serve")]),
+    ok = send(Socket, [
+        get("/id", "X-Request-Id: given\r\n"), get("/id"), get("/nowhere"), get("/raise"), get("/serve")
+    ]),
     {200, #{<<"x-request-id">> := First}, First} = response(Socket),
     {200, #{<<"x-request-id">> := Second}, Second} = response(Socket),
     Others = [Id || {_, #{<<"x-request-id">> := Id}, _} <- weir_http_client:responses(Socket, 3)],
@@ -234,7 +236,9 @@ about_access(Fields) ->
     ).
 
 a_page_of_another_origin(_Config) ->
-    Port = with_cors(#{origins => [<<"https://a.example">>], credentials => true, expose => [<<"x-total">>, <<"etag">>]}),
+    Port = with_cors(#{
+        origins => [<<"https://a.example">>], credentials => true, expose => [<<"x-total">>, <<"etag">>]
+    }),
     Allowed = #{
         <<"access-control-allow-origin">> => <<"https://a.example">>,
         <<"access-control-allow-credentials">> => <<"true">>,

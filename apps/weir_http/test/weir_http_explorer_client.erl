@@ -221,7 +221,8 @@ is_right(Kind, Body, Id, Versions, Run) ->
     [Version, IsLogged | _] = binary:split(Text, <<" ">>, [global]),
     Number = binary_to_integer(Version),
     ok = answered(Id, IsLogged, Run),
-    Text =:= iolist_to_binary([Version, " ", IsLogged, " ", Id, behind(Kind)]) andalso in_force(Number, Versions) andalso
+    Text =:= iolist_to_binary([Version, " ", IsLogged, " ", Id, behind(Kind)]) andalso
+        in_force(Number, Versions) andalso
         is_only(Kind, Number).
 
 behind({chunks, Chunks}) -> [integer_to_binary(N) || N <- lists:seq(1, Chunks)];

@@ -187,7 +187,11 @@ what_is_wrong_has_a_status(Config) ->
             {415, <<"not_multipart">>, post(Path, "multipart/form-data", "--a--")},
             {415, <<"not_multipart">>, post(Path, ["multipart/form-data; boundary=", lists:duplicate(71, $a)], "")},
             {400, <<"{bad_multipart,incomplete}">>,
-                post(Path, "multipart/form-data; boundary=a", "--a\r\nContent-Disposition: form-data; name=a\r\n\r\nb")},
+                post(
+                    Path,
+                    "multipart/form-data; boundary=a",
+                    "--a\r\nContent-Disposition: form-data; name=a\r\n\r\nb"
+                )},
             {400, <<"{bad_multipart,incomplete}">>, post(Path, "multipart/form-data; boundary=a", "")},
             {400, <<"{bad_multipart,boundary}">>, post(Path, "multipart/form-data; boundary=a", "--ab\r\n")},
             {400, <<"{bad_multipart,disposition}">>, form(Path, [{"form-data", ""}])},
@@ -216,7 +220,8 @@ limits(Config) ->
 a_form_ends_before_its_body(Config) ->
     Socket = connect(port(Config)),
     ok = send(Socket, [
-        "POST /stream HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=a\r\nContent-Length: 1000\r\n\r\n--a--"
+        "POST /stream HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=a\r\n"
+        "Content-Length: 1000\r\n\r\n--a--"
     ]),
     {200, #{<<"connection">> := <<"close">>}, Body} = response(Socket),
     ?assertEqual([], binary_to_term(Body)).

@@ -130,8 +130,9 @@ a_line_of_json(Config) ->
         {match, _},
         re:run(
             Line,
-            "^{\"time\":\"20\\d\\d-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d\\d\\dZ\",\"peer\":\"127\\.0\\.0\\.1\",\"method\":\"GET\",\"path\":\"/\","
-            "\"query\":\"a=b\",\"protocol\":\"HTTP/1\\.1\",\"status\":200,\"bytes\":5,\"duration_us\":\\d+,\"request_id\":\"this-one\","
+            "^{\"time\":\"20\\d\\d-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d\\d\\dZ\","
+            "\"peer\":\"127\\.0\\.0\\.1\",\"method\":\"GET\",\"path\":\"/\",\"query\":\"a=b\","
+            "\"protocol\":\"HTTP/1\\.1\",\"status\":200,\"bytes\":5,\"duration_us\":\\d+,\"request_id\":\"this-one\","
             "\"user_agent\":\"\\\\\"x\\\\\\\\y\\\\\"\"}$"
         )
     ).

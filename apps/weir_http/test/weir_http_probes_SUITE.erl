@@ -82,9 +82,11 @@ table(Observed) ->
     [
         "# The probes of Http11Probe on weir_http\n"
         "\n"
-        "Written by `weir_http_probes_SUITE` with `WEIR_WRITE_RESULTS=1`, and compared with by every other run of it. An answer\n"
+        "Written by `weir_http_probes_SUITE` with `WEIR_WRITE_RESULTS=1`, and compared with by every other run of it. "
+        "An answer\n"
         "is the statuses of the responses, and whether the connection was open afterwards. The requests stand in\n"
-        "`weir_http_probes_compliance`, `_malformed` and `_smuggling`; names, levels and expected answers are those of\n"
+        "`weir_http_probes_compliance`, `_malformed` and `_smuggling`; "
+        "names, levels and expected answers are those of\n"
         "[Http11Probe](https://github.com/MDA2AV/Http11Probe).\n"
         "\n",
         io_lib:format("~b probes: ~b pass, ~b with a warning, ~b failed.~n", [

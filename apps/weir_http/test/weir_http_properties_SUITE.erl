@@ -122,7 +122,11 @@ event() ->
 lines() -> ?LET(Parts, list(oneof([text(), <<"\n">>, <<"\r">>, <<"\r\n">>, <<" ">>])), iolist_to_binary(Parts)).
 
 line() ->
-    ?LET(Text, text(), <<<<Character/utf8>> || <<Character/utf8>> <= Text, not lists:member(Character, [0, $\r, $\n])>>).
+    ?LET(
+        Text,
+        text(),
+        <<<<Character/utf8>> || <<Character/utf8>> <= Text, not lists:member(Character, [0, $\r, $\n])>>
+    ).
 
 non_empty_line() -> ?LET(Line, line(), <<"x", Line/binary>>).
 

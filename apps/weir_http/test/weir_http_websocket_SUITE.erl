@@ -277,7 +277,8 @@ a_handler_that_fails(_Config) ->
     ?waitEqual(4, counter(crashes)).
 
 a_close_that_is_not_answered(_Config) ->
-    Port = start((with(#{close_timeout => 50}))#{message => fun(_, State) -> {close, State} end}, #{idle_timeout => 100}),
+    Handler = with(#{close_timeout => 50}),
+    Port = start(Handler#{message => fun(_, State) -> {close, State} end}, #{idle_timeout => 100}),
     Client = open(Port),
     ok = send(Client, text("close")),
     1000 = closes(Client).

@@ -138,9 +138,10 @@ fragmentation() ->
             ],
             [
                 fun(Id) ->
-                    (failing(Id, [{send, [One, Two, frame(16#00, "three"), frame(?TEXT, "four")]}], [Message], [1002]))#{
-                        lenient => []
-                    }
+                    Case = failing(
+                        Id, [{send, [One, Two, frame(16#00, "three"), frame(?TEXT, "four")]}], [Message], [1002]
+                    ),
+                    Case#{lenient => []}
                 end
             ],
             [
@@ -231,31 +232,8 @@ fragments(First, Payload, Size, Final) ->
 %% The sequences of Markus Kuhn's UTF-8 test, by group.
 sequences() ->
     Greek = ?GREEK,
-    Cut = [
-        <<16#c0>>,
-        <<16#e0, 16#80>>,
-        <<16#f0, 16#80, 16#80>>,
-        <<16#f8, 16#80, 16#80, 16#80>>,
-        <<16#fc, 16#80, 16#80, 16#80, 16#80>>,
-        <<16#df>>,
-        <<16#ef, 16#bf>>,
-        <<16#f7, 16#bf, 16#bf>>,
-        <<16#fb, 16#bf, 16#bf, 16#bf>>,
-        <<16#fd, 16#bf, 16#bf, 16#bf, 16#bf>>
-    ],
+    Cut = cut(),
     Continuations = fun(N) -> binary:part(<<16#80, 16#bf, 16#80, 16#bf, 16#80, 16#bf>>, 0, N) end,
-    Surrogates = [
-        <<16#ed, Second, Third>>
-     || {Second, Third} <- [
-            {16#a0, 16#80},
-            {16#ad, 16#bf},
-            {16#ae, 16#80},
-            {16#af, 16#bf},
-            {16#b0, 16#80},
-            {16#be, 16#80},
-            {16#bf, 16#bf}
-        ]
-    ],
     [
         [<<"hello$world">>, <<"hello¢world"/utf8>>, <<"hello€world"/utf8>>, <<"hello𤭢world"/utf8>>, Greek],
         [binary:part(Greek, 0, N) || N <- lists:seq(1, byte_size(Greek))],
@@ -298,7 +276,7 @@ sequences() ->
             <<16#f8, 16#80, 16#80, 16#80, 16#80>>,
             <<16#fc, 16#80, 16#80, 16#80, 16#80, 16#80>>
         ],
-        Surrogates,
+        surrogates(),
         [
             <<16#ed, A, B, 16#ed, C, D>>
          || {A, B} <- [{16#a0, 16#80}, {16#ad, 16#bf}, {16#ae, 16#80}, {16#af, 16#bf}],
@@ -307,6 +285,35 @@ sequences() ->
         [<<16#fffe/utf8>>, <<16#ffff/utf8>>] ++
             [<<(Plane * 16#10000 + 16#fffe + Last)/utf8>> || Plane <- lists:seq(1, 16), Last <- [0, 1]],
         [<<Code/utf8>> || Code <- lists:seq(16#fff9, 16#ffff)]
+    ].
+
+%% The last byte of each is missing.
+cut() ->
+    [
+        <<16#c0>>,
+        <<16#e0, 16#80>>,
+        <<16#f0, 16#80, 16#80>>,
+        <<16#f8, 16#80, 16#80, 16#80>>,
+        <<16#fc, 16#80, 16#80, 16#80, 16#80>>,
+        <<16#df>>,
+        <<16#ef, 16#bf>>,
+        <<16#f7, 16#bf, 16#bf>>,
+        <<16#fb, 16#bf, 16#bf, 16#bf>>,
+        <<16#fd, 16#bf, 16#bf, 16#bf, 16#bf>>
+    ].
+
+surrogates() ->
+    [
+        <<16#ed, Second, Third>>
+     || {Second, Third} <- [
+            {16#a0, 16#80},
+            {16#ad, 16#bf},
+            {16#ae, 16#80},
+            {16#af, 16#bf},
+            {16#b0, 16#80},
+            {16#be, 16#80},
+            {16#bf, 16#bf}
+        ]
     ].
 
 %% 7. Closing.

@@ -73,11 +73,16 @@ table(Rows) ->
     Count = fun(Name, Kind) -> length([Id || {Id, Verdicts} <- Rows, lists:member({Name, Kind}, Verdicts)]) end,
     [
         "# The cases of the Autobahn test suite on weir_http\n\n"
-        "Written by `make conformance` (`weir_http_websocket_cases_SUITE` with `WEIR_WRITE_RESULTS=1`). The cases are written anew in\n"
-        "`weir_http_websocket_cases`, with the numbers of the [Autobahn test suite](https://github.com/crossbario/autobahn-testsuite), and are\n"
-        "put before two other servers as well: [wsproto](https://github.com/python-hyper/wsproto) and [ws](https://github.com/websockets/ws).\n"
-        "Those of 12 and 13, which have 1,000 messages there, have 200 here, and 30 if they are longer than 4,096 bytes. `lenient`: as the RFC allows,\n"
-        "not as the suite would have it (dropped without a close frame, or with less echoed before). `informational`: the RFC does not say.\n\n"
+        "Written by `make conformance` (`weir_http_websocket_cases_SUITE` with `WEIR_WRITE_RESULTS=1`). "
+        "The cases are written anew in\n"
+        "`weir_http_websocket_cases`, with the numbers of the [Autobahn test "
+        "suite](https://github.com/crossbario/autobahn-testsuite), and are\n"
+        "put before two other servers as well: [wsproto](https://github.com/python-hyper/wsproto) and "
+        "[ws](https://github.com/websockets/ws).\n"
+        "Those of 12 and 13, which have 1,000 messages there, have 200 here, and 30 if they are longer than 4,096 "
+        "bytes. `lenient`: as the RFC allows,\n"
+        "not as the suite would have it (dropped without a close frame, or with less echoed before). "
+        "`informational`: the RFC does not say.\n\n"
         "| of ",
         integer_to_list(length(Rows)),
         " cases | ok | lenient | informational | failed |\n| --- | --- | --- | --- | --- |\n",

@@ -11,6 +11,8 @@
 
 -include("http_suite.hrl").
 
+-define(NO_CONTEXT, "; server_no_context_takeover; client_no_context_takeover").
+
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
@@ -97,7 +99,6 @@ a_frame_for_many(_Config) ->
     ?assertError({bad_option, deflate, 7, _}, weir_http_websocket:shared(none, 7)).
 
 negotiation(_Config) ->
-    None = "; server_no_context_takeover; client_no_context_takeover",
     [
         begin
             Port = deflate(Options),
@@ -110,53 +111,57 @@ negotiation(_Config) ->
             ?assertEqual(Expected, Agreed, {Options, Offer}),
             ok = weir_http:stop_listener(?LISTENER)
         end
-     || {Options, Offer, Answer} <- [
-            {false, "permessage-deflate", none},
-            {true, "permessage-deflate", None ++ "; server_max_window_bits=12"},
-            {#{window_bits => 15}, "permessage-deflate; client_max_window_bits", [None]},
-            {
-                #{window_bits => 15},
-                "permessage-deflate; server_max_window_bits=10",
-                None ++ "; server_max_window_bits=10"
-            },
-            {
-                #{window_bits => 15},
-                "permessage-deflate; server_max_window_bits=\"10\"",
-                None ++ "; server_max_window_bits=10"
-            },
-            {true,
-                "other, permessage-deflate; server_max_window_bits=8, permessage-deflate; client_no_context_takeover",
-                None ++ "; server_max_window_bits=12"},
-            {true, "permessage-deflate; server_max_window_bits=8", none},
-            {true, "permessage-deflate; server_max_window_bits", none},
-            {true, "permessage-deflate; server_max_window_bits=16", none},
-            {true, "permessage-deflate; server_max_window_bits=09", none},
-            {true, "permessage-deflate; server_max_window_bits=:", none},
-            {true, "permessage-deflate; server_max_window_bits=\"", none},
-            {true, "permessage-deflate; client_max_window_bits=7", none},
-            {true, "permessage-deflate; client_max_window_bits=a", none},
-            {true, "permessage-deflate; server_no_context_takeover=1", none},
-            {true, "permessage-deflate; client_no_context_takeover; client_no_context_takeover", none},
-            {true, "permessage-deflate; unknown", none},
-            {true, "x-webkit-deflate-frame", none},
-            {
-                #{context => true},
-                "permessage-deflate; client_max_window_bits",
-                "; server_max_window_bits=12; client_max_window_bits=12"
-            },
-            {
-                #{context => true},
-                "permessage-deflate; client_max_window_bits=9; server_max_window_bits=11",
-                "; server_max_window_bits=11; client_max_window_bits=9"
-            },
-            {#{context => true}, "permessage-deflate", "; client_no_context_takeover; server_max_window_bits=12"},
-            {#{context => true, window_bits => 15}, "permessage-deflate", ""},
-            {
-                #{context => true, window_bits => 15},
-                "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
-                [None]
-            }
-        ]
+     || {Options, Offer, Answer} <- negotiations()
+    ].
+
+%% {Options, what a client offers, the answer to it}.
+negotiations() ->
+    [
+        {false, "permessage-deflate", none},
+        {true, "permessage-deflate", ?NO_CONTEXT ++ "; server_max_window_bits=12"},
+        {#{window_bits => 15}, "permessage-deflate; client_max_window_bits", ?NO_CONTEXT},
+        {
+            #{window_bits => 15},
+            "permessage-deflate; server_max_window_bits=10",
+            ?NO_CONTEXT ++ "; server_max_window_bits=10"
+        },
+        {
+            #{window_bits => 15},
+            "permessage-deflate; server_max_window_bits=\"10\"",
+            ?NO_CONTEXT ++ "; server_max_window_bits=10"
+        },
+        {true,
+            "other, permessage-deflate; server_max_window_bits=8, permessage-deflate; client_no_context_takeover",
+            ?NO_CONTEXT ++ "; server_max_window_bits=12"},
+        {true, "permessage-deflate; server_max_window_bits=8", none},
+        {true, "permessage-deflate; server_max_window_bits", none},
+        {true, "permessage-deflate; server_max_window_bits=16", none},
+        {true, "permessage-deflate; server_max_window_bits=09", none},
+        {true, "permessage-deflate; server_max_window_bits=:", none},
+        {true, "permessage-deflate; server_max_window_bits=\"", none},
+        {true, "permessage-deflate; client_max_window_bits=7", none},
+        {true, "permessage-deflate; client_max_window_bits=a", none},
+        {true, "permessage-deflate; server_no_context_takeover=1", none},
+        {true, "permessage-deflate; client_no_context_takeover; client_no_context_takeover", none},
+        {true, "permessage-deflate; unknown", none},
+        {true, "x-webkit-deflate-frame", none},
+        {
+            #{context => true},
+            "permessage-deflate; client_max_window_bits",
+            "; server_max_window_bits=12; client_max_window_bits=12"
+        },
+        {
+            #{context => true},
+            "permessage-deflate; client_max_window_bits=9; server_max_window_bits=11",
+            "; server_max_window_bits=11; client_max_window_bits=9"
+        },
+        {#{context => true}, "permessage-deflate", "; client_no_context_takeover; server_max_window_bits=12"},
+        {#{context => true, window_bits => 15}, "permessage-deflate", ""},
+        {
+            #{context => true, window_bits => 15},
+            "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+            ?NO_CONTEXT
+        }
     ].
 
 messages_there_and_back(_Config) ->

@@ -18,7 +18,9 @@ all() ->
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir),
     {ok, Text} = file:read_file(docs(filename:dirname(code:which(?MODULE)))),
-    {match, Examples} = re:run(Text, "```erlang\n-module\\((\\w+)\\)(.*?)```", [global, dotall, {capture, [1, 2], list}]),
+    {match, Examples} = re:run(Text, "```erlang\n-module\\((\\w+)\\)(.*?)```", [
+        global, dotall, {capture, [1, 2], list}
+    ]),
     Modules = [compile(Name, Rest, ?config(priv_dir, Config)) || [Name, Rest] <- Examples],
     ?assertEqual([redis_ping, chat_line], Modules),
     Config.
@@ -84,7 +86,9 @@ tell(Sockets) ->
 %% Helpers
 
 serve(Serve) ->
-    {ok, Listener} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}, {nodelay, true}, {backlog, 128}]),
+    {ok, Listener} = gen_tcp:listen(0, [
+        binary, {ip, {127, 0, 0, 1}}, {active, false}, {nodelay, true}, {backlog, 128}
+    ]),
     Chat = spawn_link(fun() -> tell([]) end),
     _ = spawn_link(fun() -> accept(Listener, Serve, Chat) end),
     {ok, Port} = inet:port(Listener),

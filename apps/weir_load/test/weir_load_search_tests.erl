@@ -56,7 +56,8 @@ within_bounds_test_() ->
     ].
 
 what_is_kept_once_is_not_tried_again_test() ->
-    {ok, #{kept := 2000, tries := Tries}} = weir_load_search:search(up_to(2100), 1000, #{once => true, precision => 0.3}),
+    {ok, #{kept := 2000, tries := Tries}} =
+        weir_load_search:search(up_to(2100), 1000, #{once => true, precision => 0.3}),
     ?assertEqual(
         [
             {1000, kept},

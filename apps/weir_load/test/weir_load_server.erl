@@ -25,7 +25,9 @@ start(Behaviour) -> start(Behaviour, none).
 start(Behaviour, Stall) ->
     Counters = atomics:new(3, []),
     Owner = self(),
-    {ok, Listener} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}, {nodelay, true}, {backlog, 1024}]),
+    {ok, Listener} = gen_tcp:listen(0, [
+        binary, {ip, {127, 0, 0, 1}}, {active, false}, {nodelay, true}, {backlog, 1024}
+    ]),
     {ok, Port} = inet:port(Listener),
     Shared = #{behaviour => Behaviour, stall => Stall, counters => Counters},
     Server = spawn(fun() ->

@@ -153,7 +153,9 @@ more_of_one_address(Config) ->
 
 %% Clients that connect and reset at once leave nothing behind.
 a_flood_of_short_ones(Config) ->
-    Port = proxy(Config, #{rules => [#{protocol => [http, none, unknown], backend => web}], first_bytes_timeout => 200}),
+    Port = proxy(Config, #{
+        rules => [#{protocol => [http, none, unknown], backend => web}], first_bytes_timeout => 200
+    }),
     Mine = connect(Port),
     ok = gen_tcp:send(Mine, <<"xyz">>),
     {ok, <<"a\nxyz">>} = gen_tcp:recv(Mine, 5, patience()),

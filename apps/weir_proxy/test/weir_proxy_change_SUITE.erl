@@ -63,44 +63,9 @@ options_that_could_not_work_are_refused(_Config) ->
             {error, {bad_option, [backends, <<"web">> | Path], Value, _}} -> {Path, Value}
         end
     end,
-    Long = lists:duplicate(16#4001, $x),
     [
         ?assertEqual({Options, Result}, {Options, New(Options)})
-     || {Options, Result} <- [
-            {#{source => "127.0.0.9"}, ok},
-            {#{source => "::1"}, {[source], <<"::1">>}},
-            {#{unique_id => true, send_proxy => v2}, ok},
-            {#{unique_id => true, send_proxy => v1}, {[unique_id], true}},
-            {#{unique_id => true}, {[unique_id], true}},
-            {#{hash_key => sni, balance => hash}, ok},
-            {#{hash_key => sni, stick => "1m"}, ok},
-            {#{hash_key => sni}, {[hash_key], sni}},
-            {#{hash_load => 200, balance => hash}, ok},
-            {#{hash_load => 200, stick => "1m"}, {[hash_load], 200}},
-            {#{agent => #{port => 9}, servers => ["unix:/s"]}, {[agent, port], 9}},
-            {#{source => "127.0.0.9", servers => ["unix:/s"]}, {[source], <<"127.0.0.9">>}},
-            {#{slow_start => "5s", health => #{}}, ok},
-            {#{slow_start => "5s", agent => #{port => 9}}, ok},
-            {#{slow_start => "5s"}, {[slow_start], 5000}},
-            {#{on_down => close, health => #{}}, ok},
-            {#{on_down => close}, {[on_down], close}},
-            {#{health => #{kind => http, path => "/health?deep=1", host => "a.org:80"}}, ok},
-            {#{health => #{kind => http, path => <<"health">>}}, {[health, path], <<"health">>}},
-            {#{health => #{kind => http, path => <<"/a b">>}}, {[health, path], <<"/a b">>}},
-            {#{health => #{kind => http, host => <<"a.org\r\nX: y">>}}, {[health, host], <<"a.org\r\nX: y">>}},
-            {#{connect_timeout => "5s", queue_timeout => <<"5s">>}, ok},
-            {#{connect_timeout => "5s\n"}, {[connect_timeout], "5s\n"}},
-            {#{health => #{kind => send_expect, expect => "PONG"}}, ok},
-            {#{health => #{kind => send_expect, expect => tl(Long)}}, ok},
-            {#{health => #{kind => send_expect, expect => Long}}, {[health, expect], Long}},
-            {#{health => #{kind => send_expect, send => "PING"}}, {[health, expect], undefined}},
-            {#{health => #{send => "PING", expect => "PONG"}}, {[health, expect], "PONG"}},
-            {#{health => #{kind => tls, path => "/"}}, {[health, path], "/"}},
-            {#{health => tcp}, {[health], tcp}},
-            {#{servers => ["127.0.0.1:0"]}, {[servers, 1], "127.0.0.1:0"}},
-            {#{servers => [#{address => "name:0"}]}, {[servers, 1, address], "name:0"}},
-            {#{servers => [#{address => "127.0.0.1:1", name => "a\nb"}]}, {[servers, 1, name], "a\nb"}}
-        ]
+     || {Options, Result} <- of_backends()
     ],
     Path = lists:duplicate(108, $x),
     All = fun(Options) ->
@@ -124,6 +89,45 @@ options_that_could_not_work_are_refused(_Config) ->
     ?assertEqual([backends, <<"web">>, hash_key], All(maps:merge(Keyed, Ruled(#{backend => web})))),
     ?assertEqual(ok, All(maps:merge(Keyed, Ruled(#{module => weir_proxy_rules_SUITE, args => 1})))),
     ?assertEqual([frontends, <<"web">>, rules, 1, args], All(Ruled(#{backend => web, args => 1}))).
+
+%% {Options of a backend, ok or which of them is refused}.
+of_backends() ->
+    Long = lists:duplicate(16#4001, $x),
+    [
+        {#{source => "127.0.0.9"}, ok},
+        {#{source => "::1"}, {[source], <<"::1">>}},
+        {#{unique_id => true, send_proxy => v2}, ok},
+        {#{unique_id => true, send_proxy => v1}, {[unique_id], true}},
+        {#{unique_id => true}, {[unique_id], true}},
+        {#{hash_key => sni, balance => hash}, ok},
+        {#{hash_key => sni, stick => "1m"}, ok},
+        {#{hash_key => sni}, {[hash_key], sni}},
+        {#{hash_load => 200, balance => hash}, ok},
+        {#{hash_load => 200, stick => "1m"}, {[hash_load], 200}},
+        {#{agent => #{port => 9}, servers => ["unix:/s"]}, {[agent, port], 9}},
+        {#{source => "127.0.0.9", servers => ["unix:/s"]}, {[source], <<"127.0.0.9">>}},
+        {#{slow_start => "5s", health => #{}}, ok},
+        {#{slow_start => "5s", agent => #{port => 9}}, ok},
+        {#{slow_start => "5s"}, {[slow_start], 5000}},
+        {#{on_down => close, health => #{}}, ok},
+        {#{on_down => close}, {[on_down], close}},
+        {#{health => #{kind => http, path => "/health?deep=1", host => "a.org:80"}}, ok},
+        {#{health => #{kind => http, path => <<"health">>}}, {[health, path], <<"health">>}},
+        {#{health => #{kind => http, path => <<"/a b">>}}, {[health, path], <<"/a b">>}},
+        {#{health => #{kind => http, host => <<"a.org\r\nX: y">>}}, {[health, host], <<"a.org\r\nX: y">>}},
+        {#{connect_timeout => "5s", queue_timeout => <<"5s">>}, ok},
+        {#{connect_timeout => "5s\n"}, {[connect_timeout], "5s\n"}},
+        {#{health => #{kind => send_expect, expect => "PONG"}}, ok},
+        {#{health => #{kind => send_expect, expect => tl(Long)}}, ok},
+        {#{health => #{kind => send_expect, expect => Long}}, {[health, expect], Long}},
+        {#{health => #{kind => send_expect, send => "PING"}}, {[health, expect], undefined}},
+        {#{health => #{send => "PING", expect => "PONG"}}, {[health, expect], "PONG"}},
+        {#{health => #{kind => tls, path => "/"}}, {[health, path], "/"}},
+        {#{health => tcp}, {[health], tcp}},
+        {#{servers => ["127.0.0.1:0"]}, {[servers, 1], "127.0.0.1:0"}},
+        {#{servers => [#{address => "name:0"}]}, {[servers, 1, address], "name:0"}},
+        {#{servers => [#{address => "127.0.0.1:1", name => "a\nb"}]}, {[servers, 1, name], "a\nb"}}
+    ].
 
 a_wrong_option_is_told_with_its_path(_Config) ->
     Wrong = fun(Config) ->

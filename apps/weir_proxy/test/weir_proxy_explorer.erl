@@ -61,7 +61,9 @@ handle_event([weir, connection, start], _, _, _Run) ->
     ok;
 handle_event([weir, proxy, session], _, _, #run{numbers = Numbers}) ->
     counters:add(Numbers, ?SESSIONS, 1);
-handle_event([weir, proxy, refuse], _, #{reason := Reason, peer := Peer} = About, #run{numbers = Numbers, seen = Seen}) ->
+handle_event(
+    [weir, proxy, refuse], _, #{reason := Reason, peer := Peer} = About, #run{numbers = Numbers, seen = Seen}
+) ->
     _ = Reason =:= gone orelse ets:insert(Seen, {{refused, Peer}, About}),
     counters:add(Numbers, ?REFUSED, 1).
 

@@ -94,7 +94,9 @@ converse(Socket, _Seed, #plan{ending = client_leaves, silence = Silence}) ->
     timer:sleep(Silence),
     ok = inet:setopts(Socket, [{linger, {Silence > 0, 0}}]),
     left;
-converse(Socket, Seed = {Salt, Number, Count}, Plan = #plan{up = Up, down = Down, silence = Silence, ending = Ending}) ->
+converse(
+    Socket, Seed = {Salt, Number, Count}, Plan = #plan{up = Up, down = Down, silence = Silence, ending = Ending}
+) ->
     timer:sleep(Silence),
     Said =
         case Ending of

@@ -136,7 +136,9 @@ published(Fun) ->
 
 %% Connections that were on their way when it began to fail report it, too.
 a_failing_server_is_told_once(_Config) ->
-    _ = proxy(#{servers => [#{name => a, address => <<"127.0.0.1:1">>}], passive => #{fall => 1, back_off => <<"1m">>}}),
+    _ = proxy(#{
+        servers => [#{name => a, address => <<"127.0.0.1:1">>}], passive => #{fall => 1, back_off => <<"1m">>}
+    }),
     Fail = fun() ->
         [ok = weir_proxy_backend:failing(backend(), <<"a">>) || _ <- lists:seq(1, 100)],
         failing = state(a)

@@ -66,7 +66,8 @@ a_line_for_a_session(Config) ->
                 haproxy ->
                     Fields =
                         "^127[.]0[.]0[.]1:" ++ integer_to_list(Mine) ++
-                            " \\[\\d\\d/[A-Z][a-z]{2}/\\d{4}:\\d\\d:\\d\\d:\\d\\d[.]\\d{3}\\] front web/a \\d+/\\d+/\\d+ 2 -- \\d+/\\d+/\\d+/\\d+/0 0/0\n$",
+                            " \\[\\d\\d/[A-Z][a-z]{2}/\\d{4}:\\d\\d:\\d\\d:\\d\\d[.]\\d{3}\\]"
+                            " front web/a \\d+/\\d+/\\d+ 2 -- \\d+/\\d+/\\d+/\\d+/0 0/0\n$",
                     ?assertMatch({match, _}, re:run(Line, Fields))
             end,
             ok = weir_proxy:stop(proxy)
@@ -182,7 +183,9 @@ a_log_that_cannot_be_written(Config) ->
 
 lines_that_the_disk_does_not_take_are_counted(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => "/dev/full"}}),
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{
+        log => #{file => "/dev/full"}
+    }),
     [
         begin
             Socket = connect(Port),
@@ -333,9 +336,8 @@ events(_Config) ->
 counters_are_in_the_table(_Config) ->
     Server = ?SERVER:start("a"),
     _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
-    {ok, #{frontends := #{<<"front">> := Front}, backends := #{<<"web">> := Back = #{servers := [One]}}}} = weir_proxy:info(
-        proxy
-    ),
+    {ok, #{frontends := #{<<"front">> := Front}, backends := #{<<"web">> := Back = #{servers := [One]}}}} =
+        weir_proxy:info(proxy),
     [
         ?assertEqual(
             [Name || #{subject := Of, name := Name} <- weir_proxy_counters:table(), Of =:= Subject],

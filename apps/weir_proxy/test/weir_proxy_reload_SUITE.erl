@@ -168,7 +168,9 @@ what_a_module_has_said_stays(_Config) ->
     Server = ?SERVER:start("a"),
     Port = weir_test_port:claim(),
     Config = fun(Back) ->
-        named(Port, f, Back, #{rules => [#{module => ?MODULE, args => self()}]}, #{servers => [?SERVER:address(Server)]})
+        named(Port, f, Back, #{rules => [#{module => ?MODULE, args => self()}]}, #{
+            servers => [?SERVER:address(Server)]
+        })
     end,
     ok = weir_proxy:start(proxy, Config(b)),
     Client = connect(Port),

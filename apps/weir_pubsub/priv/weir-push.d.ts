@@ -31,7 +31,10 @@ export interface Handlers {
 }
 
 export class PushError extends Error {
-  /** offline, unsupported, forbidden, limit, too_large, too_many, no_channel, no_presence, slow, subscribed, bad_request, unavailable */
+  /**
+   * offline, unsupported, forbidden, limit, too_large, too_many, no_channel, no_presence, slow, subscribed,
+   * bad_request, unavailable
+   */
   code: string;
 }
 
@@ -53,14 +56,21 @@ export interface Options {
 
 export interface Push {
   readonly transport: Transport | null;
-  subscribe(channel: string, handlers: Handlers, options?: { from?: From; info?: unknown }): { channel: string; unsubscribe(): void };
+  subscribe(
+    channel: string,
+    handlers: Handlers,
+    options?: { from?: From; info?: unknown },
+  ): { channel: string; unsubscribe(): void };
   publish(
     channel: string,
     data: string | Uint8Array,
     options?: { event?: string; contentType?: string },
   ): Promise<{ channel: string; id: string; subscribers: number }>;
   /** Only with a WebSocket. */
-  history(channel: string, options?: { from?: From; limit?: number }): Promise<{ messages: Message[]; missed: number | null; id: string; last_id: string }>;
+  history(
+    channel: string,
+    options?: { from?: From; limit?: number },
+  ): Promise<{ messages: Message[]; missed: number | null; id: string; last_id: string }>;
   /** Only with a WebSocket. */
   presence(channel: string): Promise<{ info: unknown; age: number }[]>;
   close(): void;

@@ -5,7 +5,10 @@
 //
 //     import { connect } from '/weir-push.js';
 //     const push = connect();
-//     push.subscribe('news', { message: ({ data, id }) => console.log(id, data), gap: ({ missed }) => console.log(missed) });
+//     push.subscribe('news', {
+//       message: ({ data, id }) => console.log(id, data),
+//       gap: ({ missed }) => console.log(missed),
+//     });
 //     await push.publish('news', 'Hello');
 
 const DEFAULTS = {
@@ -491,8 +494,9 @@ class EventParser {
     const colon = line.indexOf(':');
     const name = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
+    const { data } = this.#event;
     if (name === '') this.#tell({ comment: value });
-    else if (name === 'data') this.#event.data = this.#event.data === undefined ? value : `${this.#event.data}\n${value}`;
+    else if (name === 'data') this.#event.data = data === undefined ? value : `${data}\n${value}`;
     else if (name === 'retry') this.retry = Number(value) || undefined;
     else this.#event[name] = value;
   }
@@ -519,7 +523,10 @@ class PollLine extends HttpLine {
       const missed = response.headers.get('weir-missed');
       if (missed) this.push.gap(subscription, missed === 'unknown' ? null : Number(missed), ids[0]);
       messages.forEach(({ bytes, contentType }, index) => {
-        this.push.heard(subscription, { channel: subscription.channel, id: ids[index], data: textOr(bytes), event: undefined, contentType });
+        const { channel } = subscription;
+        this.push.heard(subscription, {
+          channel, id: ids[index], data: textOr(bytes), event: undefined, contentType,
+        });
       });
     }
   }

@@ -95,7 +95,9 @@ say(_Server, Number) when Number > ?MESSAGES ->
 say(Server, Number) ->
     Last = Number + ?AT_A_TIME - 1,
     [
-        {ok, _} = on(Server, weir_pubsub, publish, [<<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]])
+        {ok, _} = on(Server, weir_pubsub, publish, [
+            <<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]
+        ])
      || N <- lists:seq(Number, Last)
     ],
     [

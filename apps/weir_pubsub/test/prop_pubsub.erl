@@ -108,22 +108,7 @@ do({delete, Channel}, State) ->
         {error, Reason} when Reason =:= no_channel; Reason =:= unavailable -> State
     end;
 do({history, Channel}, State) ->
-    {Life, _} = From = from(back, Channel, State),
-    case weir_pubsub:history(Channel, #{from => From}) of
-        %% The id is of the same life of the channel, so the number of missed messages must be known.
-        {ok, #{position := {Life, _}, missed := unknown} = History} ->
-            error({not_there, From, History});
-        {ok, #{position := {Epoch, Begin}, messages := Messages}} ->
-            Numbers = [Number || {message, {_, Number}, _, _} <- Messages],
-            Numbers = lists:seq(Begin + 1, Begin + length(Messages)),
-            lists:foldl(
-                fun({message, {E, _} = Id, Data, _}, S) when E =:= Epoch -> log({got, Channel, Id, Data}, S) end,
-                State,
-                Messages
-            );
-        {error, _} ->
-            State
-    end;
+    history(Channel, State);
 do({presence, Channel}, State) ->
     case weir_pubsub:presence(Channel) of
         {ok, Present} ->
@@ -140,6 +125,24 @@ do({configure, Configuration}, State) ->
     State;
 do(kill, State) ->
     State.
+
+history(Channel, State) ->
+    {Life, _} = From = from(back, Channel, State),
+    case weir_pubsub:history(Channel, #{from => From}) of
+        %% The id is of the same life of the channel, so the number of missed messages must be known.
+        {ok, #{position := {Life, _}, missed := unknown} = History} ->
+            error({not_there, From, History});
+        {ok, #{position := {Epoch, Begin}, messages := Messages}} ->
+            Numbers = [Number || {message, {_, Number}, _, _} <- Messages],
+            Numbers = lists:seq(Begin + 1, Begin + length(Messages)),
+            lists:foldl(
+                fun({message, {E, _} = Id, Data, _}, S) when E =:= Epoch -> log({got, Channel, Id, Data}, S) end,
+                State,
+                Messages
+            );
+        {error, _} ->
+            State
+    end.
 
 from(back, Channel, State) -> maps:get({last, Channel}, State, {7, 7});
 from(nonsense, _Channel, _State) -> {rand:uniform(1 bsl 30), rand:uniform(10)};

@@ -94,7 +94,9 @@ kept_by_age(_Config) ->
 
 %% The timer of a shard is for the channel that is due first, even if it was set for another one.
 kept_by_age_beside_others(_Config) ->
-    ok = weir_pubsub:configure(#{channels => [{<<"long">>, #{max_age => 3600000}}, {<<"short/*">>, #{max_age => 100}}]}),
+    ok = weir_pubsub:configure(#{
+        channels => [{<<"long">>, #{max_age => 3600000}}, {<<"short/*">>, #{max_age => 100}}]
+    }),
     Shard = fun(Channel) -> element(1, element(2, weir_pubsub_shards:tables_of(Channel))) end,
     [Short | _] = [
         Name

@@ -136,7 +136,8 @@ question() -> receive {question, Question} -> Question after weir_test_wait:pati
 asking(Cache) ->
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/may", ?MODULE, self()}]),
     io_lib:format(
-        "[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\ntimeout = 60000\n",
+        "[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\n"
+        "timeout = 60000\n",
         [weir:get_port(?MODULE), Cache]
     ).
 

@@ -225,8 +225,14 @@ left(Index) ->
         subscribers = {Subscribers, Processes, Polls}
     } = Shard,
     Tables = [Channels, Messages, Due, Requests, Subscribers, Processes, Polls],
-    #shard{monitors = Monitors, opening = Opening, asked = Asked, behind = Behind, ending = Ending, renewing = Renewing} =
-        sys:get_state(weir_pubsub_shards:name(Index), weir_test_wait:patience()),
+    #shard{
+        monitors = Monitors,
+        opening = Opening,
+        asked = Asked,
+        behind = Behind,
+        ending = Ending,
+        renewing = Renewing
+    } = sys:get_state(weir_pubsub_shards:name(Index), weir_test_wait:patience()),
     [{Table, Rows} || Table <- Tables, [_ | _] = Rows <- [ets:tab2list(Table)]] ++
         [Map || Map <- [Monitors, Opening, Asked, Behind, Ending], map_size(Map) > 0] ++ Renewing.
 

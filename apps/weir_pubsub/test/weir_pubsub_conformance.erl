@@ -4,6 +4,12 @@
 -export([cases/0, run/2]).
 
 -define(DATE, "Sat, 21 Nov 2026 23:13:24 GMT").
+-define(STREAM, accept("text/event-stream")).
+
+%% Opcodes of WebSocket frames.
+-define(TEXT, 1).
+-define(BINARY, 2).
+-define(PING, 9).
 
 %% The script -------------------------------------------------------------------------------
 
@@ -73,7 +79,9 @@ polls() ->
         {"long poll, and on", [
             post("/pub/A", <<"x">>), post("/pub/A", <<"y">>), read("/sub/A"), {resume, "/sub/A", []}
         ]},
-        {"long poll that waits", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}]},
+        {"long poll that waits", [
+            {stream, s, "/sub/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}
+        ]},
         {"long poll: timeout", [read("/brief/A")]},
         {"long poll, and on: timeout", [post("/pub/A", <<"x">>), read("/brief/A"), {resume, "/brief/A", []}]},
         {"long poll: deleted", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
@@ -90,7 +98,9 @@ polls() ->
             post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", "yesterday"}])
         ]},
         {"long poll: a tag alone", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-None-Match", "foo"}])]},
-        {"long poll: Last-Event-ID that is none", [post("/pub/A", <<"x">>), read("/sub/A", [{"Last-Event-ID", "foo"}])]},
+        {"long poll: Last-Event-ID that is none", [
+            post("/pub/A", <<"x">>), read("/sub/A", [{"Last-Event-ID", "foo"}])
+        ]},
         {"long poll: last_event_id that is none", [post("/pub/A", <<"x">>), read("/sub/A?last_event_id=foo")]},
         {"long poll: a tag of three channels", [
             post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "0,99,110"}])
@@ -137,12 +147,11 @@ poll_answers() ->
 %% How much is kept and for how long: the location of a publication decides with Nchan, and a policy here, for
 %% channels whose names begin with `two-', `none-' and `brief-'. Channels named `single-' have one subscriber at most.
 buffers() ->
-    Stream = accept("text/event-stream"),
     [
         {"two of three are kept",
             [post("/pub/two-A", Data) || Data <- [<<"1">>, <<"2">>, <<"3">>]] ++
                 [
-                    read("/pub/two-A"), {stream, s, "/sub/two-A", Stream}, {until, s, <<"data: 3\n\n">>}, {cut, s}
+                    read("/pub/two-A"), {stream, s, "/sub/two-A", ?STREAM}, {until, s, <<"data: 3\n\n">>}, {cut, s}
                 ]},
         {"none is kept: told", [post("/pub/none-A", <<"x">>), read("/pub/none-A")]},
         {"none is kept: long poll", [post("/pub/none-A", <<"x">>), read("/brief/none-A")]},
@@ -151,7 +160,7 @@ buffers() ->
         ]},
         {"none is kept: event stream", [
             post("/pub/none-A", <<"1">>),
-            {stream, s, "/sub/none-A", Stream},
+            {stream, s, "/sub/none-A", ?STREAM},
             {subscribers, "none-A", 1},
             post("/pub/none-A", <<"2">>),
             post("/pub/none-A", <<"3">>),
@@ -159,7 +168,7 @@ buffers() ->
             {cut, s}
         ]},
         {"none is kept in one of several", [
-            {stream, s, "/sub/A,none-B", Stream},
+            {stream, s, "/sub/A,none-B", ?STREAM},
             {subscribers, "A", 1},
             {subscribers, "none-B", 1},
             post("/pub/A", <<"1">>),
@@ -174,18 +183,18 @@ buffers() ->
             post("/pub/brief-A", <<"1">>),
             post("/pub/B", <<"2">>),
             {pause, 2500},
-            {stream, s, "/sub/brief-A,B", Stream},
+            {stream, s, "/sub/brief-A,B", ?STREAM},
             {until, s, <<"data: 2\n\n">>},
             {cut, s}
         ]},
         {"100,000 bytes", [post("/pub/A", binary:copy(<<"x">>, 100000)), read("/sub/A")]},
         {"one subscriber at most: long poll", [
-            {stream, s, "/sub/single-A", Stream}, {subscribers, "single-A", 1}, read("/sub/single-A")
+            {stream, s, "/sub/single-A", ?STREAM}, {subscribers, "single-A", 1}, read("/sub/single-A")
         ]},
         {"one subscriber at most: event stream", [
-            {stream, s, "/sub/single-A", Stream},
+            {stream, s, "/sub/single-A", ?STREAM},
             {subscribers, "single-A", 1},
-            {stream, t, "/sub/single-A", Stream},
+            {stream, t, "/sub/single-A", ?STREAM},
             {rest, t}
         ]},
         {"one subscriber at most: the next", [
@@ -251,9 +260,6 @@ streams() ->
         ].
 
 websockets() ->
-    Text = 1,
-    Binary = 2,
-    Ping = 9,
     [
         {"WebSocket: history, and on", [
             post("/pub/A", <<"one">>),
@@ -274,26 +280,26 @@ websockets() ->
             {websocket, w, "/sub/A", none, none}, {subscribers, "A", 1}, delete("/pub/A"), {frames, w, 1}
         ]},
         {"WebSocket: timeout", [{websocket, w, "/brief/A", none, none}, {frames, w, 1}]},
-        {"WebSocket: ping", [{websocket, w, "/pubsub/A", none, none}, {say, w, Ping, <<"p">>}, {frames, w, 1}]},
+        {"WebSocket: ping", [{websocket, w, "/pubsub/A", none, none}, {say, w, ?PING, <<"p">>}, {frames, w, 1}]},
         {"WebSocket: publish where only subscribing is allowed", [
-            {websocket, w, "/sub/A", none, none}, {say, w, Text, <<"x">>}, {frames, w, 1}
+            {websocket, w, "/sub/A", none, none}, {say, w, ?TEXT, <<"x">>}, {frames, w, 1}
         ]},
         {"WebSocket: publish and subscribe", [
             {websocket, w, "/pubsub/A", none, none},
-            {say, w, Text, <<"x">>},
-            {say, w, Binary, <<0, 255>>},
+            {say, w, ?TEXT, <<"x">>},
+            {say, w, ?BINARY, <<0, 255>>},
             {frames, w, 2},
             read("/sub/A")
         ]},
         {"WebSocket: publish", [
             {websocket, w, "/pub/A", none, none},
-            {say, w, Text, <<"x">>},
+            {say, w, ?TEXT, <<"x">>},
             {frames, w, 1},
-            {say, w, Binary, <<0, 255>>},
+            {say, w, ?BINARY, <<0, 255>>},
             {frames, w, 1}
         ]},
         {"WebSocket: publish, ws+meta.nchan", [
-            {websocket, w, "/pub/A", "ws+meta.nchan", none}, {say, w, Text, <<"x">>}, {frames, w, 1}
+            {websocket, w, "/pub/A", "ws+meta.nchan", none}, {say, w, ?TEXT, <<"x">>}, {frames, w, 1}
         ]},
         {"ws+meta.nchan", [
             post("/pub/A", <<"one">>),

@@ -127,10 +127,13 @@ table(Results) ->
     Reasons = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
     [
         "# Nchan's answers and ours\n\n"
-        "Written by `weir_pubsub_conformance_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a script of requests, sent to Nchan 1.3.6 on nginx\n"
-        "and to weir_pubsub. Statuses, fields and bodies are compared byte by byte, except dates, ids, boundaries, and how long ago something was;\n"
+        "Written by `weir_pubsub_conformance_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. "
+        "Each case is a script of requests, sent to Nchan 1.3.6 on nginx\n"
+        "and to weir_pubsub. Statuses, fields and bodies are compared byte by byte, except dates, ids, boundaries, "
+        "and how long ago something was;\n"
         "a Content-Length counts as the same if both fit their bodies.\n"
-        "The requests are in `weir_pubsub_conformance`. What the tests of Nchan itself cover is in [nchan-tests.md](../nchan-tests.md).\n\n",
+        "The requests are in `weir_pubsub_conformance`. What the tests of Nchan itself cover is in "
+        "[nchan-tests.md](../nchan-tests.md).\n\n",
         io_lib:format(
             "Of ~b cases ~b have the same responses; ~b differ, each for one of the reasons at the end.~n~n", [
                 length(Results), Same, length(Results) - Same

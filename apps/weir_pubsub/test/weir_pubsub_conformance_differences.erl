@@ -88,7 +88,8 @@ reasons() ->
         },
         {
             fun(Case, {Part, _, _}) -> lists:prefix("permessage-deflate", Case) andalso Part =/= body end,
-            "the window is as large as the client allows, and no context is kept; a window that is too small is not agreed upon"
+            "the window is as large as the client allows, and no context is kept; "
+            "a window that is too small is not agreed upon"
         },
         {
             fun

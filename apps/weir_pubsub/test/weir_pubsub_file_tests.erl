@@ -25,7 +25,8 @@ an_empty_file_is_the_defaults_test() ->
 
 a_broker_test() ->
     Text =
-        "[broker]\nkind = 'redis'\nhost = 'redis'\nport = 7000\nusername = 'push'\npassword = 'password'\ndatabase = 2\nprefix = 'chat'\n",
+        "[broker]\nkind = 'redis'\nhost = 'redis'\nport = 7000\nusername = 'push'\npassword = 'password'\n"
+        "database = 2\nprefix = 'chat'\n",
     {ok, #{broker := Broker}} = read(Text, [{"password", "secret\n"}]),
     ?assertEqual(
         #{
@@ -53,12 +54,14 @@ everything_test() ->
         "drain = 1000\n"
         "[[listeners]]\nip = '::1'\nport = 1\nmax_connections = 5\naccess_log = 'log'\naccess_log_format = 'json'\n"
         "[[listeners]]\nport = 2\n"
-        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'long_poll'\npoll_answer = 'multipart'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
+        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'long_poll'\n"
+        "poll_answer = 'multipart'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
         "[may]\npublish = 'token'\n"
         "[tokens]\nsecrets = ['secret']\naudience = 'chat'\nissuer = 'me'\nleeway = 5\nrequire_exp = false\n"
         "[limits]\nbytes = 1000\nsubscribers = 'infinity'\n"
         "[groups.chat]\nchannels = 10\n"
-        "[[channels]]\npattern = 'chat/*'\nmax_messages = 5\nmax_age = 'infinity'\nslow = 'disconnect'\npresence = true\n"
+        "[[channels]]\npattern = 'chat/*'\nmax_messages = 5\nmax_age = 'infinity'\nslow = 'disconnect'\n"
+        "presence = true\n"
         "group = 'chat'\nevents = 'events'\nmay = {subscribe = 'local', presence = 'nobody'}\n"
         "[[channels]]\npattern = '*'\n",
     {ok, Settings} = read(Text, [{"secret", "a secret of thirty-two bytes or more"}]),
@@ -113,62 +116,66 @@ faults_have_line_key_and_what_is_allowed_test() ->
                 {Text, [Line || {At, What} <- Told, At =:= Line, binary:match(What, list_to_binary(Part)) =/= nomatch]}
             )
         end
-     || {Line, Part, Text} <- [
-            {1, "unknown key; valid: ask, broker, channels, control, drain", "colour = 1\n"},
-            {2, "drain: milliseconds from 1 on", "\ndrain = 0\n"},
-            {1, "spread: no longer than drain", "spread = 2\ndrain = 1\n"},
-            {3, "listeners.1.port: an integer from 0 to 65535", "\n[[listeners]]\nport = 65536\n"},
-            {2, "listeners.1.ip: an address", "[[listeners]]\nip = 'here'\n"},
-            {2, "listeners.1.colour: unknown key; valid: access_log", "[[listeners]]\ncolour = 1\n"},
-            {3, "listeners.1.access_log_format: only with access_log",
-                "[[listeners]]\nport = 8\naccess_log_format = 'json'\n"},
-            {1, "control: the name of a file", "control = \"push\\u0000.sock\"\n"},
-            {3, "broker.host: the name or address of a host", "[broker]\nkind = 'redis'\nhost = \"redis\\u0000\"\n"},
-            {2, "mercure.cookie: the name of a cookie", "[mercure]\ncookie = 'my cookie'\n"},
-            {3, "channels.1.group: the name of a group, but groups is empty",
-                "[[channels]]\npattern = 'a'\ngroup = 'chat'\n"},
-            {5, "channels.1.group: the name of a group: chat, other",
-                "[groups.chat]\n[groups.other]\n[[channels]]\npattern = 'a'\ngroup = 'chats'\n"},
-            {2, "listeners.1.tls: a table", "[[listeners]]\ntls = 1\n"},
-            {2, "listeners.1.tls: cert and key, each the name of a file", "[[listeners]]\ntls = {cert = 'a.pem'}\n"},
-            {2, "listeners.1.tls.cert: a readable file (enoent)",
-                "[[listeners]]\ntls = {cert = 'a.pem', key = 'b.pem'}\n"},
-            {4, "listeners.2.port: another listener", "[[listeners]]\nport = 8\n[[listeners]]\nport = 8\n"},
-            {1, "listeners: tables: [[listeners]]", "listeners = 1\n"},
-            {1, "listeners.1: a table", "listeners = [1]\n"},
-            {2, "http.transports: an array of \"websocket\", \"stream\"", "[http]\ntransports = ['pigeon']\n"},
-            {2, "http.origins: \"any\", or an array", "[http]\norigins = ['example.org']\n"},
-            {2, "http.status: one of \"any\", \"local\", \"nobody\"", "[http]\nstatus = 'me'\n"},
-            {2, "may.publish: one of \"any\", \"local\"", "[may]\npublish = 'me'\n"},
-            {2, "may.publish: tokens need a key", "[may]\npublish = 'token'\n"},
-            {3, "channels.1.may.subscribe: tokens need", "[[channels]]\npattern = 'a'\nmay = {subscribe = 'token'}\n"},
-            {2, "may.publish: needs a server to ask", "[may]\npublish = 'ask'\n"},
-            {2, "ask.url: a url such as", "[ask]\nurl = 'a.example'\n"},
-            {2, "ask.url: a url such as", "[ask]\nurl = 'http:///may'\n"},
-            {2, "ask.url: a url that begins with http:// or https://", "[ask]\nurl = 'ftp://a.example/may'\n"},
-            {2, "ask.url: a url with a port from 1 to 65535", "[ask]\nurl = 'http://a.example:0/may'\n"},
-            {2, "ask.url: a url with a port from 1 to 65535", "[ask]\nurl = 'http://a.example:65536/may'\n"},
-            {2, "ask.url: a url without a user", "[ask]\nurl = 'http://ann:secret@a.example/may'\n"},
-            {2, "ask.url: a url without #", "[ask]\nurl = 'http://a.example/may#here'\n"},
-            {3, "a.pem: cannot be read: no such file", "[ask]\nurl = 'https://a.example/may'\nca = 'a.pem'\n"},
-            {2, "mercure.subscriptions: true or false", "[mercure]\nsubscriptions = 1\n"},
-            {1, "ask: url is missing", "[ask]\ntimeout = 1\n"},
-            {1, "mercure: Mercure needs a key", "[mercure]\n"},
-            {2, "mercure.anonymous: true or false", "[mercure]\nanonymous = 1\n"},
-            {2, "listeners.1.proxy_protocol: true or false", "[[listeners]]\nproxy_protocol = 1\n"},
-            {2, "tokens.secrets: an array of names", "[tokens]\nsecrets = 'a'\n"},
-            {3, "cannot be read: no such file", "[tokens]\n\nsecrets = ['nothing']\n"},
-            {2, "limits.bytes: an integer from 0", "[limits]\nbytes = -1\n"},
-            {2, "groups.a.colour: unknown key", "[groups.a]\ncolour = 1\n"},
-            {1, "channels.1: pattern is missing", "[[channels]]\nmax_messages = 1\n"},
-            {4, "channels.2.pattern: occurs twice in the file",
-                "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'a'\n"},
-            {5, "channels.2.max_age: milliseconds from 1 on",
-                "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'b'\nmax_age = 0\n"},
-            {3, "channels.1.slow: drop_oldest or disconnect", "[[channels]]\npattern = 'a'\nslow = 'never'\n"},
-            {3, "channels.1.events: a channel whose policy", "[[channels]]\npattern = 'a'\nevents = 'a'\n"},
-            {2, "duplicate key", "drain = 1\ndrain = 2\n"}
-        ]
+     || {Line, Part, Text} <- faults()
+    ].
+
+%% {Line of the fault, a part of its text, the file}.
+faults() ->
+    [
+        {1, "unknown key; valid: ask, broker, channels, control, drain", "colour = 1\n"},
+        {2, "drain: milliseconds from 1 on", "\ndrain = 0\n"},
+        {1, "spread: no longer than drain", "spread = 2\ndrain = 1\n"},
+        {3, "listeners.1.port: an integer from 0 to 65535", "\n[[listeners]]\nport = 65536\n"},
+        {2, "listeners.1.ip: an address", "[[listeners]]\nip = 'here'\n"},
+        {2, "listeners.1.colour: unknown key; valid: access_log", "[[listeners]]\ncolour = 1\n"},
+        {3, "listeners.1.access_log_format: only with access_log",
+            "[[listeners]]\nport = 8\naccess_log_format = 'json'\n"},
+        {1, "control: the name of a file", "control = \"push\\u0000.sock\"\n"},
+        {3, "broker.host: the name or address of a host", "[broker]\nkind = 'redis'\nhost = \"redis\\u0000\"\n"},
+        {2, "mercure.cookie: the name of a cookie", "[mercure]\ncookie = 'my cookie'\n"},
+        {3, "channels.1.group: the name of a group, but groups is empty",
+            "[[channels]]\npattern = 'a'\ngroup = 'chat'\n"},
+        {5, "channels.1.group: the name of a group: chat, other",
+            "[groups.chat]\n[groups.other]\n[[channels]]\npattern = 'a'\ngroup = 'chats'\n"},
+        {2, "listeners.1.tls: a table", "[[listeners]]\ntls = 1\n"},
+        {2, "listeners.1.tls: cert and key, each the name of a file", "[[listeners]]\ntls = {cert = 'a.pem'}\n"},
+        {2, "listeners.1.tls.cert: a readable file (enoent)",
+            "[[listeners]]\ntls = {cert = 'a.pem', key = 'b.pem'}\n"},
+        {4, "listeners.2.port: another listener", "[[listeners]]\nport = 8\n[[listeners]]\nport = 8\n"},
+        {1, "listeners: tables: [[listeners]]", "listeners = 1\n"},
+        {1, "listeners.1: a table", "listeners = [1]\n"},
+        {2, "http.transports: an array of \"websocket\", \"stream\"", "[http]\ntransports = ['pigeon']\n"},
+        {2, "http.origins: \"any\", or an array", "[http]\norigins = ['example.org']\n"},
+        {2, "http.status: one of \"any\", \"local\", \"nobody\"", "[http]\nstatus = 'me'\n"},
+        {2, "may.publish: one of \"any\", \"local\"", "[may]\npublish = 'me'\n"},
+        {2, "may.publish: tokens need a key", "[may]\npublish = 'token'\n"},
+        {3, "channels.1.may.subscribe: tokens need", "[[channels]]\npattern = 'a'\nmay = {subscribe = 'token'}\n"},
+        {2, "may.publish: needs a server to ask", "[may]\npublish = 'ask'\n"},
+        {2, "ask.url: a url such as", "[ask]\nurl = 'a.example'\n"},
+        {2, "ask.url: a url such as", "[ask]\nurl = 'http:///may'\n"},
+        {2, "ask.url: a url that begins with http:// or https://", "[ask]\nurl = 'ftp://a.example/may'\n"},
+        {2, "ask.url: a url with a port from 1 to 65535", "[ask]\nurl = 'http://a.example:0/may'\n"},
+        {2, "ask.url: a url with a port from 1 to 65535", "[ask]\nurl = 'http://a.example:65536/may'\n"},
+        {2, "ask.url: a url without a user", "[ask]\nurl = 'http://ann:secret@a.example/may'\n"},
+        {2, "ask.url: a url without #", "[ask]\nurl = 'http://a.example/may#here'\n"},
+        {3, "a.pem: cannot be read: no such file", "[ask]\nurl = 'https://a.example/may'\nca = 'a.pem'\n"},
+        {2, "mercure.subscriptions: true or false", "[mercure]\nsubscriptions = 1\n"},
+        {1, "ask: url is missing", "[ask]\ntimeout = 1\n"},
+        {1, "mercure: Mercure needs a key", "[mercure]\n"},
+        {2, "mercure.anonymous: true or false", "[mercure]\nanonymous = 1\n"},
+        {2, "listeners.1.proxy_protocol: true or false", "[[listeners]]\nproxy_protocol = 1\n"},
+        {2, "tokens.secrets: an array of names", "[tokens]\nsecrets = 'a'\n"},
+        {3, "cannot be read: no such file", "[tokens]\n\nsecrets = ['nothing']\n"},
+        {2, "limits.bytes: an integer from 0", "[limits]\nbytes = -1\n"},
+        {2, "groups.a.colour: unknown key", "[groups.a]\ncolour = 1\n"},
+        {1, "channels.1: pattern is missing", "[[channels]]\nmax_messages = 1\n"},
+        {4, "channels.2.pattern: occurs twice in the file",
+            "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'a'\n"},
+        {5, "channels.2.max_age: milliseconds from 1 on",
+            "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'b'\nmax_age = 0\n"},
+        {3, "channels.1.slow: drop_oldest or disconnect", "[[channels]]\npattern = 'a'\nslow = 'never'\n"},
+        {3, "channels.1.events: a channel whose policy", "[[channels]]\npattern = 'a'\nevents = 'a'\n"},
+        {2, "duplicate key", "drain = 1\ndrain = 2\n"}
     ].
 
 %% A setting without effect is a fault, because its author expects an effect.

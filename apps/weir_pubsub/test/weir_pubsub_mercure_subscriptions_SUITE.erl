@@ -55,7 +55,9 @@ until_active(Count) ->
 told_up_to_the_end_of(Topic) ->
     Last = iolist_to_binary(["\"active\":false,\"id\":\"", ?SUBSCRIPTIONS, $/, uri_string:quote(Topic), $/]),
     {_, Data, _} = hears(
-        subscribe([?ANY_SUBSCRIPTION], [bearer(#{subscribe => [<<?ANY_SUBSCRIPTION>>]}), {"Last-Event-ID", "earliest"}]),
+        subscribe([?ANY_SUBSCRIPTION], [
+            bearer(#{subscribe => [<<?ANY_SUBSCRIPTION>>]}), {"Last-Event-ID", "earliest"}
+        ]),
         Last
     ),
     [
@@ -110,9 +112,8 @@ the_web_api(_Config) ->
     _ = [subscribe(Topics, []) || Topics <- [["https://a.example/{id}", "b"], ["b"]]],
     ok = until_active(3),
     {200, Fields, Body} = tells(?SUBSCRIPTIONS),
-    {ok, #{<<"id">> := <<?SUBSCRIPTIONS>>, <<"type">> := <<"Subscriptions">>, <<"lastEventID">> := Latest}} = weir_json:decode(
-        Body
-    ),
+    {ok, #{<<"id">> := <<?SUBSCRIPTIONS>>, <<"type">> := <<"Subscriptions">>, <<"lastEventID">> := Latest}} =
+        weir_json:decode(Body),
     ?assertMatch({match, _}, re:run(Latest, "^#[0-9]+:[0-9]+$")),
     Path = ?SUBSCRIPTIONS "/https%3A%2F%2Fa.example%2F%7Bid%7D",
     #{<<"id">> := OfTopic, <<"subscriptions">> := [#{<<"id">> := Id} = One]} = document(tells(Path)),

@@ -11,6 +11,10 @@
 
 -define(MODULE_FILE, "/usr/lib/nginx/modules/ngx_nchan_module.so").
 
+%% A client may have to wait long for a message; in a script about the timeout it need not.
+-define(LONG, "nchan_subscriber_timeout 1h;").
+-define(BRIEF, "nchan_subscriber_timeout 1s;").
+
 find() ->
     case {os:find_executable("nginx", os:getenv("PATH") ++ ":/usr/sbin"), filelib:is_regular(?MODULE_FILE)} of
         {Nginx, true} when is_list(Nginx) -> {ok, Nginx};
@@ -25,10 +29,19 @@ start() ->
     ok = filelib:ensure_dir(filename:join(Directory, "x")),
     %% The caller holds the port until it ends.
     Port = weir_test_port:claim(),
-    %% A client may have to wait long for a message; in a script about the timeout it need not.
-    Long = "nchan_subscriber_timeout 1h;",
-    Brief = "nchan_subscriber_timeout 1s;",
-    Configuration = [
+    File = filename:join(Directory, "nginx.conf"),
+    ok = file:write_file(File, configuration(Directory, Port)),
+    %% It ends with this virtual machine, however that ends.
+    Program = open_port({spawn_executable, os:find_executable("setpriv")}, [
+        {args, ["--pdeathsig", "TERM", Nginx, "-c", File, "-p", Directory]}, exit_status, stderr_to_stdout, binary
+    ]),
+    {ok, Socket} = ?waitMatch({ok, _}, gen_tcp:connect({127, 0, 0, 1}, Port, [])),
+    ok = gen_tcp:close(Socket),
+    {os_pid, Pid} = erlang:port_info(Program, os_pid),
+    #{port => Port, program => Program, pid => Pid, directory => Directory}.
+
+configuration(Directory, Port) ->
+    [
         "load_module ",
         ?MODULE_FILE,
         ";\nworker_processes 1; daemon off; master_process off;\n",
@@ -53,6 +66,15 @@ start() ->
         integer_to_list(Port),
         ";\n",
         "  nchan_channel_id_split_delimiter \",\"; nchan_channel_timeout 1h;\n",
+        limited(),
+        subscribers(),
+        others(),
+        " } }\n"
+    ].
+
+%% Locations of channels that keep less than others, or have one subscriber at most.
+limited() ->
+    [
         [
             [
                 "  location ~ ",
@@ -62,7 +84,7 @@ start() ->
                 " nchan_channel_group t;",
                 " nchan_max_channel_subscribers 1; }\n"
             ]
-         || {Path, Timeout} <- [{"/sub", Long}, {"/brief", Brief}]
+         || {Path, Timeout} <- [{"/sub", ?LONG}, {"/brief", ?BRIEF}]
         ],
         [
             [
@@ -77,7 +99,11 @@ start() ->
                 {"none", "nchan_store_messages off"},
                 {"brief", "nchan_message_timeout 1s"}
             ]
-        ],
+        ]
+    ].
+
+subscribers() ->
+    [
         [
             [
                 "  location ~ ",
@@ -86,7 +112,7 @@ start() ->
                 Timeout,
                 " nchan_channel_group t; }\n"
             ]
-         || {Path, Timeout} <- [{"/sub", Long}, {"/brief", Brief}]
+         || {Path, Timeout} <- [{"/sub", ?LONG}, {"/brief", ?BRIEF}]
         ],
         "  location ~ /raw/(.+)$ { nchan_subscriber http-raw-stream; nchan_channel_id $1; nchan_channel_group t; }\n",
         [
@@ -101,12 +127,16 @@ start() ->
                 "; }\n"
             ]
          || {Path, Timeout, Several} <- [
-                {"parts", Long, "on"},
-                {"lines", Long, "raw"},
-                {"brief-parts", Brief, "on"},
-                {"brief-lines", Brief, "raw"}
+                {"parts", ?LONG, "on"},
+                {"lines", ?LONG, "raw"},
+                {"brief-parts", ?BRIEF, "on"},
+                {"brief-lines", ?BRIEF, "raw"}
             ]
-        ],
+        ]
+    ].
+
+others() ->
+    [
         "  location ~ /poll/(.+)$ { nchan_subscriber interval-poll; nchan_channel_id $1; nchan_channel_group t; }\n",
         [
             [
@@ -121,18 +151,8 @@ start() ->
         ],
         "  location = /events { nchan_subscriber; nchan_channel_id ev; nchan_channel_group meta; }\n",
         "  location ~ /pub/(.+)$ { nchan_publisher; nchan_channel_id $1; nchan_channel_group t; }\n",
-        "  location ~ /pubsub/(.+)$ { nchan_pubsub; nchan_channel_id $1; nchan_channel_group t; }\n } }\n"
-    ],
-    File = filename:join(Directory, "nginx.conf"),
-    ok = file:write_file(File, Configuration),
-    %% It ends with this virtual machine, however that ends.
-    Program = open_port({spawn_executable, os:find_executable("setpriv")}, [
-        {args, ["--pdeathsig", "TERM", Nginx, "-c", File, "-p", Directory]}, exit_status, stderr_to_stdout, binary
-    ]),
-    {ok, Socket} = ?waitMatch({ok, _}, gen_tcp:connect({127, 0, 0, 1}, Port, [])),
-    ok = gen_tcp:close(Socket),
-    {os_pid, Pid} = erlang:port_info(Program, os_pid),
-    #{port => Port, program => Program, pid => Pid, directory => Directory}.
+        "  location ~ /pubsub/(.+)$ { nchan_pubsub; nchan_channel_id $1; nchan_channel_group t; }\n"
+    ].
 
 %% The caller may be another process than the one that started it, whose end has closed the port.
 stop(#{program := Program, pid := Pid, directory := Directory}) ->

@@ -114,7 +114,9 @@ a_shard_is_killed(Config) ->
     ok = connected(A),
     {_, Id} = publish_id(B, <<"news">>, <<"2">>),
     Log = log_of(A, Here, Id),
-    ?assertEqual([{message, {Epoch, 1}, <<"1">>}, {message, Id, <<"2">>}], [Message || {message, _, _} = Message <- Log]).
+    ?assertEqual([{message, {Epoch, 1}, <<"1">>}, {message, Id, <<"2">>}], [
+        Message || {message, _, _} = Message <- Log
+    ]).
 
 the_broker_process_is_killed(Config) ->
     {A, B} = nodes_of(Config),

@@ -139,7 +139,8 @@ several_in_an_answer(_Config) ->
         {match, _},
         re:run(
             Said,
-            "^--[0-9A-F]{32}\r\n\r\none\r\n--[0-9A-F]{32}\r\n\r\ntwo\r\n--[0-9A-F]{32}\r\n\r\nthree\r\n--[0-9A-F]{32}--\r\n$"
+            "^--[0-9A-F]{32}\r\n\r\none\r\n--[0-9A-F]{32}\r\n\r\ntwo\r\n"
+            "--[0-9A-F]{32}\r\n\r\nthree\r\n--[0-9A-F]{32}--\r\n$"
         )
     ).
 

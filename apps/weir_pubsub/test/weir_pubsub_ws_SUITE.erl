@@ -206,7 +206,9 @@ what_processes_say_of_themselves(_Config) ->
 
 %% It leaves each group for a while, and only the channel of that group is asked to take it back.
 slow_in_many_channels(_Config) ->
-    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 1, max_messages => 10, max_bytes => 10000000}}]}),
+    ok = weir_pubsub:configure(#{
+        channels => [{<<"*">>, #{max_queue => 1, max_messages => 10, max_bytes => 10000000}}]
+    }),
     Channels = [<<"c", (integer_to_binary(Number))/binary>> || Number <- lists:seq(1, 20)],
     %% Sockets hold far less than what is published, and that is little.
     start(#{}, #{socket_opts => [{sndbuf, 65536}]}),
@@ -434,7 +436,8 @@ other_sites(_Config) ->
 handshake(Origin) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, [
-        "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: ",
         Origin,
         "\r\n\r\n"

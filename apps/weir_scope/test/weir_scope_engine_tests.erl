@@ -52,9 +52,8 @@ a_second_test() ->
 
 %% Counters that are smaller than before were restarted. Their present value is the difference.
 begun_anew_test() ->
-    #{pollsets := [#{times := 4.0, bytes_in := 4.0, max := 1}], listeners := [#{accepted := 4.0, denied := 4.0}]} = between(
-        1000, 4
-    ).
+    #{pollsets := [#{times := 4.0, bytes_in := 4.0, max := 1}], listeners := [#{accepted := 4.0, denied := 4.0}]} =
+        between(1000, 4).
 
 reactors(Callbacks, Ns, Times) ->
     Reactor = #{

@@ -69,7 +69,9 @@ steps_test() ->
         {0, 1}, {999, 2}, {1999, 4}, {2000, 1}, {3999, 1}, {4000, 1}, {1_000_000_000, 5}, {60_000_000_000, 7}
     ]),
     ?assertEqual(24, length(Steps)),
-    ?assertEqual([{1, 7}, {2, 2}, {4, 1}, {524_288, 5}, {8_388_608, 7}], [Step || {_, Count} = Step <- Steps, Count > 0]).
+    ?assertEqual([{1, 7}, {2, 2}, {4, 1}, {524_288, 5}, {8_388_608, 7}], [
+        Step || {_, Count} = Step <- Steps, Count > 0
+    ]).
 
 together_test() ->
     ?assertEqual([{1, 2}, {2, 4}, {3, 1}], weir_scope_latency:together([[{1, 2}, {2, 1}], [], [{2, 3}, {3, 1}]])).

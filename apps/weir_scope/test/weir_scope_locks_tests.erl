@@ -131,9 +131,8 @@ of_this_node_test() ->
     end.
 
 the_page_test() ->
-    [{text, ["Weir does not run on this node.", ""]}, {text, [Counted, ""]}, {table, Columns, [First | _]}] = weir_scope_page_locks:page(
-        none, all()
-    ),
+    [{text, ["Weir does not run on this node.", ""]}, {text, [Counted, ""]}, {table, Columns, [First | _]}] =
+        weir_scope_page_locks:page(none, all()),
     ?assertEqual("Locks of the VM, counted for 4.5s", lists:flatten(Counted)),
     ?assertEqual(
         ["run_queue", "spinlock", "2", "1500", "150", "10.0%", "1500.000", "33.3%"],

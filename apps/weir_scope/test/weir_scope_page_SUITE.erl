@@ -73,8 +73,8 @@ drawn() ->
     " return all.length > 0 && all.some((canvas) => {"
     "  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height); let coloured = 0;"
     "  for (let i = 0; i < data.length; i += 4)"
-    "   if (data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60) coloured++;"
-    "  return coloured > 50; }); })()".
+    "   if (data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + "
+    "2]) > 60) coloured++;  return coloured > 50; }); })()".
 
 %% Keeps a picture. With WEIR_WRITE_RESULTS=1 those of the documents are written to docs/images.
 keep(Page, Config, Name) ->
@@ -124,7 +124,8 @@ every_tab_draws(Config) ->
             _ = [
                 wait_until(
                     Page,
-                    "[...document.querySelectorAll('h2')].some((title) => title.textContent.startsWith('Schedulers, while'))"
+                    "[...document.querySelectorAll('h2')].some((title) => title.textContent.startsWith('Schedulers, "
+                    "while'))"
                 )
              || Tab =:= <<"threads">>
             ],
@@ -145,17 +146,21 @@ a_range_is_that_of_all_charts(Config) ->
     wait_until(Page, drawn()),
     evaluate(
         Page,
-        "(() => { const over = document.querySelector('figure .u-over'); const { left, top, width } = over.getBoundingClientRect();"
-        " const at = (type, part) => over.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, clientX: left + part * width, clientY: top + 20,"
-        " movementX: 1, view: window })); at('mouseenter', 0.2); at('mousemove', 0.2); at('mousedown', 0.2); at('mousemove', 0.5); at('mousemove', 0.6);"
-        " document.dispatchEvent(new MouseEvent('mouseup', { bubbles: true, button: 0, clientX: left + 0.6 * width, clientY: top + 20, view: window })); })()"
+        "(() => { const over = document.querySelector('figure .u-over'); "
+        "const { left, top, width } = over.getBoundingClientRect(); "
+        "const at = (type, part) => over.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, clientX: left "
+        "+ part * width, clientY: top + 20, movementX: 1, view: window })); at('mouseenter', 0.2); "
+        "at('mousemove', 0.2); at('mousedown', 0.2); at('mousemove', 0.5); at('mousemove', 0.6); "
+        "document.dispatchEvent(new MouseEvent('mouseup', { bubbles: true, button: 0, clientX: left + 0.6 * width, "
+        "clientY: top + 20, view: window })); })()"
     ),
     wait_until(Page, "new URLSearchParams(location.search).has('from') && !document.querySelector('#live').hidden"),
     ?assertEqual(
         true,
         evaluate(
             Page,
-            "(() => { const given = new URLSearchParams(location.search); return +given.get('to') > +given.get('from'); })()"
+            "(() => { const given = new URLSearchParams(location.search); "
+            "return +given.get('to') > +given.get('from'); })()"
         )
     ),
     %% As with the browser's back button.
@@ -200,17 +205,20 @@ answers(Socket) ->
 
 %% Whether the upper and the lower half of the chart both have coloured cells.
 heat() ->
-    "(() => { const figure = [...document.querySelectorAll('figure')].find((one) => one.querySelector('h2').textContent.startsWith('Replies by'));"
-    " const canvas = figure?.querySelector('canvas'); if (!canvas) return false;"
-    " const half = (top) => { const { data } = canvas.getContext('2d').getImageData(0, top, canvas.width, canvas.height / 2); let coloured = 0;"
-    "  for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 0 && data[i + 2] - data[i] > 40) coloured++; return coloured; };"
-    " return half(0) > 5 && half(canvas.height / 2) > 5; })()".
+    "(() => { const figure = [...document.querySelectorAll('figure')].find((one) => "
+    "one.querySelector('h2').textContent.startsWith('Replies by')); const canvas = figure?.querySelector('canvas'); "
+    "if (!canvas) return false; const half = (top) => { const { data } = canvas.getContext('2d').getImageData(0, top, "
+    "canvas.width, canvas.height / 2); let coloured = 0;  for (let i = 0; i < data.length; "
+    "i += 4) if (data[i + 3] > 0 && data[i + 2] - data[i] > 40) coloured++; return coloured; }; "
+    "return half(0) > 5 && half(canvas.height / 2) > 5; })()".
 
 the_address_tells_what_is_shown(Config) ->
     Now = erlang:system_time(millisecond),
     Page = open(
         ?config(browser, Config),
-        url(["/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)]),
+        url([
+            "/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)
+        ]),
         ?LOOK
     ),
     wait_until(Page, "document.querySelector('th[aria-sort]')?.textContent === 'CPU'"),
@@ -266,8 +274,8 @@ a_dark_page(Page, Config) ->
 what_is_downloaded(Page) ->
     evaluate(
         Page,
-        "globalThis.kept = null; URL.createObjectURL = (blob) => { blob.text().then((text) => { kept = text; }); return '#'; };"
-        " document.querySelector('#download').click()"
+        "globalThis.kept = null; URL.createObjectURL = (blob) => { blob.text().then((text) => { kept = text; }); "
+        "return '#'; }; document.querySelector('#download').click()"
     ),
     wait_until(Page, "kept !== null"),
     {ok, #{<<"at">> := At, <<"columns">> := #{<<"vm.run_queue">> := Queue}, <<"node">> := Node}} = weir_json:decode(

@@ -4,7 +4,8 @@
 -include_lib("eunit/include/eunit.hrl").
 
 head() ->
-    <<"{\"format\":\"weir_scope\",\"version\":1,\"node\":\"a@b\",\"began\":1000,\"tabs\":[{\"name\":\"overview\",\"sorts\":[\"number\"]}]}">>.
+    <<"{\"format\":\"weir_scope\",\"version\":1,\"node\":\"a@b\",\"began\":1000,"
+        "\"tabs\":[{\"name\":\"overview\",\"sorts\":[\"number\"]}]}">>.
 
 recording(Lines) ->
     File = file(),

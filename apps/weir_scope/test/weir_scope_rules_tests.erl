@@ -95,7 +95,9 @@ sick() ->
         {time_warp, warning, #{clock_difference => -3000}},
         {time_warp, warning, #{clock_difference => 3000}},
         {rearmed_sockets, note, #{otp => [28, 5], module_sockets => 200}},
-        {small_buffer_for_bulk, warning, #{listeners => [#{port => 80, backlog => 1024, waiting => 0, buffer => 1460}]}},
+        {small_buffer_for_bulk, warning, #{
+            listeners => [#{port => 80, backlog => 1024, waiting => 0, buffer => 1460}]
+        }},
         {bulk_by_once, warning, #{modes => #{a => once}}},
         {tcp_memory_pressure, warning, over(pruned, 3)},
         {tcp_memory_close, warning, #{tcp_memory => {90 * ?MIB, 100 * ?MIB, 200 * ?MIB}}},

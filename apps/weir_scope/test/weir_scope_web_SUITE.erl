@@ -210,7 +210,9 @@ a_stream_has_a_row_a_second(_Config) ->
 
 stream() ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
-    ok = gen_tcp:send(Socket, ["GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"]),
+    ok = gen_tcp:send(Socket, [
+        "GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"
+    ]),
     {ok, <<"HTTP/1.1 200", _/binary>>} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     Socket.
 
@@ -235,7 +237,9 @@ streams_are_limited(_Config) ->
 %% An accepted stream does not end, so this only reads the first bytes.
 begins(Status) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
-    ok = gen_tcp:send(Socket, ["GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"]),
+    ok = gen_tcp:send(Socket, [
+        "GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"
+    ]),
     {ok, First} = gen_tcp:recv(Socket, length(Status), weir_test_wait:patience()),
     ok = gen_tcp:close(Socket),
     First =:= list_to_binary(Status).

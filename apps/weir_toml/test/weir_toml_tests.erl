@@ -6,7 +6,8 @@
 every_kind_of_value_test() ->
     Text = <<
         "text = 'a'\nwide = \"\\u00e9\"\nsum = -1_000\nhex = 0xff\nshare = 1.5\nyes = true\nday = 1979-05-27\n"
-        "list = [1, 'b', [2]]\nnone = []\ninline = {a = 1}\n[empty]\n[deep.er]\nx.y = 2\n[[many]]\nn = 1\n[[many]]\nn = 2\n"
+        "list = [1, 'b', [2]]\nnone = []\ninline = {a = 1}\n[empty]\n[deep.er]\nx.y = 2\n[[many]]\nn = 1\n[[many]]\n"
+        "n = 2\n"
     >>,
     ?assertEqual(
         {ok, #{

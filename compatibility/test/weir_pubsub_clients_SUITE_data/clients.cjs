@@ -70,7 +70,8 @@ const clients = {
     const { WebSocket } = need('ws');
     let last = '';
     const connect = () => {
-      const socket = new WebSocket(`${url.replace('http', 'ws')}?last_event_id=${encodeURIComponent(last)}`, ['ws+meta.nchan']);
+      const query = `last_event_id=${encodeURIComponent(last)}`;
+      const socket = new WebSocket(`${url.replace('http', 'ws')}?${query}`, ['ws+meta.nchan']);
       socket.on('message', (data) => {
         const [head, message] = data.toString().split('\n\n');
         last = head.match(/^id: (.*)/)[1];

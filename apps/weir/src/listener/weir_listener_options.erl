@@ -204,49 +204,58 @@ value(socket_opts, Options) ->
         [] -> Options;
         [Option | _] -> bad(socket_opts, Option, "options of gen_tcp:listen/2 except ip, port, fd and tcp_module")
     end;
-value(tls, undefined) ->
+value(Name, Value) ->
+    of_connections(Name, Value).
+
+%% What happens to connections before their process has them.
+of_connections(tls, undefined) ->
     undefined;
-value(tls, Options) ->
+of_connections(tls, Options) ->
     is_proper(Options) orelse bad(tls, Options, "a list of options of ssl:handshake/3"),
     Options;
-value(handshake_timeout, Time) ->
+of_connections(handshake_timeout, Time) ->
     timeout(handshake_timeout, Time, "");
-value(proxy_protocol, Value) when is_boolean(Value) -> Value;
-value(proxy_protocol, Value) ->
+of_connections(proxy_protocol, Value) when is_boolean(Value) -> Value;
+of_connections(proxy_protocol, Value) ->
     bad(proxy_protocol, Value, "true or false");
-value(max_connections, infinity) ->
+of_connections(max_connections, infinity) ->
     infinity;
-value(max_connections, Max) when is_integer(Max), Max >= 0, Max =< 16#ffffffff -> Max;
-value(max_connections, Max) ->
+of_connections(max_connections, Max) when is_integer(Max), Max >= 0, Max =< 16#ffffffff -> Max;
+of_connections(max_connections, Max) ->
     bad(max_connections, Max, "0..4294967295 or infinity");
-value(overload, Value) when Value =:= pause; Value =:= reset -> Value;
-value(overload, Value) ->
+of_connections(overload, Value) when Value =:= pause; Value =:= reset -> Value;
+of_connections(overload, Value) ->
     bad(overload, Value, "pause or reset");
-value(Name, infinity) when Name =:= max_rate; Name =:= per_address -> infinity;
-value(Name, Limit) when
+of_connections(Name, infinity) when Name =:= max_rate; Name =:= per_address -> infinity;
+of_connections(Name, Limit) when
     Name =:= max_rate orelse Name =:= per_address, is_integer(Limit), Limit > 0, Limit =< 16#ffffffff
 ->
     Limit;
-value(Name, Limit) when Name =:= max_rate; Name =:= per_address -> bad(Name, Limit, "1..4294967295 or infinity");
-value(Name, Prefixes) when Name =:= allow; Name =:= deny ->
+of_connections(Name, Limit) when Name =:= max_rate; Name =:= per_address ->
+    bad(Name, Limit, "1..4294967295 or infinity");
+of_connections(Name, Prefixes) when Name =:= allow; Name =:= deny ->
     is_proper(Prefixes) orelse bad(Name, Prefixes, "a list of addresses with prefixes"),
     [prefix(Name, Prefix) || Prefix <- Prefixes];
-value(placement, Value) when Value =:= local; Value =:= least_loaded -> Value;
-value(placement, Value) ->
+of_connections(Name, Value) ->
+    of_processes(Name, Value).
+
+%% Processes and reactors: where they run, what they measure, how they end.
+of_processes(placement, Value) when Value =:= local; Value =:= least_loaded -> Value;
+of_processes(placement, Value) ->
     bad(placement, Value, "local or least_loaded");
-value(measure, Value) when is_boolean(Value) -> Value;
-value(measure, Value) ->
+of_processes(measure, Value) when is_boolean(Value) -> Value;
+of_processes(measure, Value) ->
     bad(measure, Value, "true or false");
-value(affinity, Value) when Value =:= soft; Value =:= bound -> Value;
-value(affinity, Value) ->
+of_processes(affinity, Value) when Value =:= soft; Value =:= bound -> Value;
+of_processes(affinity, Value) ->
     bad(affinity, Value, "soft or bound");
-value(shutdown, brutal_kill) ->
+of_processes(shutdown, brutal_kill) ->
     brutal_kill;
-value(shutdown, Time) ->
+of_processes(shutdown, Time) ->
     timeout(shutdown, Time, " or brutal_kill");
-value(balance, off) ->
+of_processes(balance, off) ->
     off;
-value(balance, Balance = #{interval := Interval, threshold := Threshold}) when
+of_processes(balance, Balance = #{interval := Interval, threshold := Threshold}) when
     map_size(Balance) =:= 2,
     is_integer(Interval),
     Interval > 0,
@@ -255,12 +264,12 @@ value(balance, Balance = #{interval := Interval, threshold := Threshold}) when
     Threshold > 0
 ->
     Balance;
-value(balance, Balance) ->
+of_processes(balance, Balance) ->
     bad(balance, Balance, "off or #{interval => Milliseconds, threshold => Percent}");
-value(reactor, Options) when is_map(Options) -> Options;
-value(reactor, Options) ->
+of_processes(reactor, Options) when is_map(Options) -> Options;
+of_processes(reactor, Options) ->
     bad(reactor, Options, "a map of options of weir_reactor:start_link/1");
-value(Name, Value) ->
+of_processes(Name, Value) ->
     bad(Name, Value, weir_checked_options:unknown(maps:keys(?DEFAULTS))).
 
 ip() -> "an address such as {127, 0, 0, 1} or \"127.0.0.1\", any, loopback or {local, Path}".

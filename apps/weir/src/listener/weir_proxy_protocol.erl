@@ -330,7 +330,9 @@ protocol_number(dgram) -> 2.
 
 addresses(#{transport_family := unix, src_address := Source, dest_address := Destination}) ->
     <<(padded(Source))/binary, (padded(Destination))/binary>>;
-addresses(#{src_address := Source, src_port := SourcePort, dest_address := Destination, dest_port := DestinationPort}) ->
+addresses(#{
+    src_address := Source, src_port := SourcePort, dest_address := Destination, dest_port := DestinationPort
+}) ->
     <<(ip_bytes(Source))/binary, (ip_bytes(Destination))/binary, SourcePort:16, DestinationPort:16>>.
 
 padded(Path) -> <<Path/binary, 0:(108 - byte_size(Path))/unit:8>>.

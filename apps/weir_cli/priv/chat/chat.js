@@ -16,8 +16,9 @@ const own = crypto.getRandomValues(new Uint32Array(2)).join('-');
 
 // Each window is a person, so that two windows of one browser can talk to each other.
 const stored = sessionStorage.getItem('name');
-$('name').value = stored
-  ?? `${pick(['Swift', 'Calm', 'Bright', 'Quiet', 'Merry', 'Bold', 'Gentle', 'Keen'])} ${pick(['otter', 'heron', 'salmon', 'beaver', 'kingfisher', 'trout', 'dipper', 'newt'])}`;
+const manners = ['Swift', 'Calm', 'Bright', 'Quiet', 'Merry', 'Bold', 'Gentle', 'Keen'];
+const animals = ['otter', 'heron', 'salmon', 'beaver', 'kingfisher', 'trout', 'dipper', 'newt'];
+$('name').value = stored ?? `${pick(manners)} ${pick(animals)}`;
 sessionStorage.setItem('name', $('name').value);
 const name = () => $('name').value.trim() || 'Nobody';
 
@@ -52,7 +53,8 @@ const push = connect(location.href, {
   maxDelay: 2000,
   state: (state, transport) => {
     $('state').className = state;
-    $('state').lastElementChild.textContent = isCut ? 'cut off: the others talk on' : state === 'open' ? transport : state === 'waiting' ? 'coming back' : state;
+    const told = state === 'open' ? transport : state === 'waiting' ? 'coming back' : state;
+    $('state').lastElementChild.textContent = isCut ? 'cut off: the others talk on' : told;
     if (state === 'open') queueMicrotask(back);
   },
 });
@@ -72,7 +74,10 @@ for (const state of rooms.values()) {
     },
     gap: ({ missed, id }) => {
       state.last = id;
-      add(state, { gap: true, note: missed === null ? 'The server was restarted' : `${missed.toLocaleString('en')} messages are gone: a room keeps ${KEPT}` });
+      const note = missed === null
+        ? 'The server was restarted'
+        : `${missed.toLocaleString('en')} messages are gone: a room keeps ${KEPT}`;
+      add(state, { gap: true, note });
     },
   }, { from: 50, info: { name: name(), by: own } });
 }
@@ -90,7 +95,8 @@ async function back() {
     try {
       const { last_id: last } = await push.history(`chat/${state.room}`, { from: 'new', limit: 1 });
       const missed = from && last.split(':')[0] === from.split(':')[0] ? numberOf(last) - numberOf(from) : 0;
-      add(state, { note: missed === 0 ? 'Back: no messages missed' : `Back: caught up on ${missed.toLocaleString('en')} ${missed === 1 ? 'message' : 'messages'}` });
+      const messages = `${missed.toLocaleString('en')} ${missed === 1 ? 'message' : 'messages'}`;
+      add(state, { note: missed === 0 ? 'Back: no messages missed' : `Back: caught up on ${messages}` });
     } catch (failure) {
       if (failure.code !== 'no_channel') return;
     }
@@ -111,9 +117,12 @@ function add(state, entry) {
 let fresh = [];
 let follows = true;
 function item(entry) {
-  if (entry.note !== undefined) return element('li', { className: entry.gap ? 'note gap' : 'note', textContent: entry.note });
+  if (entry.note !== undefined) {
+    return element('li', { className: entry.gap ? 'note gap' : 'note', textContent: entry.note });
+  }
   const time = entry.time.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
-  const face = element('span', { className: 'face', textContent: entry.robot ? '' : (entry.from.trim()[0] ?? '?').toUpperCase() });
+  const initial = entry.robot ? '' : (entry.from.trim()[0] ?? '?').toUpperCase();
+  const face = element('span', { className: 'face', textContent: initial });
   if (!entry.robot) face.style.background = colour(entry.from);
   return element(
     'li', { className: entry.mine ? 'mine' : entry.robot ? 'robot' : '' }, face,
@@ -134,7 +143,10 @@ function draw() {
   }
   fresh = [];
   while (list.childElementCount > KEPT) list.firstElementChild.remove();
-  if (list.childElementCount === 0) list.append(element('li', { className: 'empty', textContent: 'Nobody has said anything yet. Open this page in a second window.' }));
+  if (list.childElementCount === 0) {
+    const textContent = 'Nobody has said anything yet. Open this page in a second window.';
+    list.append(element('li', { className: 'empty', textContent }));
+  }
   if (follows) list.scrollTop = list.scrollHeight;
   $('latest').hidden = follows;
   for (const { button, unread } of rooms.values()) button.lastElementChild.textContent = unread || '';
@@ -159,7 +171,8 @@ function enter(state) {
 }
 
 for (const state of rooms.values()) {
-  state.button = element('button', { type: 'button' }, element('span', { textContent: `# ${state.room}` }), element('b'));
+  const name = element('span', { textContent: `# ${state.room}` });
+  state.button = element('button', { type: 'button' }, name, element('b'));
   state.button.addEventListener('click', () => enter(state));
   $('rooms').append(state.button);
 }
@@ -205,14 +218,18 @@ async function presence() {
       dot.style.background = colour(info.by === own ? name() : info.name);
       return element('li', {}, dot, info.by === own ? `${name()} (you)` : info.name);
     }),
-    ...(robots > 0 ? [element('li', { className: 'more', textContent: `and ${robots.toLocaleString('en')} robots` })] : []),
+    ...(robots > 0
+      ? [element('li', { className: 'more', textContent: `and ${robots.toLocaleString('en')} robots` })]
+      : []),
   );
 }
 setInterval(() => document.hidden || presence(), 2000);
 
 // Robots, and the delay of messages to them ------------------------------------------------
 
-push.subscribe('demo/dial', { message: ({ data }) => { $('dial').value = data; $('dialled').textContent = data; } }, { from: 1 });
+push.subscribe('demo/dial', {
+  message: ({ data }) => { $('dial').value = data; $('dialled').textContent = data; },
+}, { from: 1 });
 $('dial').addEventListener('input', () => { $('dialled').textContent = $('dial').value; });
 $('dial').addEventListener('change', () => push.publish('demo/dial', $('dial').value).catch(() => {}));
 
@@ -244,7 +261,9 @@ function chart() {
   context.font = '11px system-ui, sans-serif';
   context.textBaseline = 'middle';
   context.textAlign = 'right';
-  for (const [value, label] of height < 80 ? [[0.01, '10 µs'], [1, '1 ms'], [1000, '1 s']] : [[0.01, '10 µs'], [0.1, '0.1 ms'], [1, '1 ms'], [10, '10 ms'], [100, '0.1 s'], [1000, '1 s']]) {
+  const decades = [[0.01, '10 µs'], [0.1, '0.1 ms'], [1, '1 ms'], [10, '10 ms'], [100, '0.1 s'], [1000, '1 s']];
+  const few = [[0.01, '10 µs'], [1, '1 ms'], [1000, '1 s']];
+  for (const [value, label] of height < 80 ? few : decades) {
     context.fillStyle = style.getPropertyValue('--soft');
     context.fillText(label, left - 6, y(value));
     context.fillStyle = style.getPropertyValue('--line');

@@ -58,14 +58,14 @@ help(Suite) ->
         "       weir bench page RESULTS.json...\n"
         "       weir bench scaling [OPTION...]      (see bench/scaling --help)\n"
         "\n"
-        "Measures every scenario on stock gen_tcp, on Weir, on peers, and on a server in native code as the limit. The server\n"
-        "runs on one core and the client on another; contestants take turns. Results are written after each measurement, as\n"
-        "JSON, as tables in Markdown and as a page with charts. An interrupted run keeps them. A peer that is not installed\n"
-        "is skipped.\n"
+        "Measures every scenario on stock gen_tcp, on Weir, on peers, and on a server in native code as the\n"
+        "limit. The server runs on one core and the client on another; contestants take turns. Results are\n"
+        "written after each measurement, as JSON, as tables in Markdown and as a page with charts. An\n"
+        "interrupted run keeps them. A peer that is not installed is skipped.\n"
         "\n"
         "bench/priv/suite.config lists the scenarios. `document' writes tables and charts of results into\n"
-        "docs/measurements.md, docs/targets.md and docs/seeds.md; of two results with the same scenario and OTP release it\n"
-        "takes the later one. `page' writes a page beside each file of results.\n"
+        "docs/measurements.md, docs/targets.md and docs/seeds.md; of two results with the same scenario and\n"
+        "OTP release it takes the later one. `page' writes a page beside each file of results.\n"
         "\n",
         weir_cli_options:help(options(Suite))
     ].

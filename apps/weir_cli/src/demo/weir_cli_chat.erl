@@ -99,9 +99,9 @@ help() ->
         "\n"
         "usage: weir demo chat [OPTION...]\n"
         "\n"
-        "Prints `ready P` with the port when it listens. Open its page in two windows. The page has rooms, shows who is here,\n"
-        "and catches up on messages after its connection was cut. A dial adds up to 1,000 robots that chat, each with its own\n"
-        "connection. A chart shows how long messages between robots take.\n"
+        "Prints `ready P` with the port when it listens. Open its page in two windows. The page has rooms,\n"
+        "shows who is here, and catches up on messages after its connection was cut. A dial adds up to 1,000\n"
+        "robots that chat, each with its own connection. A chart shows how long messages between robots take.\n"
         "\n",
         weir_cli_options:help(options())
     ].

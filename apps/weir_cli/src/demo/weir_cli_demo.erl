@@ -36,8 +36,9 @@ help() ->
         "usage: weir demo [OPTION...]\n"
         "       weir demo chat [OPTION...]    a chat room in the browser (weir demo chat --help)\n"
         "\n"
-        "Measures echo, proxy and ehttpd on stock gen_tcp, on Weir, and in native code as the limit. Each server runs on\n"
-        "one core and the client on another; the servers take turns. Ends with a table, in less than two minutes.\n"
+        "Measures echo, proxy and ehttpd on stock gen_tcp, on Weir, and in native code as the limit. Each\n"
+        "server runs on one core and the client on another; the servers take turns. Ends with a table, in\n"
+        "less than two minutes.\n"
         "\n",
         weir_cli_options:help(options())
     ].

@@ -203,18 +203,19 @@ help() ->
         "usage: weir load SCENARIO HOST:PORT [OPTION...]\n"
         "       weir load compare A.json B.json\n"
         "\n"
-        "Puts load on a TCP server and reports the results. In an open loop (--rate) requests are due by a schedule that\n"
-        "does not depend on the server, and response times count from the due time.\n"
+        "Puts load on a TCP server and reports the results. In an open loop (--rate) requests are due by a\n"
+        "schedule that does not depend on the server, and response times count from the due time.\n"
         "\n",
         [
             ["  ", string:pad(Name, Width), "   ", maps:get(summary, weir_load_scenario:describe(Module)), "\n"]
          || {Name, Module} <- scenarios(), {ok, _} <- [loaded(Module)]
         ],
         "\n"
-        "Any other name is the name of your own weir_load_scenario module (set its directory with ERL_FLAGS=\"-pa DIR\").\n"
+        "Any other name is the name of your own weir_load_scenario module (set its directory with\n"
+        "ERL_FLAGS=\"-pa DIR\").\n"
         "\n"
-        "Exit code: 0 all promises kept, 1 a promise broken or no load possible, 2 wrong argument, 3 the generator itself\n"
-        "could not offer the load. Ctrl-C ends a run early and reports what was measured.\n"
+        "Exit code: 0 all promises kept, 1 a promise broken or no load possible, 2 wrong argument, 3 the\n"
+        "generator itself could not offer the load. Ctrl-C ends a run early and reports what was measured.\n"
         "\n"
         "Options: weir load SCENARIO --help\n"
     ].
@@ -236,7 +237,7 @@ help(Name, #{summary := Summary, help := Help, options := Own, defaults := Defau
         "\n"
         "RATE is per second: 2000 (constant), 100..5000 (ramp), 100,200,400 (steps), 44.4t (44.4 more each second),\n"
         "pow:5000:2 (up to 5000 by the square of time).\n"
-        "PROMISE is a figure, then < <= > >= or =, then a value. Figures: p50 p75 p90 p95 p99 p999 p9999 p99999 min max\n"
-        "mean stdev of the response time, or of service, connect, first_byte, lag or push, as in service.p99; errors,\n"
-        "errors.KIND, achieved_rate, pushed_rate, answered, pushed, connected.\n"
+        "PROMISE is a figure, then < <= > >= or =, then a value. Figures: p50 p75 p90 p95 p99 p999 p9999\n"
+        "p99999 min max mean stdev of the response time, or of service, connect, first_byte, lag or push, as\n"
+        "in service.p99; errors, errors.KIND, achieved_rate, pushed_rate, answered, pushed, connected.\n"
     ].

@@ -41,6 +41,7 @@ read(File) ->
 help() ->
     "usage: weir load compare A.json B.json\n"
     "\n"
-    "Compares two reports of `weir load --json', such as of a server before and after a change. Prints for each figure\n"
-    "the ratio of B to A and its 95 % confidence interval. Reports made with --repeat are compared by their runs,\n"
-    "others by their seconds. Exit code: 1 B is worse in some figure, 0 it is not.\n".
+    "Compares two reports of `weir load --json', such as of a server before and after a change. Prints\n"
+    "for each figure the ratio of B to A and its 95 % confidence interval. Reports made with --repeat are\n"
+    "compared by their runs, others by their seconds. Exit code: 1 B is worse in some figure, 0 it is\n"
+    "not.\n".

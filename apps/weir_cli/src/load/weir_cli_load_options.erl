@@ -17,8 +17,9 @@ all(_Description) ->
 %% @doc Returns all options.
 -spec all() -> [weir_cli_options:option()].
 all() ->
-    File = {text, fun(File) -> {ok, File} end},
-    Output = {text, fun weir_cli_options:output_file/1},
+    load() ++ window() ++ promises() ++ server() ++ output() ++ generator().
+
+load() ->
     [
         #{
             name => rate,
@@ -64,7 +65,12 @@ all() ->
             type => {integer, 1, 1000},
             value => "N",
             help => "unanswered requests on a connection at a time (1)"
-        },
+        }
+    ].
+
+%% When is measured, and how often.
+window() ->
+    [
         #{
             name => duration,
             type => {text, fun positive_time/1},
@@ -92,7 +98,11 @@ all() ->
             value => "N",
             default => 1,
             help => "number of runs, so that compare knows the noise; with --search number of searches (1)"
-        },
+        }
+    ].
+
+promises() ->
+    [
         #{
             name => assert,
             type => {texts, fun weir_load_promise:parse/1},
@@ -112,11 +122,16 @@ all() ->
             value => "TIME",
             default => ?SECOND div 100,
             help => "a run is invalid if the p99 of the generator's own lag is more (10ms)"
-        },
+        }
+    ].
+
+%% How the server is reached and observed.
+server() ->
+    [
         #{name => tls, type => flag, help => "use TLS; a URL that begins with https:// implies it"},
         #{
             name => cacert,
-            type => File,
+            type => {text, fun(File) -> {ok, File} end},
             value => "FILE",
             help => "trusted certificates in PEM (the system's)"
         },
@@ -132,9 +147,27 @@ all() ->
             type => {text, fun cookie/1},
             value => "COOKIE",
             help => "cookie of the Erlang nodes (cookie of ~/.erlang.cookie)"
+        }
+    ].
+
+output() ->
+    [
+        #{
+            name => json,
+            type => {text, fun weir_cli_options:output_file/1},
+            value => "FILE",
+            help => "write all results to FILE, as JSON"
         },
-        #{name => json, type => Output, value => "FILE", help => "write all results to FILE, as JSON"},
-        #{name => html, type => Output, value => "FILE", help => "write a report with charts to FILE"},
+        #{
+            name => html,
+            type => {text, fun weir_cli_options:output_file/1},
+            value => "FILE",
+            help => "write a report with charts to FILE"
+        }
+    ].
+
+generator() ->
+    [
         #{
             name => drivers,
             type => {integer, 1, 1024},

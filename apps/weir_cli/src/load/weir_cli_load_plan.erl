@@ -6,7 +6,9 @@
 %% @doc Returns the plan of a run, its description for the report, and the options that are not part of the plan
 %% (output files, search, repeats, nodes). An error is one line: options that exclude each other, a wrong target, or an
 %% unknown host.
--spec new(Name :: string(), module(), weir_load_scenario:description(), Target :: string(), weir_cli_options:values()) ->
+-spec new(
+    Name :: string(), module(), weir_load_scenario:description(), Target :: string(), weir_cli_options:values()
+) ->
     {ok, weir_load_run:plan(), weir_load_document:about(), Outputs :: weir_cli_options:values()} | {error, iodata()}.
 new(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
     case {target(Target), load(Name, Arrivals, Values)} of

@@ -62,8 +62,9 @@ help() ->
         "\n"
         "usage: weir doctor NODE [OPTION...]\n"
         "\n"
-        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, such as app@127.0.0.1. It needs no part of Weir.\n"
-        "The doctor changes nothing there. Exit code: 0 nothing found or only notes, 4 warnings, 5 something critical.\n"
+        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, such as app@127.0.0.1. It\n"
+        "needs no part of Weir. The doctor changes nothing there. Exit code: 0 nothing found or only notes, 4\n"
+        "warnings, 5 something critical.\n"
         "\n",
         weir_cli_options:help(options())
     ].

@@ -34,7 +34,8 @@ checked(Name, Values, Forms) ->
     case {Forms, os:getenv("WEIR_TERMINAL")} of
         {[], false} ->
             {usage,
-                "no terminal: use --once, --json, --csv, --openmetrics, --http, --schedules or --ping-pong (weir scope --help)"};
+                "no terminal: use --once, --json, --csv, --openmetrics, --http, --schedules or --ping-pong "
+                "(weir scope --help)"};
         {[], _} ->
             open(Name, Values, live);
         {[http], _} ->
@@ -180,7 +181,8 @@ options() ->
                 type => {integer, 1, 60},
                 value => "S",
                 help =>
-                    "measure for S seconds how long ready processes wait, how long turns take, and the time between turns"
+                    "measure for S seconds how long ready processes wait, how long turns take, "
+                    "and the time between turns"
             },
             #{
                 name => 'ping-pong',
@@ -203,9 +205,10 @@ help() ->
         "       weir scope replay FILE [OPTION...]\n"
         "       weir scope compare FILE FILE [OPTION...]\n"
         "\n"
-        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, such as app@127.0.0.1. It needs no part of Weir,\n"
-        "and nothing stays there. Without options the node is shown live in the terminal: Tab shows the next page, ? lists the\n"
-        "keys, q quits. Exit code: 0, or 1 if the node cannot be reached.\n"
+        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, such as app@127.0.0.1. It\n"
+        "needs no part of Weir, and nothing stays there. Without options the node is shown live in the\n"
+        "terminal: Tab shows the next page, ? lists the keys, q quits. Exit code: 0, or 1 if the node cannot\n"
+        "be reached.\n"
         "\n",
         weir_cli_options:help(options())
     ].

@@ -156,8 +156,8 @@ help(record, Options) ->
     [
         "weir scope record: record a node into a file\n\n"
         "usage: weir scope record NODE FILE [OPTION...]\n\n"
-        "Each line of the file is a JSON object; docs/guide/scope.md describes them. A file whose name ends in .gz is compressed.\n"
-        "Ctrl+C ends the recording early and keeps what was recorded.\n\n",
+        "Each line of the file is a JSON object; docs/guide/scope.md describes them. A file whose name ends\n"
+        "in .gz is compressed. Ctrl+C ends the recording early and keeps what was recorded.\n\n",
         weir_cli_options:help(Options)
     ];
 help(replay, Options) ->
@@ -167,6 +167,7 @@ help(replay, Options) ->
     ];
 help(compare, Options) ->
     [
-        "weir scope compare: compare the medians of two recordings\n\nusage: weir scope compare FILE FILE [OPTION...]\n\n",
+        "weir scope compare: compare the medians of two recordings\n\n"
+        "usage: weir scope compare FILE FILE [OPTION...]\n\n",
         weir_cli_options:help(Options)
     ].

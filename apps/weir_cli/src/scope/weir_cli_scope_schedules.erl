@@ -10,12 +10,14 @@
 -spec cost(weir_scope_schedules:tracer(), Seconds :: pos_integer()) -> iodata().
 cost(native, Seconds) ->
     io_lib:format(
-        "tracing every turn of every process in native code for ~b s, with two reads of the clock: short turns take longer",
+        "tracing every turn of every process in native code for ~b s, with two reads of the clock: short turns take "
+        "longer",
         [Seconds]
     );
 cost(otp, Seconds) ->
     io_lib:format(
-        "tracing every turn of the ten busiest processes with OTP's tracer for ~b s or 200,000 events: their turns take about ten times as long",
+        "tracing every turn of the ten busiest processes with OTP's tracer for ~b s or 200,000 events: their turns "
+        "take about ten times as long",
         [Seconds]
     ).
 

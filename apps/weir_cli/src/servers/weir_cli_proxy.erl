@@ -166,11 +166,7 @@ options() ->
             value => "FILE",
             help => "configuration file in TOML; SIGHUP reloads it"
         },
-        #{
-            name => check,
-            type => flag,
-            help => "only check the file"
-        },
+        #{name => check, type => flag, help => "only check the file"},
         #{
             name => listen,
             type => {text, fun words/1},
@@ -188,7 +184,8 @@ options() ->
             type => {choice, [round_robin, least_connections, random, hash]},
             value => "HOW",
             help =>
-                "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"
+                "round_robin, least_connections, random (the better of two), hash (by the client's address) "
+                "(round_robin)"
         },
         #{
             name => control,
@@ -214,11 +211,7 @@ options() ->
             default => 30,
             help => "seconds that connections have to end after SIGTERM or SIGINT (30)"
         },
-        #{
-            name => help,
-            type => flag,
-            help => "this text"
-        }
+        #{name => help, type => flag, help => "this text"}
     ].
 
 words(Text) ->
@@ -236,8 +229,10 @@ help() ->
         "       weir proxy COMMAND --control PATH [--json]\n"
         "\n"
         "Prints `ready` and its ports when it listens, then `pid` and its process id.\n"
-        "SIGTERM, SIGINT: new clients are refused, connections go on. The proxy ends with the last one, or after --drain seconds.\n"
-        "SIGHUP: it reads its file again. Listening sockets and connections stay open. A wrong file changes nothing.\n"
+        "SIGTERM, SIGINT: new clients are refused, connections go on. The proxy ends with the last one, or\n"
+        "after --drain seconds.\n"
+        "SIGHUP: it reads its file again. Listening sockets and connections stay open. A wrong file changes\n"
+        "nothing.\n"
         "\n",
         weir_cli_options:help(options()),
         "\n"

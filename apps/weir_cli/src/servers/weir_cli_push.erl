@@ -22,7 +22,9 @@ configured(#{check := true} = Values) when not is_map_key(config, Values) ->
 configured(#{config := File} = Values) ->
     case [Name || Name <- [port, ip, max_connections, publishers, poll_timeout], is_map_key(Name, Values)] of
         [Name | _] ->
-            {usage, ["--", atom_to_list(Name), " cannot be given with --config: set it in the file (weir push --help)"]};
+            {usage, [
+                "--", atom_to_list(Name), " cannot be given with --config: set it in the file (weir push --help)"
+            ]};
         [] ->
             from_file(File, Values)
     end;
@@ -177,7 +179,8 @@ options() ->
             type => {choice, [local, any]},
             value => "WHO",
             help =>
-                "who may publish, delete and read information: local (this machine, but not pages of other sites) or any (local)"
+                "who may publish, delete and read information: local (this machine, but not pages of other sites) "
+                "or any (local)"
         },
         #{
             name => poll_timeout,
@@ -203,7 +206,8 @@ help() ->
         "Prints `ready P` with its ports when it listens. URLs:\n"
         "\n"
         "  /pub/ID      POST and PUT publish, GET returns information about the channel, DELETE deletes it\n"
-        "  /sub/ID      GET subscribes: a WebSocket, an event stream if Accept is text/event-stream, otherwise a long poll\n"
+        "  /sub/ID      GET subscribes: a WebSocket, an event stream if Accept is text/event-stream,\n"
+        "               otherwise a long poll\n"
         "  /pubsub/ID   both\n"
         "  /ws          one WebSocket for many channels (docs/guide/push_protocol.md)\n"
         "  /status, /metrics   state and counters of the server, for people, programs and Prometheus\n"

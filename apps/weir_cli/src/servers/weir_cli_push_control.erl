@@ -88,4 +88,5 @@ help() ->
     "\n"
     "usage: weir push reload SOCKET\n"
     "\n"
-    "SOCKET is `control` in the server's file. Exit code: 0 the file is in use, 1 the file has errors and nothing changed.\n".
+    "SOCKET is `control` in the server's file. Exit code: 0 the file is in use, 1 the file has errors and\n"
+    "nothing changed.\n".

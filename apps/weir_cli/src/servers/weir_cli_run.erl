@@ -204,6 +204,10 @@ of_weir(Name, Options, About) ->
     (example(Name, Options, About))#{backends := [weir]}.
 
 options() ->
+    of_listening() ++ of_examples() ++ for_measuring().
+
+%% Where and how any example listens.
+of_listening() ->
     [
         #{
             name => port,
@@ -231,7 +235,12 @@ options() ->
             type => {text, fun active/1},
             value => "MODE",
             help => "how connections receive: once, true, false or a number N (default of the example, see above)"
-        },
+        }
+    ].
+
+%% What only some examples take.
+of_examples() ->
+    [
         #{
             name => packet,
             type => {text, fun packet/1},
@@ -285,7 +294,11 @@ options() ->
             type => {integer, 1, 10000},
             value => "MS",
             help => "poll connections for data and sleep MS between polls (block in recv)"
-        },
+        }
+    ].
+
+for_measuring() ->
+    [
         #{
             name => schedulers,
             type => {integer, 1, 1024},

@@ -61,9 +61,9 @@ help() ->
         "\n"
         "usage: weir serve DIR [OPTION...]\n"
         "\n"
-        "Prints `ready P` with the port when it listens. A path that ends in a slash serves the index.html of that directory.\n"
-        "Names that begin with a dot are never served, symbolic links only with --follow-links. Clients that accept it get\n"
-        "FILE.br or FILE.gz in place of FILE.\n"
+        "Prints `ready P` with the port when it listens. A path that ends in a slash serves the index.html of\n"
+        "that directory. Names that begin with a dot are never served, symbolic links only with\n"
+        "--follow-links. Clients that accept it get FILE.br or FILE.gz in place of FILE.\n"
         "\n",
         weir_cli_options:help(options())
     ].

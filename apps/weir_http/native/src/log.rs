@@ -211,7 +211,8 @@ mod tests {
         assert!(line.starts_with("{\"time\":\"2"), "{line}");
         assert!(
             line.ends_with(
-                "Z\",\"peer\":\"10.0.0.1\",\"method\":\"GET\",\"path\":\"/caf\u{e9}\",\"query\":\"a=b\",\"protocol\":\"HTTP/1.1\",\
+                "Z\",\"peer\":\"10.0.0.1\",\"method\":\"GET\",\"path\":\"/caf\u{e9}\",\"query\":\"a=b\",\
+                 \"protocol\":\"HTTP/1.1\",\
                  \"status\":200,\"bytes\":5,\"duration_us\":42,\"request_id\":\"id\",\"referer\":\"\\\"x\\\\\"}\n"
             ),
             "{line}"

@@ -14,8 +14,8 @@ use crate::websocket::text::{self, Text};
 
 mod atoms {
     rustler::atoms! {
-        text, binary, piece, compressed, ping, pong, close, more, again, closed, failed, none, too_long, not_text, bad_key,
-        frame, not_masked, length, control, close_code, too_big, inflate
+        text, binary, piece, compressed, ping, pong, close, more, again, closed, failed, none, too_long, not_text,
+        bad_key, frame, not_masked, length, control, close_code, too_big, inflate
     }
 }
 

@@ -11,7 +11,8 @@
 %% @doc Fails with `{not_a_handler, Module}' unless the module exports the callback with two arguments.
 -spec check(module(), atom()) -> ok.
 check(Module, Callback) ->
-    is_atom(Module) andalso is_tuple(code:ensure_loaded(Module)) andalso erlang:function_exported(Module, Callback, 2) orelse
+    is_atom(Module) andalso is_tuple(code:ensure_loaded(Module)) andalso
+        erlang:function_exported(Module, Callback, 2) orelse
         error({not_a_handler, Module}),
     ok.
 

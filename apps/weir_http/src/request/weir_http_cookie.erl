@@ -48,7 +48,9 @@ set(Name, Value, Options) ->
     maps:foreach(fun check/2, Options),
     Given = maps:merge(?DEFAULTS, Options),
     ok = together(Name, Given),
-    {<<"set-cookie">>, [Name, $=, Value | [attribute(Key, Option) || {Key, Option} <- lists:sort(maps:to_list(Given))]]}.
+    {<<"set-cookie">>, [
+        Name, $=, Value | [attribute(Key, Option) || {Key, Option} <- lists:sort(maps:to_list(Given))]
+    ]}.
 
 %% @doc Returns a field that deletes a cookie. Pass the name, domain and path with which it was set, and `secure' if
 %% its name has a prefix.

@@ -7,8 +7,13 @@ import websockets
 
 
 async def main():
-    async with websockets.connect(f"ws://127.0.0.1:{sys.argv[1]}/websocket", max_size=None, open_timeout=None, ping_interval=None,
-                                  close_timeout=600) as socket:
+    async with websockets.connect(
+        f"ws://127.0.0.1:{sys.argv[1]}/websocket",
+        max_size=None,
+        open_timeout=None,
+        ping_interval=None,
+        close_timeout=600,
+    ) as socket:
         assert any(extension.name == "permessage-deflate" for extension in socket.extensions)
         for message in ["Hello", "κόσμε", "x" * 100000, "", b"\xff\x00", b"y" * 300000]:
             await socket.send(message)

@@ -1,7 +1,7 @@
 // Draws the report from the document in the page, which is the one that `--json` writes.
-(() => {
-  "use strict";
+"use strict";
 
+{
   const data = JSON.parse(document.getElementById("document").textContent);
   const { total, seconds } = data;
   const measures = [
@@ -59,8 +59,10 @@
 
   const rates = [];
   if (total.offered != null) rates.push({ label: "offered", values: inside((second) => second.offered) });
-  if (total.answered > 0 || total.offered != null)
-    rates.push({ label: "answered", values: inside((second) => second.answered), dash: total.offered != null && [6, 3] });
+  if (total.answered > 0 || total.offered != null) {
+    const dash = total.offered != null && [6, 3];
+    rates.push({ label: "answered", values: inside((second) => second.answered), dash });
+  }
   if (total.pushed > 0) rates.push({ label: "pushed", values: inside((second) => second.pushed) });
   const ofRates = total.offered != null ? "Offered and achieved" : total.pushed > 0 ? "Messages" : "Answers";
   if (rates.length > 0) chart(`${ofRates}, per second`, xs, perSecond, rates, { y: rate });
@@ -72,7 +74,8 @@
     // Each nine has the same width.
     const nines = spectra[0][1].percentile.map((_, index) => index / 10);
     const show = (nine) => `${+(100 * (1 - 10 ** -nine)).toFixed(Math.max(0, Math.ceil(nine) - 2) + 1)} %`;
-    const axis = { label: "percentile", show, splits: () => [0, 1, 2, 3, 4, 5], values: (_, splits) => splits.map(show) };
+    const values = (_, splits) => splits.map(show);
+    const axis = { label: "percentile", show, splits: () => [0, 1, 2, 3, 4, 5], values };
     const dashes = [undefined, undefined, [4, 4]];
     const series = spectra.map(([label, spectrum], index) =>
       ({ label, values: spectrum.us.map(drawn), dash: dashes[index] }));
@@ -96,7 +99,10 @@
   const each = (name, label, value) => {
     const latest = seconds.findLast((second) => second.server?.[name])?.server[name];
     if (latest === undefined) return [];
-    const all = latest.map((one, index) => ({ label: label(one, index), values: server((seen) => value(seen[name]?.[index])) }));
+    const all = latest.map((one, index) => ({
+      label: label(one, index),
+      values: server((seen) => value(seen[name]?.[index])),
+    }));
     // Leave out pollsets without events, as there are where reactors have their own.
     const alive = name === "pollsets" ? all.filter(({ values }) => values.some((events) => events > 0)) : all;
     if (alive.length > 0 && alive.length <= 8) return alive;
@@ -190,7 +196,9 @@
     ...(data.observe ? [`server: ${Number(data.observe) ? "process " : ""}${data.observe}`] : []),
   ].join(" · ");
 
-  const verdict = (good, text) => { element("li", document.getElementById("verdict"), text).className = good ? "good" : "bad"; };
+  const verdict = (good, text) => {
+    element("li", document.getElementById("verdict"), text).className = good ? "good" : "bad";
+  };
   data.invalid.forEach((reason) => verdict(false, `Invalid: ${reason}.`));
   if (data.interrupted) verdict(false, "Interrupted: these are the results until then.");
   for (const { promise, kept, value } of data.promises)
@@ -230,4 +238,4 @@
   element("p", document.getElementById("figures"), `In ${+total.elapsed_s.toFixed(2)} s: ${sentence}.`);
 
   drawAll();
-})();
+}

@@ -237,7 +237,9 @@ effective(Path, #{slow_start := Time, health := off, agent := off}) when Time > 
 effective(Path, #{on_down := close, health := off, agent := off}) ->
     weir_proxy_schema:refuse(Path ++ [on_down], close, "keep; close needs health or agent");
 effective(Path, #{hash_load := Load, balance := Balance}) when Load =/= ?HASH_LOAD, Balance =/= hash ->
-    weir_proxy_schema:refuse(Path ++ [hash_load], Load, [integer_to_list(?HASH_LOAD), "; other loads need balance hash"]);
+    weir_proxy_schema:refuse(Path ++ [hash_load], Load, [
+        integer_to_list(?HASH_LOAD), "; other loads need balance hash"
+    ]);
 effective(Path, Backend = #{servers := [_ | _] = Servers}) ->
     case [Address || #{address := Address} <- Servers, element(1, Address) =/= local] of
         [] -> effective_locally(Path, Backend);

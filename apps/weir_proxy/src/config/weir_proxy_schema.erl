@@ -40,7 +40,9 @@ refuse(Path, Value, Allowed) ->
 -spec table(path(), term(), [field()]) -> #{atom() => term()}.
 table(Path, Map, Fields) when is_map(Map) ->
     %% Sorted: of several unknown options, every release of OTP reports the same one.
-    Named = maps:from_list([{name_of(Path, Key, Value, Fields), Value} || {Key, Value} <- lists:sort(maps:to_list(Map))]),
+    Named = maps:from_list([
+        {name_of(Path, Key, Value, Fields), Value} || {Key, Value} <- lists:sort(maps:to_list(Map))
+    ]),
     maps:from_list([field(Path, Field, Named) || Field <- Fields]);
 table(Path, Value, _Fields) ->
     refuse(Path, Value, "a table of options").

@@ -147,7 +147,9 @@ session(Session, Result, Statistics) -> log(Session, Result, Statistics).
 unserved(Why, Session = #session{accepted = Accepted}) ->
     None = #{bytes => 0, packets => 0},
     Duration = 1000 * max(0, erlang:system_time(millisecond) - Accepted),
-    log(Session, {unserved, Why}, #{a_to_b => None, b_to_a => None, duration_us => Duration, first_byte_us => undefined}).
+    log(Session, {unserved, Why}, #{
+        a_to_b => None, b_to_a => None, duration_us => Duration, first_byte_us => undefined
+    }).
 
 log(Session = #session{proxy = Proxy}, Result, Statistics) ->
     case weir_proxy_store:saved({log, Proxy}) of

@@ -57,7 +57,8 @@ text(Infos) ->
         integer_to_list(lists:sum([Dropped || #{log_dropped := Dropped} <- Infos])),
         $\n,
         replies([{Labels, Numbers} || {Labels, Numbers = #{replies := Count}} <- Servers, Count > 0]),
-        "# HELP haproxy_server_status 1 if the server is in this state, otherwise 0\n# TYPE haproxy_server_status gauge\n",
+        "# HELP haproxy_server_status 1 if the server is in this state, otherwise 0\n"
+        "# TYPE haproxy_server_status gauge\n",
         [
             sample("haproxy_server_status", Labels ++ [{"state", state(Is)}], flag(Is =:= State))
          || {Labels, #{state := State}} <- Servers, Is <- [up, down, drain, maint, failing, unresolved]
@@ -69,7 +70,8 @@ replies([]) ->
     [];
 replies(Measured) ->
     [
-        "# HELP weir_proxy_server_reply_seconds reply times of the server\n# TYPE weir_proxy_server_reply_seconds summary\n",
+        "# HELP weir_proxy_server_reply_seconds reply times of the server\n"
+        "# TYPE weir_proxy_server_reply_seconds summary\n",
         [
             [
                 sample("weir_proxy_server_reply_seconds_count", Labels, Count),

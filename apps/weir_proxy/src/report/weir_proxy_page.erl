@@ -53,7 +53,8 @@ page(#{frontends := Frontends, backends := Backends, sessions := Sessions}) ->
     [
         "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=5><title>Weir proxy</title>",
         "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}",
-        "td,th{padding:.25em .8em;border-bottom:1px solid #ccc;text-align:right}td:first-child,th:first-child{text-align:left}",
+        "td,th{padding:.25em .8em;border-bottom:1px solid #ccc;text-align:right}",
+        "td:first-child,th:first-child{text-align:left}",
         ".down,.failing,.unresolved{background:#fdd}.drain,.maint{background:#ffd}</style>",
         "<h1>Weir proxy</h1><p>",
         integer_to_list(Sessions),
@@ -62,10 +63,10 @@ page(#{frontends := Frontends, backends := Backends, sessions := Sessions}) ->
         [
             table(
                 Name,
-                [{Server, State, Numbers} || #{name := Server, state := State} = Numbers <- maps:get(servers, Numbers0)] ++
-                    [{<<"all">>, [], Numbers0}]
+                [{Server, State, Numbers} || #{name := Server, state := State} = Numbers <- Servers] ++
+                    [{<<"all">>, [], All}]
             )
-         || {Name, Numbers0} <- maps:to_list(Backends)
+         || {Name, #{servers := Servers} = All} <- maps:to_list(Backends)
         ]
     ].
 
@@ -98,4 +99,5 @@ class([]) -> "\"\"";
 class(State) -> atom_to_list(State).
 
 escaped(Text) ->
-    lists:foldl(fun({From, To}, Done) -> string:replace(Done, From, To, all) end, Text, [{"&", "&amp;"}, {"<", "&lt;"}]).
+    Entities = [{"&", "&amp;"}, {"<", "&lt;"}],
+    lists:foldl(fun({From, To}, Done) -> string:replace(Done, From, To, all) end, Text, Entities).

@@ -211,7 +211,8 @@ report([]) ->
 report(Ended) ->
     weir_reports:log(warning, #{
         what =>
-            "a session keeper was killed: sessions have ended without a line in the access log, and their bytes are not counted",
+            "a session keeper was killed: sessions have ended without a line in the access log, and their bytes are "
+            "not counted",
         sessions => length(Ended)
     }).
 

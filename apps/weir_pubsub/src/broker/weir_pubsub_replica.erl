@@ -195,7 +195,9 @@ kept(#channel{last = Last} = Channel, Policy, Message, #shard{index = Index, mes
             Dropped#channel{first = Last + 2, last = Last + 1}
     end.
 
-taken_over(Name, #{epoch := Epoch, last := Last, messages := Messages} = Snapshot, #shard{channels = Channels} = Shard) ->
+taken_over(
+    Name, #{epoch := Epoch, last := Last, messages := Messages} = Snapshot, #shard{channels = Channels} = Shard
+) ->
     case {ets:lookup(Channels, Name), Messages} of
         {[#channel{epoch = Epoch, last = Known}], _} when Last =< Known ->
             [];

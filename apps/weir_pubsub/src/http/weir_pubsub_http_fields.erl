@@ -16,7 +16,8 @@
 
 %% Those of Nchan, and those that our clients and clients with tokens send.
 -define(SUBSCRIBER,
-    <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event, Authorization, Last-Event-ID">>
+    <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event, Authorization, "
+        "Last-Event-ID">>
 ).
 -define(PUBLISHER, <<"Content-Type, Authorization, X-EventSource-Event">>).
 

@@ -43,8 +43,9 @@
 -define(META, <<"ws+meta.nchan">>).
 
 %% @doc The result for the listener: a WebSocket that subscribes.
--spec new([weir_pubsub:channel()], [weir_pubsub:from()], MayPublish :: boolean(), {weir_http_request:request(), Options}) ->
-    weir_http_direct:result()
+-spec new(
+    [weir_pubsub:channel()], [weir_pubsub:from()], MayPublish :: boolean(), {weir_http_request:request(), Options}
+) -> weir_http_direct:result()
 when
     Options :: options().
 new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := Deflate} = Given}) ->

@@ -219,7 +219,8 @@ topics(Pairs) ->
     end.
 
 is_topic(Topic) ->
-    Topic =/= <<>> andalso byte_size(Topic) =< ?LONGEST_TOPIC andalso unicode:characters_to_binary(Topic) =:= Topic andalso
+    Topic =/= <<>> andalso byte_size(Topic) =< ?LONGEST_TOPIC andalso
+        unicode:characters_to_binary(Topic) =:= Topic andalso
         [] =:= [Byte || <<Byte>> <= Topic, Byte < 32 orelse Byte =:= 127].
 
 %% An id that is not one of ours is treated as one that is forgotten, as by other hubs: all updates that are kept are

@@ -104,22 +104,7 @@ defaults() ->
     Settings.
 
 settings(Table, Directory) ->
-    Sections = [
-        <<"ask">>,
-        <<"broker">>,
-        <<"channels">>,
-        <<"control">>,
-        <<"drain">>,
-        <<"groups">>,
-        <<"http">>,
-        <<"limits">>,
-        <<"listeners">>,
-        <<"may">>,
-        <<"mercure">>,
-        <<"spread">>,
-        <<"tokens">>
-    ],
-    Unknown = [{[Key], unknown(Sections)} || Key <- lists:sort(maps:keys(Table) -- Sections)],
+    Unknown = [{[Key], unknown(sections())} || Key <- lists:sort(maps:keys(Table) -- sections())],
     {Drain, DrainFaults} = table(maps:with([<<"drain">>, <<"spread">>, <<"control">>], Table), [], #{
         <<"drain">> => {drain, milliseconds(1)},
         <<"spread">> => {spread, milliseconds(0)},
@@ -161,8 +146,24 @@ settings(Table, Directory) ->
         total => Total
     },
     Rules = [{Pattern, maps:get(may, Channel, #{})} || {Pattern, Channel} <- lists:zip(Patterns, Channels)],
-    Timeout = maps:get(drain, Drain, 5000),
-    Settings = maps:merge(
+    Settings = with_defaults(Broker, Mercure, Ask, maps:merge(Drain, Http)),
+    %% Checks that need the whole file run only if all parts are valid.
+    case Faults of
+        [] ->
+            whole(Settings, Listeners, {May, Rules}, {Keys, maps:without([secrets, public_keys, jwks], Tokens)}, Whole);
+        _ ->
+            {error, Faults}
+    end.
+
+sections() ->
+    [
+        <<"ask">>, <<"broker">>, <<"channels">>, <<"control">>, <<"drain">>, <<"groups">>,
+        <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>, <<"mercure">>, <<"spread">>, <<"tokens">>
+    ].
+
+with_defaults(Broker, Mercure, Ask, Given) ->
+    Timeout = maps:get(drain, Given, 5000),
+    maps:merge(
         #{
             drain => Timeout,
             spread => Timeout div 2,
@@ -180,15 +181,8 @@ settings(Table, Directory) ->
             mercure => Mercure,
             ask => Ask
         },
-        maps:merge(Drain, Http)
-    ),
-    %% Checks that need the whole file run only if all parts are valid.
-    case Faults of
-        [] ->
-            whole(Settings, Listeners, {May, Rules}, {Keys, maps:without([secrets, public_keys, jwks], Tokens)}, Whole);
-        _ ->
-            {error, Faults}
-    end.
+        Given
+    ).
 
 whole(Settings, Given, {May, Rules}, {Keys, Tokens}, Channels) ->
     #{drain := Timeout, spread := Spread, mercure := Mercure, ask := Ask} = Settings,
@@ -475,7 +469,9 @@ limit_keys() ->
 
 %% weir_pubsub_policies checks the values.
 channel_keys() ->
-    Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- weir_pubsub_policies:names()]),
+    Policy = maps:from_list([
+        {atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- weir_pubsub_policies:names()
+    ]),
     Policy#{<<"pattern">> => {pattern, text()}, <<"may">> => {may, fun may/1}}.
 
 policy_value(<<"infinity">>) -> {ok, infinity};

@@ -292,7 +292,9 @@ taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
 
 %% @doc Brings a socket back into the audience that it left because it was slow; its queue is written by now. It
 %% continues after the message of that mark. Nothing happens if its channel has been replaced by another one.
--spec rejoin(weir_pubsub:channel(), {pid(), Tag :: term()}, {weir_group:group(), Mark :: non_neg_integer()}, #shard{}) ->
+-spec rejoin(
+    weir_pubsub:channel(), {pid(), Tag :: term()}, {weir_group:group(), Mark :: non_neg_integer()}, #shard{}
+) ->
     #shard{}.
 rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messages = Messages} = Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of

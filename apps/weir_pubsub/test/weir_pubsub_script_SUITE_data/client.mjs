@@ -27,10 +27,16 @@ export async function run(push, { server, said, transports, webSocket }) {
     message: async ({ data }) => {
       if (data === 'publish') tell({ published: (await client.publish('answers', 'from the client')).channel });
       if (data === 'presence') {
-        client.presence('room').then((present) => tell({ present: present.map(({ info }) => info) }), ({ code }) => tell({ failed: code }));
+        client.presence('room').then(
+          (present) => tell({ present: present.map(({ info }) => info) }),
+          ({ code }) => tell({ failed: code }),
+        );
       }
       if (data === 'history') {
-        client.history('room', { from: 1 }).then(({ messages }) => tell({ history: messages.map(({ data }) => data) }), ({ code }) => tell({ failed: code }));
+        client.history('room', { from: 1 }).then(
+          ({ messages }) => tell({ history: messages.map(({ data }) => data) }),
+          ({ code }) => tell({ failed: code }),
+        );
       }
       if (data === 'close') client.close();
     },

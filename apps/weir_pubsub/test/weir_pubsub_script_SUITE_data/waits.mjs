@@ -17,7 +17,8 @@ const client = connect('http://localhost', {
   maxDelay: 4000,
   fetch: async () => {
     asked += 1;
-    if (process.argv[2] === 'page') return new Response('<p>', { headers: { 'content-type': 'text/html', etag: '"a"' } });
+    const headers = { 'content-type': 'text/html', etag: '"a"' };
+    if (process.argv[2] === 'page') return new Response('<p>', { headers });
     if (asked === 5) return message();
     throw new Error('away');
   },

@@ -5,7 +5,9 @@ import { bytes, chartsOf, share } from "./tabs.js";
 const height = 160;
 const powers = Array.from({ length: 45 }, (_, power) => 2 ** power);
 const clock = (second, step) =>
-  new Date(second * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }) });
+  new Date(second * 1000).toLocaleTimeString("en-GB", {
+    hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }),
+  });
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export class Charts {
@@ -15,7 +17,8 @@ export class Charts {
     this.selected = selected;
     this.drawn = [];
     this.sync = globalThis.uPlot?.sync("time");
-    new ResizeObserver(() => this.drawn.forEach(({ plot, figure }) => plot.setSize({ width: width(figure), height }))).observe(place);
+    const resize = ({ plot, figure }) => plot.setSize({ width: width(figure), height });
+    new ResizeObserver(() => this.drawn.forEach(resize)).observe(place);
   }
 
   // Redraws if the set of lines has changed, otherwise updates their numbers. `watched` is data that only this page
@@ -57,7 +60,13 @@ export class Charts {
   plot(figure, { title, unit, lines, stacked, heat, told = unit }) {
     const one = { figure, lines };
     figure.appendChild(document.createElement("h2")).textContent = title;
-    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--line"), size: 4 } };
+    const axis = {
+      stroke: colour("--soft"),
+      grid: { stroke: colour("--grid"), width: 1 },
+      ticks: { stroke: colour("--line"), size: 4 },
+    };
+    const top = (_, __, most) => [0, Math.max(most ?? 0, unit === share ? 0.01 : 1) * 1.08];
+    const clocks = (_, splits, __, ___, step) => splits.map((second) => clock(second, step));
     // For a stacked line show its own value, not the sum.
     const show = (_, __, series, at) => {
       const value = at === null ? null : one.lines[series - 1].values[at];
@@ -66,23 +75,29 @@ export class Charts {
     one.plot = new globalThis.uPlot({
       width: width(figure),
       height,
-      scales: { y: heat ? steps(one) : { range: (_, __, top) => [0, Math.max(top ?? 0, unit === share ? 0.01 : 1) * 1.08] } },
+      scales: { y: heat ? steps(one) : { range: top } },
       cursor: {
         y: false,
         sync: { key: this.sync.key },
         drag: { setScale: false, x: true, y: false },
         bind: { dblclick: () => () => this.selected(null, null) },
       },
-      hooks: { setSelect: [(plot) => this.chosen(plot)], draw: heat ? [(plot) => paint(plot, one.lines[0], colour("--s1"))] : [] },
+      hooks: {
+        setSelect: [(plot) => this.chosen(plot)],
+        draw: heat ? [(plot) => paint(plot, one.lines[0], colour("--s1"))] : [],
+      },
       axes: [
-        { ...axis, size: 30, space: 75, values: (_, splits, __, ___, step) => splits.map((second) => clock(second, step)) },
+        { ...axis, size: 30, space: 75, values: clocks },
         { ...axis, size: 72, values: (_, splits) => splits.map(unit), ...(unit === bytes && { incrs: powers }) },
       ],
       series: [
         { label: "time", value: "{HH}:{mm}:{ss}" },
         ...lines.map(({ label }, index) => {
           const stroke = colour(`--s${(index % 8) + 1}`);
-          return { label, stroke, fill: stacked ? stroke : undefined, width: 1.5, value: show, points: { show: false }, ...(heat && { paths: () => null }) };
+          return {
+            label, stroke, fill: stacked ? stroke : undefined, width: 1.5, value: show, points: { show: false },
+            ...(heat && { paths: () => null }),
+          };
         }),
       ],
     }, [[], ...lines.map(() => [])], figure);

@@ -33,7 +33,8 @@ const read = () => {
 
 const address = (change) => {
   const next = { tab: shown.tab, grain: shown.grain, from: shown.from, to: shown.to, sort: shown.sort, ...change };
-  const kept = Object.entries(next).filter(([name, value]) => value !== null && !(name === "grain" && value === "second"));
+  const isDefault = (name, value) => value === null || (name === "grain" && value === "second");
+  const kept = Object.entries(next).filter(([name, value]) => !isDefault(name, value));
   return `/?${new URLSearchParams(kept)}`;
 };
 
@@ -78,7 +79,9 @@ const draw = () => {
   drawBlocks();
 };
 
-const drawNumbers = (store = stores[shown.grain]) => { if (!shown.paused) charts.show(shown.tab, store, watched, shown); };
+const drawNumbers = (store = stores[shown.grain]) => {
+  if (!shown.paused) charts.show(shown.tab, store, watched, shown);
+};
 const drawBlocks = () => blocks.show(looked?.blocks ?? [], { sort: sortedBy(), filter: shown.filter });
 
 at("tabs").onclick = (event) => {
@@ -94,7 +97,8 @@ at("pause").onclick = () => {
 };
 at("filter").oninput = ({ target }) => { shown.filter = target.value; drawBlocks(); };
 at("download").onclick = () => {
-  const data = { ...stores[shown.grain].document(about.node, shown.from ?? 0, shown.to ?? Infinity), tab: shown.tab, blocks: looked?.blocks ?? [] };
+  const numbers = stores[shown.grain].document(about.node, shown.from ?? 0, shown.to ?? Infinity);
+  const data = { ...numbers, tab: shown.tab, blocks: looked?.blocks ?? [] };
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([JSON.stringify(data)], { type: "application/json" }));
   link.download = `weir-scope-${about.node.replace(/[^\w.@-]/g, "_")}-${shown.tab}.json`;
@@ -186,7 +190,9 @@ const follow = async () => {
   }
 };
 
-setInterval(() => { if (!about.recorded) load("minute").then(() => shown.grain === "minute" && drawNumbers(), () => {}); }, 60000);
+setInterval(() => {
+  if (!about.recorded) load("minute").then(() => shown.grain === "minute" && drawNumbers(), () => {});
+}, 60000);
 takeToken();
 read();
 follow();

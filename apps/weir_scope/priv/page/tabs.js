@@ -21,14 +21,16 @@ const each = (title, unit, pattern, label = (found) => found) => ({
   title,
   unit,
   series: (store) => {
-    const all = [...store.columns].map(([name, values]) => [name.match(pattern)?.[1], values]).filter(([found]) => found);
+    const all = [...store.columns].map(([name, values]) => [name.match(pattern)?.[1], values])
+      .filter(([found]) => found);
     if (all.length <= most) return all.map(([found, values]) => ({ label: label(found), values }));
     const over = (of) => store.times.map((_, at) => {
       const there = all.map(([, values]) => values[at]).filter((value) => value !== null);
       return there.length > 0 ? of(there) : null;
     });
+    const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
     return [
-      { label: `mean of ${all.length}`, values: over((values) => values.reduce((sum, value) => sum + value, 0) / values.length) },
+      { label: `mean of ${all.length}`, values: over(mean) },
       { label: "maximum", values: over((values) => Math.max(...values)) },
     ];
   },
@@ -39,7 +41,8 @@ const largest = (title, unit, pattern) => ({
   title,
   unit,
   series: (store) => {
-    const all = [...store.columns].map(([name, values]) => ({ label: name.match(pattern)?.[1], values })).filter(({ label }) => label)
+    const all = [...store.columns].map(([name, values]) => ({ label: name.match(pattern)?.[1], values }))
+      .filter(({ label }) => label)
       .sort((a, b) => (b.values.at(-1) ?? 0) - (a.values.at(-1) ?? 0));
     const rest = all.length > most ? all.splice(most - 1) : [];
     // Sorted by name, so that a line keeps its colour.
@@ -66,14 +69,22 @@ const held = some("Memory: in memory, carriers, blocks", bytes,
 const ready = some("Ready to run", count, [["vm.run_queue", "run queue"]]);
 const ports = some("Bytes by ports, per second", bytes, [["vm.bytes_in", "in"], ["vm.bytes_out", "out"]]);
 const pressure = some("Pressure of the machine", share,
-  [["machine.cpu_pressure", "CPU"], ["machine.io_pressure", "I/O"], ["machine.memory_pressure", "memory"], ["machine.throttled", "throttled"]]);
-const connections = some("Connections of Weir", count, [["listeners.connections", "open"], ["listeners.waiting", "waiting"]]);
+  [["machine.cpu_pressure", "CPU"], ["machine.io_pressure", "I/O"], ["machine.memory_pressure", "memory"],
+    ["machine.throttled", "throttled"]]);
+const connections = some("Connections of Weir", count,
+  [["listeners.connections", "open"], ["listeners.waiting", "waiting"]]);
 const polls = (title, unit, key) =>
-  each(title, unit, new RegExp(`^pollset\\.(\\d+)\\.${key}$`), (found) => (found > 1024 ? `reactor ${found - 1024}` : `pollset ${found}`));
+  each(title, unit, new RegExp(`^pollset\\.(\\d+)\\.${key}$`),
+    (found) => (found > 1024 ? `reactor ${found - 1024}` : `pollset ${found}`));
 
-const micro = (us) => (us === null ? "" : us < 1e3 ? `${+us.toPrecision(3)} µs` : us < 1e6 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+(us / 1e6).toPrecision(3)} s`);
+const micro = (us) => {
+  if (us === null) return "";
+  if (us < 1e3) return `${+us.toPrecision(3)} µs`;
+  return us < 1e6 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+(us / 1e6).toPrecision(3)} s`;
+};
 
-const reactors = (title, unit, key) => each(title, unit, new RegExp(`^reactor\\.(\\d+)\\.${key}$`), (found) => `reactor ${found - 1024}`);
+const reactors = (title, unit, key) =>
+  each(title, unit, new RegExp(`^reactor\\.(\\d+)\\.${key}$`), (found) => `reactor ${found - 1024}`);
 
 // A heat map of replies by the time that they took, in steps of powers of two.
 const heat = (title, pattern) => ({
@@ -82,7 +93,8 @@ const heat = (title, pattern) => ({
   told: count,
   heat: true,
   series: (store) => {
-    const steps = [...store.columns].map(([name, values]) => ({ from: Number(name.match(pattern)?.[1]), values })).filter(({ from }) => from > 0);
+    const steps = [...store.columns].map(([name, values]) => ({ from: Number(name.match(pattern)?.[1]), values }))
+      .filter(({ from }) => from > 0);
     const used = steps.filter(({ values }) => values.some((value) => value > 0));
     const all = store.times.map((_, at) => used.reduce((sum, { values }) => sum + (values[at] ?? 0), 0));
     return used.length > 0 ? [{ label: "replies", values: all, steps: used }] : [];
@@ -132,7 +144,8 @@ const charts = {
   ],
   memory: [
     held,
-    some("Kinds", bytes, ["processes", "binary", "ets", "code", "atom", "system"].map((kind) => [`memory.${kind}`, kind])),
+    some("Kinds", bytes,
+      ["processes", "binary", "ets", "code", "atom", "system"].map((kind) => [`memory.${kind}`, kind])),
     largest("Carriers of allocators", bytes, /^allocator\.(\w+)\.carriers$/),
     largest("Blocks of allocators", bytes, /^allocator\.(\w+)\.blocks$/),
   ],
@@ -153,20 +166,24 @@ const charts = {
     each("Descriptors in OTP's poll sets", count, /^poll_set\.(\d+)\.descriptors$/, (found) => `set ${found}`),
   ],
   latency: [
-    some("From request to reply", micro, [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "maximum"]]),
+    some("From request to reply", micro,
+      [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "maximum"]]),
     heat("Replies by the time they took", /^latency\.from_us\.(\d+)$/),
     some("Replies, per second", count, [["latency.count", "replies"]]), ready,
   ],
   threads: [
-    microstates("Schedulers, while this page is open", "scheduler"), microstates("Dirty CPU schedulers", "dirty_cpu_scheduler"),
+    microstates("Schedulers, while this page is open", "scheduler"),
+    microstates("Dirty CPU schedulers", "dirty_cpu_scheduler"),
     microstates("Dirty I/O schedulers", "dirty_io_scheduler"), microstates("Poll threads", "poll"), utilisation,
   ],
   weir: [
     connections,
     some("Accepted and refused by listeners, per second", count,
       [["listeners.accepted", "accepted"], ["listeners.overload", "too many"], ["listeners.denied", "denied"]]),
-    reactors("Time that reactors spend in callbacks", share, "busy"), reactors("Callbacks, per second", count, "callbacks"),
-    reactors("Mean time of a callback", micro, "mean_us"), some("Relays and groups", count, [["weir.relays", "relays"], ["weir.groups", "groups"]]),
+    reactors("Time that reactors spend in callbacks", share, "busy"),
+    reactors("Callbacks, per second", count, "callbacks"),
+    reactors("Mean time of a callback", micro, "mean_us"),
+    some("Relays and groups", count, [["weir.relays", "relays"], ["weir.groups", "groups"]]),
   ],
   machine: [pressure, some("Retransmits and overflows, per second", count,
     [["machine.retransmits", "retransmits"], ["machine.listen_overflows", "overflows"]])],

@@ -69,7 +69,9 @@ summary(Findings) ->
 several(1, Name) -> ["1 ", Name];
 several(Count, Name) -> [integer_to_list(Count), $\s, Name, $s].
 
-finding(#{rule := Rule, severity := Severity, seen := Seen, why := Why, advice := Advice, sure := Sure, link := Link}) ->
+finding(#{
+    rule := Rule, severity := Severity, seen := Seen, why := Why, advice := Advice, sure := Sure, link := Link
+}) ->
     io_lib:format("~n~s: ~s~n  seen    ~ts~n  why     ~ts~n  set     ~ts~n  sure    ~s~n  read    ~s~n", [
         Severity, Rule, Seen, wrapped(Why), wrapped(Advice), Sure, Link
     ]).

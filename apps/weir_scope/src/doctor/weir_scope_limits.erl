@@ -15,6 +15,9 @@
 
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
+    tables() ++ processors() ++ memory().
+
+tables() ->
     [
         near(
             ports,
@@ -26,7 +29,8 @@ rules() ->
         near(
             atoms,
             "atoms",
-            "The VM crashes when the table is full. Atoms are never freed: find the code that makes them (list_to_atom/1).",
+            "The VM crashes when the table is full. Atoms are never freed: find the code that makes them "
+            "(list_to_atom/1).",
             "+t"
         ),
         near(
@@ -46,18 +50,23 @@ rules() ->
                     ok
             end,
             why =>
-                "The VM sizes the table of ports by the limit of descriptors. Containers often have a limit of a billion.",
+                "The VM sizes the table of ports by the limit of descriptors. "
+                "Containers often have a limit of a billion.",
             advice => "+Q 65536, or what you need",
             sure => high,
             link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
-        },
+        }
+    ].
+
+processors() ->
+    [
         #{
             name => more_schedulers_than_processors,
             needs => [schedulers, cpus],
             check => fun more_schedulers/1,
             why =>
-                "The kernel stops schedulers beyond the quota of the control group in the middle of their work, while they hold "
-                "locks.",
+                "The kernel stops schedulers beyond the quota of the control group in the middle of their work, while "
+                "they hold locks.",
             advice => "+S N:N, with N the processors of the quota rounded up; and +sbwt none",
             sure => medium,
             link => "https://github.com/erlang/otp/issues/8450"
@@ -93,11 +102,16 @@ rules() ->
                     ok
             end,
             why =>
-                "When the quota of a period is used up, the kernel stops all threads of the VM until the next period. Every request waits.",
+                "When the quota of a period is used up, the kernel stops all threads of the VM until the next period. "
+                "Every request waits.",
             advice => "a larger quota, fewer schedulers (+S), +sbwt none +sbwtdcpu none +sbwtdio none",
             sure => high,
             link => "https://docs.kernel.org/scheduler/sched-bwc.html"
-        },
+        }
+    ].
+
+memory() ->
+    [
         #{
             name => memory_limit_close,
             needs => [memory_limit],

@@ -85,9 +85,10 @@ answers(Ask, Function, Elements, Argument) ->
 
 %% A listening socket has moved no byte, and has a port but no peer.
 listeners(Ask, Sockets) ->
+    Moved = answers(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct]),
     Silent = [
         Socket
-     || {Socket, {ok, [{recv_oct, 0}, {send_oct, 0}]}} <- answers(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct])
+     || {Socket, {ok, [{recv_oct, 0}, {send_oct, 0}]}} <- Moved
     ],
     Alone = [
         Socket

@@ -19,6 +19,9 @@
 
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
+    backlogs() ++ acceptors() ++ drops() ++ backends() ++ bulk_reads() ++ kernel_memory() ++ tracking().
+
+backlogs() ->
     [
         #{
             name => small_backlog,
@@ -30,8 +33,8 @@ rules() ->
                 ])
             end,
             why =>
-                "If more connections than the backlog arrive at once, the kernel drops them, and their clients try again after a "
-                "second. gen_tcp's default is 5.",
+                "If more connections than the backlog arrive at once, the kernel drops them, and their clients try "
+                "again after a second. gen_tcp's default is 5.",
             advice => "{backlog, 1024} in the options of listen; net.core.somaxconn is the maximum",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/kernel/inet.html"
@@ -51,7 +54,11 @@ rules() ->
             advice => "several processes that do nothing but accept; a larger backlog for bursts",
             sure => high,
             link => "https://www.erlang.org/doc/apps/kernel/gen_tcp.html"
-        },
+        }
+    ].
+
+acceptors() ->
+    [
         #{
             name => few_acceptors,
             needs => [listeners, acceptors],
@@ -76,7 +83,11 @@ rules() ->
             advice => "ten or more processes that call gen_tcp:accept/1 on the same listener, as in ranch",
             sure => medium,
             link => "https://ninenines.eu/docs/en/ranch/2.1/guide/internals/"
-        },
+        }
+    ].
+
+drops() ->
+    [
         #{
             name => listen_overflows,
             needs => [{over, listen_overflows}, {over, ns}],
@@ -84,7 +95,8 @@ rules() ->
                 dropped(Number, Ns, "at a full backlog")
             end,
             why =>
-                "A backlog was full. The count covers the whole network namespace, so it may be that of another program.",
+                "A backlog was full. The count covers the whole network namespace, so it may be that of another "
+                "program.",
             advice => "a larger backlog, more processes that accept",
             sure => medium,
             link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
@@ -97,11 +109,16 @@ rules() ->
                 dropped(max(0, Drops - Overflows), Ns, "while their backlog was not full")
             end,
             why =>
-                "The kernel had no memory for them, or too many handshakes were incomplete. The count covers the whole network namespace.",
+                "The kernel had no memory for them, or too many handshakes were incomplete. "
+                "The count covers the whole network namespace.",
             advice => "net.ipv4.tcp_max_syn_backlog, net.core.somaxconn and net.ipv4.tcp_mem",
             sure => low,
             link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
-        },
+        }
+    ].
+
+backends() ->
+    [
         #{
             name => listener_without_weir,
             needs => [weir, otp, listeners],
@@ -117,12 +134,16 @@ rules() ->
                     ok
             end,
             why =>
-                "Weir runs, but this listener does not use it. Before OTP 29, `inet' or `inet6' in front of {tcp_module, _} in the "
-                "options wins without a warning.",
+                "Weir runs, but this listener does not use it. Before OTP 29, `inet' or `inet6' in front of "
+                "{tcp_module, _} in the options wins without a warning.",
             advice => "{tcp_module, weir_tcp} as the first option, if the listener should use Weir",
             sure => low,
             link => "https://github.com/erlang/otp/issues/9822"
-        },
+        }
+    ].
+
+bulk_reads() ->
+    [
         #{
             name => small_buffer_for_bulk,
             needs => [listeners, {over, received}, {over, ns}],
@@ -154,7 +175,11 @@ rules() ->
             advice => "{active, 100}, and again at each {tcp_passive, Socket}",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/kernel/inet.html"
-        },
+        }
+    ].
+
+kernel_memory() ->
+    [
         #{
             name => tcp_memory_pressure,
             needs => [{over, memory_pressures}, {over, pruned}],
@@ -188,7 +213,11 @@ rules() ->
             advice => "find sockets that are not read (top sockets by queue); a larger net.ipv4.tcp_mem",
             sure => medium,
             link => "https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html"
-        },
+        }
+    ].
+
+tracking() ->
+    [
         #{
             name => connection_tracking_close,
             needs => [connections_tracked],

@@ -27,14 +27,19 @@
 
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
+    processors() ++ polling() ++ turns() ++ messages() ++ clocks() ++ module_sockets() ++ memory() ++ queues() ++
+        releases().
+
+processors() ->
     [
         #{
             name => busy_waiting,
             needs => [{over, scheduler_cpu_ns}, {over, scheduler_busy_ns}, {over, ns}],
             check => fun busy_waiting/1,
             why =>
-                "Schedulers look for work for a while before they sleep (busy waiting). On a dedicated machine that is good for "
-                "latency. In a container it uses up the quota and takes CPU time from others.",
+                "Schedulers look for work for a while before they sleep (busy waiting). "
+                "On a dedicated machine that is good for latency. In a container it uses up the quota and takes CPU "
+                "time from others.",
             advice => "+sbwt none +sbwtdcpu none +sbwtdio none, or very_short; measure before and after",
             sure => low,
             link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
@@ -53,7 +58,11 @@ rules() ->
             advice => "find out which other programs use this machine",
             sure => medium,
             link => "https://docs.kernel.org/accounting/psi.html"
-        },
+        }
+    ].
+
+polling() ->
+    [
         #{
             name => poll_thread_busy,
             needs => [{over, poller_cpu_ns}, {over, ns}],
@@ -84,7 +93,11 @@ rules() ->
             advice => "remove +IOs, unless you have measured that it is better",
             sure => low,
             link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
-        },
+        }
+    ].
+
+turns() ->
+    [
         #{
             name => long_collections,
             needs => [long_turns],
@@ -100,12 +113,18 @@ rules() ->
             needs => [long_turns],
             check => fun(#{long_turns := Turns}) -> long(long_schedule, ?LONG_TURN, Turns) end,
             why =>
-                "A turn should take about a millisecond. All others on that scheduler wait, and the VM balances load wrongly.",
+                "A turn should take about a millisecond. All others on that scheduler wait, and the VM balances load "
+                "wrongly.",
             advice =>
-                "split native code into slices, or run it on dirty schedulers; weir scope --schedules shows the functions",
+                "split native code into slices, or run it on dirty schedulers; "
+                "weir scope --schedules shows the functions",
             sure => high,
             link => "https://www.erlang.org/doc/apps/erts/erl_nif.html"
-        },
+        }
+    ].
+
+messages() ->
+    [
         #{
             name => broadcaster_of_normal_priority,
             needs => [broadcasters, run_queue, schedulers],
@@ -121,8 +140,8 @@ rules() ->
                 end
             end,
             why =>
-                "A process that sends to many others at normal priority waits for those that it wakes: it gets its next turn after "
-                "all of them.",
+                "A process that sends to many others at normal priority waits for those that it wakes: it gets its "
+                "next turn after all of them.",
             advice => "process_flag(priority, high) during the broadcast; or a group of Weir, which wakes no process",
             sure => low,
             link => "https://www.erlang.org/doc/system/eff_guide_processes.html"
@@ -145,7 +164,11 @@ rules() ->
             advice => "gen_tcp:recv/2, or {active, once} with one timer for several messages",
             sure => low,
             link => "https://www.erlang.org/doc/apps/kernel/gen_tcp.html"
-        },
+        }
+    ].
+
+clocks() ->
+    [
         #{
             name => slow_clock_source,
             needs => [clock_source],
@@ -156,7 +179,8 @@ rules() ->
                 end
             end,
             why =>
-                "Every timer, timeout and trace reads the clock. With this source that is a system call of a microsecond or more.",
+                "Every timer, timeout and trace reads the clock. With this source that is a system call of a "
+                "microsecond or more.",
             advice => "tsc, or kvm-clock in a guest (/sys/devices/system/clocksource)",
             sure => high,
             link => "https://docs.kernel.org/timers/timekeeping.html"
@@ -178,14 +202,19 @@ rules() ->
             needs => [time_warp_mode, time_offset, clock_difference],
             check => fun time_warp/1,
             why =>
-                "Timestamps of this node differ from the system's. Without time warp the VM's clock runs one percent faster or slower "
-                "until they agree, and all timers with it.",
+                "Timestamps of this node differ from the system's. Without time warp the VM's clock runs one percent "
+                "faster or slower until they agree, and all timers with it.",
             advice =>
                 "set the system's clock before the VM starts (chronyc waitsync); with +C single_time_warp call "
-                "erlang:system_flag(time_offset, finalize) after that; or +C multi_time_warp, if all code can handle it",
+                "erlang:system_flag(time_offset, finalize) after that; "
+                "or +C multi_time_warp, if all code can handle it",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/erts/time_correction.html"
-        },
+        }
+    ].
+
+module_sockets() ->
+    [
         #{
             name => rearmed_sockets,
             needs => [otp, scheduler_poll, module_sockets],
@@ -198,12 +227,16 @@ rules() ->
                     ok
             end,
             why =>
-                "From OTP 28 on schedulers poll busy sockets of that module, and each further wait for such a socket costs an "
-                "epoll_ctl(2) that changes nothing.",
+                "From OTP 28 on schedulers poll busy sockets of that module, and each further wait for such a socket "
+                "costs an epoll_ctl(2) that changes nothing.",
             advice => "the default backend `inet', or {tcp_module, weir_tcp}; later releases may have the fix",
             sure => low,
             link => "https://github.com/erlang/otp/pull/11525"
-        },
+        }
+    ].
+
+memory() ->
+    [
         #{
             name => swapped,
             needs => [swap],
@@ -242,12 +275,18 @@ rules() ->
                     ok
             end,
             why =>
-                "Memory that was used once is kept, because its free blocks are too small or too scattered to give back.",
+                "Memory that was used once is kept, because its free blocks are too small or too scattered to give "
+                "back.",
             advice =>
-                "find the allocator (weir scope, page memory); +MBacul, +MHacul and the strategy (as) of that allocator",
+                "find the allocator (weir scope, page memory); +MBacul, +MHacul and the strategy (as) of that "
+                "allocator",
             sure => medium,
             link => "https://www.erlang.org/doc/apps/erts/erts_alloc.html"
-        },
+        }
+    ].
+
+queues() ->
+    [
         #{
             name => long_queue,
             needs => [queues],
@@ -263,12 +302,17 @@ rules() ->
                 end
             end,
             why =>
-                "The process gets messages faster than it handles them. Senders do not notice, and each garbage collection copies the queue.",
+                "The process gets messages faster than it handles them. Senders do not notice, and each garbage "
+                "collection copies the queue.",
             advice =>
                 "let senders wait for an answer, or drop messages; {message_queue_data, off_heap} for this process",
             sure => high,
             link => "https://www.erlang.org/doc/system/eff_guide_processes.html"
-        },
+        }
+    ].
+
+releases() ->
+    [
         #{
             name => slow_accept_of_socket,
             needs => [otp],

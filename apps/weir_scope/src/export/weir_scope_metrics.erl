@@ -22,14 +22,12 @@ families(
 ) ->
     #{totals := Totals, counts := Counts} = Activity,
     #{kinds := Kinds, allocators := Allocators} = Memory,
-    Machines = maps:get(totals, Machine, #{}),
     Of = fun(Key) ->
         [{[{kind, Kind}, {scheduler, Number}], Value} || #{kind := Kind, number := Number, Key := Value} <- Schedulers]
     end,
     Each = fun(Key) ->
         [{[{allocator, Name}], maps:get(Key, Allocator)} || #{name := Name} = Allocator <- Allocators]
     end,
-    One = fun(Key, Map) -> [{[], Value} || #{Key := Value} <- [Map]] end,
     [
         {beam_scheduler_utilisation_ratio, gauge, "fraction of the time in which the scheduler ran something",
             Of(utilisation)},
@@ -38,12 +36,12 @@ families(
         {beam_scheduler_waited_ratio, gauge,
             "fraction of the time in which the scheduler's thread waited for a processor", Of(waited)},
         {beam_scheduler_run_queue, gauge, "processes and ports that are ready to run", Of(run_queue)},
-        {beam_reductions, counter, "reductions", One(reductions, Totals)},
-        {beam_context_switches, counter, "switches between processes", One(context_switches, Totals)},
-        {beam_garbage_collections, counter, "garbage collections", One(collections, Totals)},
-        {beam_garbage_collected_words, counter, "words freed by garbage collections", One(words_reclaimed, Totals)},
-        {beam_port_received_bytes, counter, "bytes received by ports", One(bytes_in, Totals)},
-        {beam_port_sent_bytes, counter, "bytes sent by ports", One(bytes_out, Totals)},
+        {beam_reductions, counter, "reductions", one(reductions, Totals)},
+        {beam_context_switches, counter, "switches between processes", one(context_switches, Totals)},
+        {beam_garbage_collections, counter, "garbage collections", one(collections, Totals)},
+        {beam_garbage_collected_words, counter, "words freed by garbage collections", one(words_reclaimed, Totals)},
+        {beam_port_received_bytes, counter, "bytes received by ports", one(bytes_in, Totals)},
+        {beam_port_sent_bytes, counter, "bytes sent by ports", one(bytes_out, Totals)},
         {beam_entries, gauge, "numbers of processes, ports, atoms and ETS tables", [
             {[{table, Table}], maps:get(Table, Counts)}
          || Table <- [processes, ports, atoms, ets_tables]
@@ -59,23 +57,7 @@ families(
         {beam_allocator_carriers_bytes, gauge, "memory that the allocator has from the system (carriers)",
             Each(carriers)},
         {beam_allocator_blocks_bytes, gauge, "used memory in the allocator's carriers (blocks)", Each(blocks)},
-        {beam_resident_memory_bytes, gauge, "resident memory of the VM's process", One(rss, Memory)},
-        {beam_pressure_ratio, gauge, "fraction of the time in which a task of the machine waited for the resource", [
-            {[{resource, Resource}], Value}
-         || {Resource, Key} <- [{cpu, cpu_pressure}, {io, io_pressure}, {memory, memory_pressure}],
-            #{Key := Value} <- [Machine]
-        ]},
-        {beam_throttled_ratio, gauge, "throttled time of the control group's threads, divided by the time",
-            One(throttled, Machine)},
-        {beam_listen_overflows, counter, "connections dropped at a full backlog, of all sockets of the machine",
-            One(listen_overflows, Machines)},
-        {beam_listen_drops, counter,
-            "connections dropped at a full backlog or for other reasons, of all sockets of the machine",
-            One(listen_drops, Machines)},
-        {beam_tcp_retransmits, counter, "retransmitted segments, of all sockets of the machine",
-            One(retransmits, Machines)},
-        {beam_tcp_memory_pressures, counter, "times that the kernel was short of memory for TCP",
-            One(tcp_memory_pressures, Machines)},
+        {beam_resident_memory_bytes, gauge, "resident memory of the VM's process", one(rss, Memory)},
         {beam_scope_sampled_timestamp_seconds, gauge, "time of this sample since 1970; it is old if samples fail", [
             {[], At / 1000}
         ]},
@@ -84,8 +66,31 @@ families(
             {[], Us / 1_000_000}
          || #{cost := #{us := Us}} <- [Sample]
         ]}
-        | engine(Weir)
+        | machine(Machine) ++ engine(Weir)
     ].
+
+machine(Machine) ->
+    Totals = maps:get(totals, Machine, #{}),
+    [
+        {beam_pressure_ratio, gauge, "fraction of the time in which a task of the machine waited for the resource", [
+            {[{resource, Resource}], Value}
+         || {Resource, Key} <- [{cpu, cpu_pressure}, {io, io_pressure}, {memory, memory_pressure}],
+            #{Key := Value} <- [Machine]
+        ]},
+        {beam_throttled_ratio, gauge, "throttled time of the control group's threads, divided by the time",
+            one(throttled, Machine)},
+        {beam_listen_overflows, counter, "connections dropped at a full backlog, of all sockets of the machine",
+            one(listen_overflows, Totals)},
+        {beam_listen_drops, counter,
+            "connections dropped at a full backlog or for other reasons, of all sockets of the machine",
+            one(listen_drops, Totals)},
+        {beam_tcp_retransmits, counter, "retransmitted segments, of all sockets of the machine",
+            one(retransmits, Totals)},
+        {beam_tcp_memory_pressures, counter, "times that the kernel was short of memory for TCP",
+            one(tcp_memory_pressures, Totals)}
+    ].
+
+one(Key, Map) -> [{[], Value} || #{Key := Value} <- [Map]].
 
 engine(none) ->
     [];
@@ -118,53 +123,21 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
         {weir_listener_reply_seconds, summary, "time from request to reply, of listeners with the option measure",
             lists:append([replies(Listener) || Listener <- Listeners])},
         {weir_proxy_server_reply_seconds, summary,
-            "reply time of servers behind proxies, of backends with the option measure", [
-                Series
-             || #{
-                    proxy := Proxy,
-                    backend := Backend,
-                    server := Server,
-                    latency := Latency,
-                    totals := #{replies := Count, reply_ns := Sum}
-                } <- maps:get(servers, Weir, []),
-                Series <- summary([{proxy, Proxy}, {backend, Backend}, {server, Server}], Latency, Count, Sum)
-            ]}
+            "reply time of servers behind proxies, of backends with the option measure",
+            lists:append([server_replies(Server) || Server <- maps:get(servers, Weir, [])])}
         | [
             {["weir_pollset_", Name], counter, Help, [
                 {[{pollset, Number}], Value}
              || #{pollset := Number, totals := #{Key := Value}} <- Pollsets
             ]}
-         || {Key, Name, Help} <- [
-                {polls, "polls", "polls"},
-                {empty_polls, "empty_polls", "polls that returned no sockets"},
-                {events, "events", "ready sockets that polls returned"},
-                {sleeps, "sleeps", "sleeps of the poller"},
-                {reads, "reads", "read system calls"},
-                {read_bytes, "read_bytes", "bytes read"},
-                {writes, "writes", "write system calls"},
-                {written_bytes, "written_bytes", "bytes written"},
-                {accepts, "accepts", "connections accepted"},
-                {wakes_by_thread, "wakes_by_thread", "wake-ups of the poller for an event of the kernel"},
-                {wakes_by_process, "wakes_by_process", "wake-ups of the poller by processes with work for it"},
-                {contended, "contended", "lock waits on the ready list"},
-                {asked_away, "asked_away", "requests on this scheduler for data of sockets that another one polls"},
-                {moved_in, "moved_in", "sockets moved here from another pollset"}
-            ]
+         || {Key, Name, Help} <- pollset_counters()
         ] ++
             [
                 {["weir_listener_", Name], counter, Help, [
                     {[{listener, Listener}], Value}
                  || #{name := Listener, totals := #{Key := Value}} <- Listeners
                 ]}
-             || {Key, Name, Help} <- [
-                    {accepted, "accepted", "connections accepted"},
-                    {overload, "overload", "connections reset above max_connections"},
-                    {denied, "denied", "connections reset by the lists allow and deny"},
-                    {crowded, "crowded", "connections reset above per_address"},
-                    {full_pauses, "full_pauses", "pauses in accepting because of max_connections"},
-                    {rate_pauses, "rate_pauses", "pauses in accepting because of max_rate"},
-                    {failed_handshakes, "failed_handshakes", "connections whose TLS handshake or PROXY header failed"}
-                ]
+             || {Key, Name, Help} <- listener_counters()
             ] ++
             [
                 {Name, counter, Help, [
@@ -175,9 +148,49 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
             ]
     ].
 
+pollset_counters() ->
+    [
+        {polls, "polls", "polls"},
+        {empty_polls, "empty_polls", "polls that returned no sockets"},
+        {events, "events", "ready sockets that polls returned"},
+        {sleeps, "sleeps", "sleeps of the poller"},
+        {reads, "reads", "read system calls"},
+        {read_bytes, "read_bytes", "bytes read"},
+        {writes, "writes", "write system calls"},
+        {written_bytes, "written_bytes", "bytes written"},
+        {accepts, "accepts", "connections accepted"},
+        {wakes_by_thread, "wakes_by_thread", "wake-ups of the poller for an event of the kernel"},
+        {wakes_by_process, "wakes_by_process", "wake-ups of the poller by processes with work for it"},
+        {contended, "contended", "lock waits on the ready list"},
+        {asked_away, "asked_away", "requests on this scheduler for data of sockets that another one polls"},
+        {moved_in, "moved_in", "sockets moved here from another pollset"}
+    ].
+
+listener_counters() ->
+    [
+        {accepted, "accepted", "connections accepted"},
+        {overload, "overload", "connections reset above max_connections"},
+        {denied, "denied", "connections reset by the lists allow and deny"},
+        {crowded, "crowded", "connections reset above per_address"},
+        {full_pauses, "full_pauses", "pauses in accepting because of max_connections"},
+        {rate_pauses, "rate_pauses", "pauses in accepting because of max_rate"},
+        {failed_handshakes, "failed_handshakes", "connections whose TLS handshake or PROXY header failed"}
+    ].
+
 replies(#{name := Name, latency := Latency, totals := #{replies := Count, reply_ns := Sum}}) ->
     summary([{listener, Name}], Latency, Count, Sum);
 replies(_) ->
+    [].
+
+server_replies(#{
+    proxy := Proxy,
+    backend := Backend,
+    server := Server,
+    latency := Latency,
+    totals := #{replies := Count, reply_ns := Sum}
+}) ->
+    summary([{proxy, Proxy}, {backend, Backend}, {server, Server}], Latency, Count, Sum);
+server_replies(_) ->
     [].
 
 callbacks(#{pollset := Number, module := Module, totals := #{callbacks := Count, callback_ns := Sum}} = Reactor) ->

@@ -106,7 +106,22 @@ failing(#{failing := Why, failures := Failures, at := At}) ->
 failing(_) ->
     [].
 
-shown(overview, #{sample := Sample}, Past) ->
+shown(overview, Data, Past) -> overview(Data, Past);
+shown(schedulers, Data, _Past) -> schedulers(Data);
+shown(memory, Data, _Past) -> memory(Data);
+shown(processes, Data, _Past) -> top_processes(Data);
+shown(sockets, Data, _Past) -> sockets(Data);
+shown(polls, Data, _Past) -> polls(Data);
+shown(latency, Data, _Past) -> latency(Data);
+shown(threads, Data, _Past) -> threads(Data);
+shown(machine, Data, _Past) -> machine(Data);
+shown(weir, #{sample := #{weir := Weir}} = Data, _Past) ->
+    weir_scope_page_weir:page(Weir, maps:get(top, Data, []));
+shown(locks, #{sample := #{weir := Weir}, locks := Locks}, _Past) ->
+    weir_scope_page_locks:page(Weir, Locks);
+shown(clocks, Data, _Past) -> clocks(Data).
+
+overview(#{sample := Sample}, Past) ->
     #{schedulers := Schedulers, activity := #{rates := Rates, counts := Counts}, memory := Memory} = Sample,
     Normal = [Scheduler || #{kind := normal} = Scheduler <- Schedulers],
     #{
@@ -153,8 +168,9 @@ shown(overview, #{sample := Sample}, Past) ->
             [{9, "bytes out/s (ports)"}, rate(bytes_out, Rates), {0, ""}],
             [{10, "sampler, us/s"}, {0, cost(Sample)}, {0, ""}]
         ]}
-    ];
-shown(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
+    ].
+
+schedulers(#{sample := #{schedulers := Schedulers}}) ->
     [
         {text, ["CPU far above busy: busy waiting. Waited: throttled, or the processor is shared.", ""]},
         {table,
@@ -180,16 +196,10 @@ shown(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
                 ]
              || {Index, #{kind := Kind, number := Number, utilisation := Busy} = Scheduler} <- numbered(Schedulers)
             ]}
-    ];
-shown(
-    memory,
-    #{
-        sample := #{
-            memory := #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory
-        }
-    } = Data,
-    _Past
-) ->
+    ].
+
+memory(#{sample := #{memory := Memory}} = Data) ->
+    #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory,
     [
         {text, [
             io_lib:format("in memory ~ts, swap ~ts, carriers ~ts, blocks ~ts (~ts of carriers)", [
@@ -226,8 +236,9 @@ shown(
                 ]
              || #{name := Name, carriers := Own, blocks := Used, single_carriers := Single} <- Allocators
             ]}
-    ];
-shown(processes, #{top := Top}, _Past) ->
+    ].
+
+top_processes(#{top := Top}) ->
     [
         {table,
             [
@@ -263,8 +274,9 @@ shown(processes, #{top := Top}, _Past) ->
                 } = Process <- Top,
                 Binaries <- [maps:get(binaries, Process, 0)]
             ]}
-    ];
-shown(sockets, #{top := Top} = Data, _Past) ->
+    ].
+
+sockets(#{top := Top} = Data) ->
     [
         {table,
             [
@@ -322,8 +334,9 @@ shown(sockets, #{top := Top} = Data, _Past) ->
                 ]
              || #{kind := Kind, in := In, out := Out, queue := Queue} = Socket <- Top
             ]}
-    ];
-shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check_io := Sets}}}, _Past) ->
+    ].
+
+polls(#{sample := #{weir := Weir, threads := Threads, activity := #{check_io := Sets}}}) ->
     [
         {text,
             [
@@ -347,11 +360,13 @@ shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check
                  || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads, is_poll_thread(Name)
                 ]}
         | weir_scope_page_pollsets:page(Weir)
-    ];
-shown(latency, #{sample := #{weir := Weir}, history := History}, _Past) ->
+    ].
+
+latency(#{sample := #{weir := Weir}, history := History}) ->
     [{text, measured(Weir)} | servers(Weir)] ++
-        [{table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], rows(History)}];
-shown(threads, #{microstates := States}, _Past) ->
+        [{table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], rows(History)}].
+
+threads(#{microstates := States}) ->
     Names = [aux, check_io, emulator, gc, other, port, sleep],
     [
         {text, ["Microstates of the last second, in percent of each thread's time.", ""]},
@@ -364,8 +379,9 @@ shown(threads, #{microstates := States}, _Past) ->
                 ]
              || #{type := Type, id := Id, states := Parts} <- States, Busy <- [1 - maps:get(sleep, Parts, 0.0)]
             ]}
-    ];
-shown(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
+    ].
+
+machine(#{sample := #{machine := Machine, threads := Threads}}) ->
     [
         {text,
             [
@@ -378,12 +394,9 @@ shown(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
                 [{Name, Name}, {Cpu, percent(Cpu)}, {Waited, percent(Waited)}, {Turns, count(Turns)}]
              || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads
             ]}
-    ];
-shown(weir, #{sample := #{weir := Weir}} = Data, _Past) ->
-    weir_scope_page_weir:page(Weir, maps:get(top, Data, []));
-shown(locks, #{sample := #{weir := Weir}, locks := Locks}, _Past) ->
-    weir_scope_page_locks:page(Weir, Locks);
-shown(clocks, #{clocks := #{settings := Settings} = Clocks}, _Past) ->
+    ].
+
+clocks(#{clocks := #{settings := Settings} = Clocks}) ->
     [
         {text,
             kept(Settings) ++
@@ -519,7 +532,9 @@ clock(At) ->
 super_carrier(#{super_carrier := #{total := Total, used := Used}}) ->
     ["super carrier ", bytes(Used), " of ", bytes(Total)];
 super_carrier(#{carriers := Carriers}) ->
-    io_lib:format("no super carrier (+MMscs ~b would hold the present carriers)", [(Carriers + 1_048_575) div 1_048_576]).
+    io_lib:format("no super carrier (+MMscs ~b would hold the present carriers)", [
+        (Carriers + 1_048_575) div 1_048_576
+    ]).
 
 mapped(#{mappings := #{mapped := Mapped, unmapped := Unmapped, cached := Cached}}) ->
     [

@@ -232,8 +232,13 @@ with_times(Info, _Name, _Call) ->
 %% @doc Returns what has happened between two readings that are `Ns' nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
 between(
-    #{pollsets := Before, listeners := Listeners, reactors := Reactors, contention := Contention, products := Products} =
-        Earlier,
+    #{
+        pollsets := Before,
+        listeners := Listeners,
+        reactors := Reactors,
+        contention := Contention,
+        products := Products
+    } = Earlier,
     #{
         pollsets := After,
         listeners := LaterListeners,

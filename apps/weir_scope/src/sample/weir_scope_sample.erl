@@ -86,7 +86,9 @@ between(#{ns := Begin} = Before, #{ns := End, at := At, node := Node, memory := 
 %% these. `latency.*' covers all listeners that measure latency; `latency.from_us.4' counts the replies that took from
 %% 4 to 8 microseconds.
 -spec numbers(sample()) -> [{name(), float()}].
-numbers(#{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
+numbers(
+    #{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample
+) ->
     #{rates := Rates, counts := Counts, check_io := CheckIo} = Activity,
     [
         {name(Path), float(Number)}

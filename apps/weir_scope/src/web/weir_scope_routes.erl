@@ -10,7 +10,8 @@
 
 %% Everything comes from this server, and no site may show the page in a frame.
 -define(POLICY,
-    <<"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'">>
+    <<"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'">>
 ).
 
 -spec all(weir_scope_guard:guard()) -> [weir_http_routes:route()].

@@ -179,7 +179,8 @@ pub fn line(document: &Located, path: &[Step]) -> usize {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# first\nport = 80\n\n[limits]\nbytes = 0x10\n\n[[channels]]\npattern = 'a'\n\n[[channels]]\npattern = 'b'\nlist = [\n  1.5,\n  true,\n]\n[a.b]\nc.d = 1979-05-27\n";
+    const TEXT: &str = "# first\nport = 80\n\n[limits]\nbytes = 0x10\n\n[[channels]]\npattern = 'a'\n\n\
+        [[channels]]\npattern = 'b'\nlist = [\n  1.5,\n  true,\n]\n[a.b]\nc.d = 1979-05-27\n";
 
     fn at(path: Vec<Step>) -> usize {
         line(&parse(TEXT.as_bytes()).expect("valid"), &path)

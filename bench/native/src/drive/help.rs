@@ -83,15 +83,16 @@ standard error, then waits up to five seconds until the proxy listens.
 pub(super) const HELP_ACCEPT: &str = "\
 usage: weir-drive accept HOST:PORT [options]
 
-Connects, sends 26 bytes, waits for the first bytes of the reply, resets, and connects again. Each such connection counts
-as a request, with the time from the connect to the reply as its latency.
+Connects, sends 26 bytes, waits for the first bytes of the reply, resets, and connects again. Each
+such connection counts as a request, with the time from the connect to the reply as its latency.
 
   --concurrency N   concurrent connections (100)
   --duration TIME   the measured window (3s)
   --warmup TIME     load before the window (1s)
   --timeout TIME    longest wait for a connection or a reply (5s)
   --backend PORT    test a proxy at HOST:PORT: the driver itself answers on 127.0.0.1:PORT (see proxy --help)
-  --hello BYTES     send a TLS ClientHello for bench.example instead, which must be echoed in full; there is no other TLS
+  --hello BYTES     send a TLS ClientHello for bench.example instead, which must be echoed in full; there is no
+                    other TLS
   --pieces N        send it in N pieces (1)
   --observe PID     report CPU time, context switches and memory of this server process; repeat for several processes
   --progress        print a line on standard error each second";
@@ -126,7 +127,8 @@ Receives the messages that the server sends to all connections. Each message on 
 the time since the timestamp in its first 8 bytes as its latency (weir-reference fanout).
 
   --websocket       each message in a binary frame, after a handshake for /
-  --events          each message is an event of the stream /: the first 8 bytes in hexadecimal as the id, the rest as data
+  --events          each message is an event of the stream /: the first 8 bytes in hexadecimal as the id, the rest
+                    as data
   --size BYTES      bytes of a message, at least 8, as the server sends it (128)
   --slow N          connections that never read, with the smallest receive buffer (0)"
 );
@@ -135,16 +137,18 @@ pub(super) const HELP_CHAT: &str = with_common_options!(
     "\
 usage: weir-drive chat HOST:PORT [options]
 
-Clients listen in rooms of a push server (GET /sub/room-N) with long polls, and a speaker publishes in each room
-(POST /pub/room-N). Messages are due at random moments, independent of the server. Each message that a client receives
-counts as a request, with the time since it was due as its latency. Also reports the longest silence: the longest time in
-which a message was due and no client received one.
+Clients listen in rooms of a push server (GET /sub/room-N) with long polls, and a speaker publishes
+in each room (POST /pub/room-N). Messages are due at random moments, independent of the server. Each
+message that a client receives counts as a request, with the time since it was due as its latency.
+Also reports the longest silence: the longest time in which a message was due and no client received
+one.
 
   --rooms N         rooms, among which the clients are divided (20)
   --speakers N      speakers in each room, each on its own connection, one request at a time (1)
   --rate R          messages that all clients together receive a second (300)
-  --at-a-time N     keep N messages in flight instead; the next is sent when all clients have one of them. A request is then
-                    a message, with the time until the last client has it as its latency; needs --rooms 1
+  --at-a-time N     keep N messages in flight instead; the next is sent when all clients have one of them. A
+                    request is then a message, with the time until the last client has it as its latency; needs
+                    --rooms 1
   --churn R         clients a second that drop their connection and reconnect with their position (0)
   --several         answers to polls may have several messages, as multipart
   --events          clients listen to event streams

@@ -376,7 +376,8 @@ mod tests {
     #[test]
     fn events_are_heard_however_they_are_cut_and_what_is_missing_is_counted() {
         let stream = format!(
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n: hi\n\r\nff\r\nid: 1:1\ndata: {}\n\n\r\nid: 1:4\r\ndata: {}\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+             4\r\n: hi\n\r\nff\r\nid: 1:1\ndata: {}\n\n\r\nid: 1:4\r\ndata: {}\r\n\r\n",
             message(1),
             message(4)
         );
