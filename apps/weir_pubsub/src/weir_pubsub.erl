@@ -21,6 +21,7 @@
 -export([unsubscribe/1]).
 -export([unsubscribe/2]).
 -export([taken/2]).
+-export([taken/3]).
 -export([history/2]).
 -export([presence/1]).
 -export([delete/1]).
@@ -137,7 +138,7 @@ check_meta(Meta) -> weir_checked_options:check(Meta, [type, event], fun allowed/
 %% <dl>
 %% <dt>`from' (`new')</dt><dd>see {@type from()}. If the id is too old, or of another life of the channel, a gap comes
 %%   first</dd>
-%% <dt>`window' (`infinity')</dt><dd>how many messages are sent before the process confirms them with {@link taken/2}.
+%% <dt>`window' (`infinity')</dt><dd>how many messages are sent before the process confirms them with {@link taken/3}.
 %%   Further messages wait in the history. If the history drops them first, the process gets a gap, or the
 %%   subscription ends, see `slow' in {@link weir_pubsub_policies:policy()}. Without a window the mailbox of a slow
 %%   process grows</dd>
@@ -202,8 +203,12 @@ unsubscribe(Channel, Tag) ->
 
 %% @doc Confirms `Count' messages of the calling process's subscription, which has a `window' and the default tag.
 -spec taken(channel(), pos_integer()) -> ok | {error, unavailable()}.
-taken(Channel, Count) when is_integer(Count), Count > 0 ->
-    weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), weir_pubsub}, Count}).
+taken(Channel, Count) -> taken(Channel, Count, weir_pubsub).
+
+%% @doc Confirms `Count' messages of the calling process's subscription with this tag, which has a `window'.
+-spec taken(channel(), pos_integer(), Tag :: term()) -> ok | {error, unavailable()}.
+taken(Channel, Count, Tag) when is_integer(Count), Count > 0 ->
+    weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), Tag}, Count}).
 
 %% @doc Returns messages that are kept, without a subscription. Options: `from' (`oldest'), and `limit' (100), how
 %% many at most.

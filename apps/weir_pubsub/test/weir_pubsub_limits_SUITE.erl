@@ -29,7 +29,7 @@ groups() ->
             configurations_that_are_wrong,
             arguments_that_are_wrong
         ]},
-        {slow, [], [a_window, a_window_where_nothing_is_kept, a_window_that_loses, a_window_that_ends]}
+        {slow, [], [a_window, windows_of_two_tags, a_window_where_nothing_is_kept, a_window_that_loses, a_window_that_ends]}
     ].
 
 %% Limits ------------------------------------------------------------------------------
@@ -159,6 +159,14 @@ a_window(_Config) ->
     {weir_pubsub, <<"a">>, {message, {Epoch, 5}, _, _}} = weir_test_wait:next_message(),
     _ = publish(<<"a">>, "6"),
     ?assertEqual([], got(<<"a">>)).
+
+windows_of_two_tags(_Config) ->
+    _ = [subscribe(<<"a">>, #{window => 1, tag => Tag}) || Tag <- [one, other]],
+    _ = publish_numbered(<<"a">>, [1, 2]),
+    [receive {Tag, <<"a">>, {message, _, <<"1">>, _}} -> ok end || Tag <- [one, other]],
+    ok = weir_pubsub:taken(<<"a">>, 1, other),
+    {other, <<"a">>, {message, _, <<"2">>, _}} = weir_test_wait:next_message(),
+    receive {one, <<"a">>, More} -> ct:fail(More) after 0 -> ok end.
 
 %% A subscriber with credit gets the next message; one without misses it.
 a_window_where_nothing_is_kept(_Config) ->

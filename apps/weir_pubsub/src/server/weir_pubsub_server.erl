@@ -2,11 +2,13 @@
 %%
 %% There is one in a node, because policies and limits are for all channels of the node.
 -module(weir_pubsub_server).
+-behaviour(weir_http_direct).
 
 -export([start/1]).
 -export([change/2]).
 -export([stop/1]).
 -export([ports/1]).
+-export([handle/2]).
 
 -export_type([server/0, reason/0]).
 
@@ -72,21 +74,20 @@ reopened([#{ip := Ip, port := Port} = Listener | Listeners]) ->
 reopened([]) ->
     ok.
 
-%% First what can fail.
+%% First what can fail. Until all is set, new listeners answer 503: keys and policies may still be missing or old.
 added(Added, Kept, Gone, #{keys := Keys} = Settings) ->
-    Routes = routes(Settings),
-    case listen(Added, Routes, []) of
+    case listen(Added, [{Path, ?MODULE, none} || Path <- ["/", "/*path"]], []) of
         ok ->
             case weir_pubsub_keys:load(?KEYS, Keys) of
-                ok -> settled(Settings, Routes, Kept, Gone);
+                ok -> settled(Settings, Kept, Gone);
                 {error, _} = Error -> close(Added), Error
             end;
         {error, _} = Error ->
             Error
     end.
 
-settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept, Gone) ->
-    Drain = drain(Settings),
+settled(#{channels := Channels, listeners := Listeners} = Settings, Kept, Gone) ->
+    {Drain, Routes} = {drain(Settings), routes(Settings)},
     ok = weir_pubsub_authorizer:configure(maps:get(ask, Settings)),
     ok = weir_pubsub:configure(with_updates(Settings, Channels)),
     %% New connections get the certificates that are in the files now.
@@ -96,10 +97,14 @@ settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept
             ok = weir_http:set_routes(name(Listener), Routes),
             ok = weir:set_max_connections(name(Listener), Most)
         end,
-        Kept
+        Listeners
     ),
     _ = [spawn(fun() -> end_listener(Listener, Drain) end) || Listener <- Gone],
     {ok, #server{listeners = Listeners, drain = Drain}}.
+
+%% @doc The answer of a listener while its server starts.
+-spec handle(weir_http_request:request(), none) -> weir_http_direct:result().
+handle(_Request, none) -> {reply, 503, [{<<"retry-after">>, <<"1">>}], <<>>}.
 
 %% Its policy comes first, so that no pattern of the file applies to it.
 with_updates(#{mercure := none}, Channels) ->
