@@ -99,7 +99,7 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
      || {Arguments, Part} <- [
             {["--schedulers", "1,zero"], <<"1,zero: whole numbers">>},
             {["--only", "echo-100"], <<"echo-100">>},
-            {["faster"], <<"what is faster">>},
+            {["faster"], <<"unexpected argument: faster">>},
             {["--tarball"], <<"one file is needed">>},
             {["--tarball", "a", "b"], <<"one file is needed">>}
         ]

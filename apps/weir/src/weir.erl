@@ -325,7 +325,7 @@ handshake(Name) -> weir_connection:handshake(Name).
 handshake(Name, Options) -> weir_connection:handshake(Name, Options).
 
 %% @doc Returns the PROXY header of the calling process's connection, if its listener has `proxy_protocol'.
--spec proxy_header() -> {ok, weir_proxy_header:header()} | undefined.
+-spec proxy_header() -> {ok, weir_proxy_protocol:header()} | undefined.
 proxy_header() -> weir_connection:proxy_header().
 
 %%% Relays.

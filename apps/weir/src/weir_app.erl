@@ -30,11 +30,11 @@ prep_stop(_State) ->
 %% Without prep_stop/1 the supervisor has given up.
 -spec stop(term()) -> ok.
 stop(State) ->
-    case weir_ending:vm_stops() of
+    case weir_close_all:vm_stops() of
         true ->
             ok;
         false ->
-            Sockets = weir_ending:all(),
+            Sockets = weir_close_all:all(),
             _ = State =:= stopping orelse
                 weir_reports:log(error, #{
                     what => "the listeners restarted too often; the application stops and closes all sockets",

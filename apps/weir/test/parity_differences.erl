@@ -21,22 +21,22 @@ is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiti
         end.
 
 is_different({recv, Length, Timeout}, Process, Session) ->
-    %% "a packet that is longer than `buffer`, and `recv(S, 0, 0)`"
+    %% "`recv(S, 0, 0)` with a packet that is longer than `buffer`"
     (Length =:= 0 andalso Timeout =:= 0 andalso option(packet, Session) =/= raw andalso
         byte_size(undelivered(Session)) > 0) orelse
-        %% "fewer bytes than were asked for, the end behind them, and `recv(S, N, 0)`"
+        %% "`recv(S, N, 0)` with fewer than N bytes before the end of input"
         (Length > byte_size(undelivered(Session)) andalso Timeout =:= 0 andalso has_ended(Session)) orelse
         is_different({recv_waiting, Length}, Process, Session);
 is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}) ->
-    %% "`recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
+    %% "`recv(S, 0)` after a `recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
     (Short andalso Length =:= 0) orelse option(deliver, Session) =:= port;
 is_different({setopts, Options}, _Process, Session) ->
     lists:any(fun(Option) -> is_different_option(Option, Session) end, Options);
 is_different({send, Data}, _Process, Session) ->
-    %% "longer than `{packet, 1}` or `{packet, 2}` can say"
+    %% "too long for the length field of `{packet, 1}` or `{packet, 2}`"
     iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
 is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
-    %% "`unrecv` of a part of a packet", "`unrecv` in front of half a packet", "`unrecv` while a process is in `recv`"
+    %% "`unrecv` of a part of a packet", "`unrecv` before half a packet", "`unrecv` while a process is in `recv`"
     Packet = option(packet, Session),
     map_size(Waiting) > 0 orelse not is_whole(Packet, Data) orelse
         (Packet =/= raw andalso (byte_size(Data) > option(buffer, Session) orelse may_be_half_read(Session)));
@@ -49,16 +49,16 @@ is_different({give_to, _}, Process, Session) ->
 is_different(_Call, _Process, _Session) ->
     false.
 
-%% "`recv(S, N, T)` that timed out", "`active` set while a process is in `recv`"
+%% "`recv(S, 0)` after a `recv(S, N, T)` that timed out", "`active` set while a process is in `recv`"
 is_different_option({active, _}, #session{short = Short, waiting = Waiting}) ->
     Short orelse map_size(Waiting) > 0;
-%% "half a packet is read and the packet type or `packet_size` changes"
+%% "the packet type or `packet_size` changes after half a packet was read"
 is_different_option({Name, Value}, Session = #session{short = Short, waiting = Waiting}) when
     Name =:= packet; Name =:= packet_size
 ->
     Short orelse map_size(Waiting) > 0 orelse may_be_half_read(Session) orelse may_have_grown(Session) orelse
         (knows_requests(Value) andalso may_expect_fields(Session));
-%% "`line_delimiter` changes behind half a line"
+%% "`line_delimiter` changes after half a line"
 is_different_option({line_delimiter, _}, Session) ->
     option(packet, Session) =:= line andalso undelivered(Session) =/= <<>>;
 %% "`recv` with `{deliver, port}`"
@@ -110,11 +110,11 @@ may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
         {_, Raw, _} when Raw =:= raw; Raw =:= 0 -> PutBack;
         {_, _, gone} -> false;
         {_, _, #{unread := Unread}} when Unread > 0 -> true;
-        %% "a buffer that has grown"
+        %% "`packet_size` changes after the buffer has grown"
         {Data, Packet, _} -> PutBack orelse byte_size(Data) >= option(buffer, Session) orelse has_begun(Packet, Data)
     end.
 
-%% "a buffer that has grown": up to `packet_size`, for a packet of unknown length.
+%% "`packet_size` changes after the buffer has grown": up to `packet_size`, for a packet of unknown length.
 may_have_grown(Session) ->
     undelivered(Session) =/= <<>> andalso option(packet_size, Session) > option(buffer, Session).
 

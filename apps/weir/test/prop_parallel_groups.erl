@@ -98,7 +98,11 @@ command(_Model) ->
         {1, {call, ?MODULE, close, [?WORLD, Socket]}}
     ]).
 
-precondition(_Model, _Call) -> true.
+%% A socket that closes leaves its groups one after the other, which is no single moment.
+precondition(#model{members = Members}, {call, _, close, [_World, Socket]}) ->
+    length([Group || {Group, Of} <- maps:keys(Members), Of =:= Socket]) < 2;
+precondition(_Model, _Call) ->
+    true.
 
 postcondition(Model, {call, _, What, [_World | Arguments]}, Result) ->
     {Expected, _} = step(What, Arguments, Model),

@@ -115,10 +115,10 @@ first_difference(One, Other, _Before) ->
 
 %% Differences that only the observation shows, each a row of docs/differences.md. Later steps are not compared.
 is_known({_, [One | _], _}, {_, [Other | _], _}, _Before) when (One =:= passed_over) =/= (Other =:= passed_over) ->
-    %% "half a packet is read and the packet type changes": how much of it is read.
+    %% "the packet type changes after half a packet was read": how much of it is read.
     true;
 is_known(One, Other, Before) ->
-    %% "what follows a bad packet"
+    %% "bytes after a bad packet"
     lists:any(fun has_bad_packet/1, Before) orelse is_known_step(One, Other, Before).
 
 is_known_step({Step, Results, One}, {Step, Results, Other}, Before) ->
@@ -136,7 +136,7 @@ is_known_step(Observed = {Step, One, Same}, {Step, Other, Same}, Before) ->
         {Name, _} when Name =/= peer ->
             is_cut([Observed | Before]) andalso is_known_result(lists:last(One), lists:last(Other));
         _ ->
-            %% "a socket with packets that closes, at the peer"
+            %% "the peer of a socket with packets that closes"
             lists:any(fun has_packets/1, Before) andalso is_same_data(One, Other)
     end;
 is_known_step(_, _, _) ->
@@ -149,7 +149,7 @@ has_bad_packet({_Step, Results, Mailboxes}) ->
         lists:any(fun(Name) -> lists:member({Name, {error, emsgsize}}, Results) end, [a, b, c]) orelse
         lists:any(fun({_Name, Mailbox}) -> lists:member({tcp_error, socket, emsgsize}, Mailbox) end, Mailboxes).
 
-%% "a packet that is none, or too long, right behind a good one"
+%% "an invalid or too long packet right after a good one"
 is_early_end({One, Other}) ->
     {Before, Ended} = {without_down(One), without_down(Other)},
     Ended =:= Before ++ [{tcp_error, socket, emsgsize}, {tcp_closed, socket}] orelse
@@ -165,7 +165,7 @@ is_recut([{tcp, socket, One} | _], [{tcp, socket, Other} | _]) ->
 is_recut(One, Other) ->
     One =:= Other.
 
-%% "raw data behind packets"
+%% "raw data after packets"
 is_cut(Observation) ->
     lists:any(
         fun

@@ -7,24 +7,24 @@
 
 prop_proxy_header() ->
     ?FORALL({Header, Rest, Cut}, {header(), binary(), non_neg_integer()}, weir_test_property:holds(fun() ->
-        Built = weir_proxy_header:build(Header),
+        Built = weir_proxy_protocol:build(Header),
         %% Every prefix of a header is incomplete.
         Front = binary:part(Built, 0, Cut rem byte_size(Built)),
-        more = weir_proxy_header:parse(Front),
-        {ok, Header, Rest} = weir_proxy_header:parse(<<Built/binary, Rest/binary>>),
+        more = weir_proxy_protocol:parse(Front),
+        {ok, Header, Rest} = weir_proxy_protocol:parse(<<Built/binary, Rest/binary>>),
         true
     end)).
 
 %% Any bytes get an answer; a header with one changed byte is a header or an error.
 prop_nonsense() ->
     ?FORALL({Header, At, Byte, Data}, {header(), non_neg_integer(), byte(), binary()}, weir_test_property:holds(fun() ->
-        Built = weir_proxy_header:build(Header),
+        Built = weir_proxy_protocol:build(Header),
         Position = At rem byte_size(Built),
         <<Front:Position/binary, _, Back/binary>> = Built,
-        is_answer(weir_proxy_header:parse(<<Front/binary, Byte, Back/binary>>)) andalso
-            is_answer(weir_proxy_header:parse(Data)) andalso
-            is_answer(weir_proxy_header:parse(<<"PROXY ", Data/binary>>)) andalso
-            is_answer(weir_proxy_header:parse(<<"\r\n\r\n\0\r\nQUIT\n", Data/binary>>))
+        is_answer(weir_proxy_protocol:parse(<<Front/binary, Byte, Back/binary>>)) andalso
+            is_answer(weir_proxy_protocol:parse(Data)) andalso
+            is_answer(weir_proxy_protocol:parse(<<"PROXY ", Data/binary>>)) andalso
+            is_answer(weir_proxy_protocol:parse(<<"\r\n\r\n\0\r\nQUIT\n", Data/binary>>))
     end)).
 
 is_answer({ok, #{version := _}, Rest}) -> is_binary(Rest);

@@ -180,7 +180,7 @@ kill_keeper_of_pollers(_Config) ->
 killed_before_their_handshake(Config) ->
     Name = ?config(name, Config),
     Options = #{max_connections => 10, proxy_protocol => true, handshake_timeout => infinity},
-    <<Half:10/binary, Rest/binary>> = weir_proxy_header:build(#{version => 2, command => local}),
+    <<Half:10/binary, Rest/binary>> = weir_proxy_protocol:build(#{version => 2, command => local}),
     [
         begin
             Port = start(Name, Options, Handler),

@@ -294,7 +294,7 @@ the_proxy_header_is_known(Config) ->
     [
         begin
             Socket = connect(Port),
-            <<First:9/binary, Rest/binary>> = weir_proxy_header:build(Header#{version => Version}),
+            <<First:9/binary, Rest/binary>> = weir_proxy_protocol:build(Header#{version => Version}),
             _ = reactor_probe:send_apart(Socket, [First, [Rest, "hello"]]),
             ?assertEqual({ok, <<"192.0.2.1hello">>}, gen_tcp:recv(Socket, 14, patience()))
         end
@@ -315,7 +315,7 @@ tls_is_spoken(Config) ->
     #{server_config := Server} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
     Tls = [Option || {Name, _} = Option <- Server, Name =:= cert orelse Name =:= key],
     Port = start(Config, #{tls => Tls, handshake_timeout => patience(), proxy_protocol => true}),
-    Header = weir_proxy_header:build(#{version => 2, command => local}),
+    Header = weir_proxy_protocol:build(#{version => 2, command => local}),
     Socket = connect(Port),
     ok = gen_tcp:send(Socket, Header),
     {ok, Client} = ssl:connect(Socket, [{verify, verify_none}, {active, false}], patience()),

@@ -65,7 +65,8 @@ called(Module) ->
 modules(Application) ->
     _ = application:load(Application),
     {ok, Modules} = application:get_key(Application, modules),
-    [Module || Module <- Modules, is_source(Module)].
+    [Module || Module <- Modules, is_source(Application, Module)].
 
-is_source(Module) ->
-    filename:basename(filename:dirname(proplists:get_value(source, Module:module_info(compile)))) =:= "src".
+is_source(Application, Module) ->
+    Source = proplists:get_value(source, Module:module_info(compile)),
+    string:find(Source, "/" ++ atom_to_list(Application) ++ "/src/") =/= nomatch.

@@ -16,10 +16,10 @@ taken_test_() ->
 same(Bytes, Ends, Rest) ->
     Header = binary:part(Bytes, 0, byte_size(Bytes) - byte_size(Rest)),
     [
-        ?assertEqual(more, weir_proxy_header:parse(binary:part(Header, 0, Size)))
+        ?assertEqual(more, weir_proxy_protocol:parse(binary:part(Header, 0, Size)))
      || Size <- lists:seq(0, byte_size(Header) - 1)
     ],
-    {ok, Parsed, Rest} = weir_proxy_header:parse(Bytes),
+    {ok, Parsed, Rest} = weir_proxy_protocol:parse(Bytes),
     ?assertEqual(Ends, ends(Parsed)),
     {ok, Parsed, Rest}.
 
@@ -114,7 +114,7 @@ refused_test_() ->
     [
         {
             lists:flatten(io_lib:format("~s: ~0p", [Name, Bytes])),
-            ?_assertMatch({error, _}, weir_proxy_header:parse(iolist_to_binary(Bytes)))
+            ?_assertMatch({error, _}, weir_proxy_protocol:parse(iolist_to_binary(Bytes)))
         }
      || {Name, Bytes} <- refused()
     ].

@@ -1,5 +1,5 @@
 %% PROXY headers of reactors' connections. weir_listener_SUITE tests them for every kind of handler, and
-%% weir_proxy_header_tests the parser.
+%% weir_proxy_protocol_tests the parser.
 -module(weir_reactor_header_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -65,7 +65,7 @@ start(Args, Listen, Options) ->
 
 header() -> header(1).
 
-header(Port) -> weir_proxy_header:build(?HEADER#{src_port := Port}).
+header(Port) -> weir_proxy_protocol:build(?HEADER#{src_port := Port}).
 
 init_knows_the_header(_Config) ->
     Self = self(),
@@ -76,7 +76,7 @@ init_knows_the_header(_Config) ->
     Line = (maps:remove(version, ?HEADER))#{version => 1},
     lists:foreach(fun(Header) ->
         Peer = connect_raw(Port),
-        ok = gen_tcp:send(Peer, [weir_proxy_header:build(Header), "hello"]),
+        ok = gen_tcp:send(Peer, [weir_proxy_protocol:build(Header), "hello"]),
         ?assertEqual(<<"hello">>, recv_exactly(Peer, 5)),
         ?assertEqual({header, {ok, Header}}, told(header)),
         ?assertEqual({later, undefined}, told(later))

@@ -198,7 +198,7 @@ load_another_layout_after_purge(Config) ->
     ok = sys:suspend(weir_pollsets),
     {module, weir_nif} = delete_and_load(),
     ?assertEqual(false, weir_nif:available()),
-    ?assertMatch({load, "the sockets" ++ _}, weir_native:load_error()),
+    ?assertMatch({load, "open sockets" ++ _}, weir_native:load_error()),
     %% With the library that has them, the sockets are back.
     true = code:replace_path(weir, Original),
     {module, weir_nif} = load(weir_nif),

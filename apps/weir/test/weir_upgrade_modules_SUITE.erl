@@ -42,7 +42,7 @@ modules() ->
 
 load_all() ->
     [{module, Module} = load(Module) || Module <- modules()],
-    wait_until(fun() -> not weir_renewal:is_due() end).
+    wait_until(fun() -> not weir_code_change:is_due() end).
 
 those_who_wait_leave_old_code(Config) -> weir_upgrade_test:on_own_node(?MODULE, load_below_waiting, Config).
 
@@ -163,7 +163,7 @@ new_version(Config, Last, Next) ->
     New = {application, weir, lists:keystore(vsn, 1, Keys, {vsn, Next})},
     ok = file:write_file(File, io_lib:format("~p.~n", [New])),
     Loads = [{load_module, Module, soft_purge, soft_purge, []} || Module <- modules()],
-    Instructions = Loads ++ [{apply, {weir_renewal, run, []}}],
+    Instructions = Loads ++ [{apply, {weir_code_change, run, []}}],
     Appup = {Next, [{Last, Instructions}], [{Last, Instructions}]},
     ok = file:write_file(filename:join([Copy, "ebin", "weir.appup"]), io_lib:format("~p.~n", [Appup])),
     Copy.

@@ -1,4 +1,4 @@
-%% What the suites of `bin/weir run' do around their cases.
+%% The setup of suites of `bin/weir run'.
 
 all() ->
     [{group, inet}, {group, socket}, {group, weir}].

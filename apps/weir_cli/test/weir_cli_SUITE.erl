@@ -122,7 +122,7 @@ version_names_weir_and_otp(Config) ->
     ?assert(mentions("OTP " ++ erlang:system_info(otp_release), [Line])).
 
 a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
-    %% The script looks at this one itself.
+    %% bin/weir itself checks this argument.
     {2, [<<"weir: ", _/binary>>] = Schedulers} = run(Config, ["run", "echo", "--schedulers", "1025"]),
     ?assert(mentions("1025", Schedulers)),
     [
@@ -202,7 +202,7 @@ a_signal_stops_it_with_exit_code_0(Config) ->
      || Signal <- ["TERM", "INT", "HUP"]
     ].
 
-%% As `nohup bin/weir run echo' does.
+%% As with `nohup bin/weir run echo'.
 it_outlives_a_hangup_that_its_parent_ignores(Config) ->
     #{port := Port} = Program = serve(under("--ignore-signal=HUP", Config), echo, ["--backend", "inet"]),
     kill("HUP", shell(Program)),
@@ -211,11 +211,11 @@ it_outlives_a_hangup_that_its_parent_ignores(Config) ->
     exchange(Client, <<"still there">>),
     0 = stop(Program).
 
-%% Whether these tests themselves were started with SIGHUP ignored (`nohup make test') must not matter.
+%% Sets the disposition of the signal, because the tests themselves may run with SIGHUP ignored (`nohup make test').
 under(Disposition, Config) ->
     [{disposition, Disposition} | Config].
 
-%% When it begins the emulator has no handler yet.
+%% At the beginning of the boot the emulator has no signal handler yet.
 a_signal_while_it_boots_stops_it(Config) ->
     [
         begin
@@ -237,7 +237,7 @@ the_emulator_dies_with_its_shell(Config) ->
             gone(pid(Program))
     end.
 
-%% Of two connections the owner of one runs meanwhile.
+%% Of two connections, only one has an owner that runs.
 places_of_sockets_are_told_on_a_signal(Config) ->
     #{port := Port} =
         Program = serve(Config, echo, ["--places", "--schedulers", "2", "--work", "1", "--acceptors", "1"]),
@@ -247,7 +247,7 @@ places_of_sockets_are_told_on_a_signal(Config) ->
     Asking = spawn_link(fun() -> speak(Speaker, 0) end),
     ok = gen_tcp:controlling_process(Speaker, Asking),
     Asking ! begin_now,
-    %% The silent one's owner may be on its way back into its receive for a while.
+    %% The owner of the silent connection may still run for a while, until it waits in its receive again.
     [1 = Seen, Away, Events, Busiest] = ?waitMatch([1, _, _, _], places(Program)),
     ?assert(Away =< Seen),
     ?assert(Busiest =< Events andalso Busiest > 0),

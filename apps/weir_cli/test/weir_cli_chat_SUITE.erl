@@ -1,5 +1,4 @@
-%% The chat of the demo: as a program, and its page in Chromium. With WEIR_PICTURES=DIRECTORY pictures of the page are
-%% kept there.
+%% `weir demo chat': the program, and its page in Chromium. WEIR_PICTURES=DIRECTORY keeps pictures of the page there.
 -module(weir_cli_chat_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -31,7 +30,7 @@ help_says_how(_Config) ->
     [?assert(mentions(Word, Lines)) || Word <- ["weir demo chat", "--robots"]],
     ?assertMatch({2, [<<"weir: ", _/binary>>]}, answer(["demo", "chat", "--robots", "1001"])).
 
-%% The server, and pages of it; all are gone after the case.
+%% Runs a server and pages of it for a fun, and ends them afterwards.
 serving(Config, Arguments, Fun) ->
     Program = start(Config, ["demo", "chat" | Arguments]),
     try
@@ -70,13 +69,13 @@ two_pages_talk(Config) ->
         sees(Ann, "<b>Hello</b>"),
         ?assertEqual(1, evaluate(Ann, "document.querySelectorAll('#messages .mine').length")),
         ok = wait_until(Ann, "document.querySelectorAll('#people li').length === 2"),
-        %% What is said in another room is counted, and there when one goes there.
+        %% A message in another room is counted, and shown when the user goes there.
         _ = evaluate(Bob, "document.querySelectorAll('#rooms button')[1].click()"),
         says(Bob, "Is there tea?"),
         ok = wait_until(Ann, "document.querySelectorAll('#rooms b')[1].textContent === '1'"),
         _ = evaluate(Ann, "document.querySelectorAll('#rooms button')[1].click()"),
         sees(Ann, "Is there tea?"),
-        %% One who comes later sees what was said.
+        %% A later user sees the earlier messages.
         ok = close(Ann),
         Late = page(Config, Url, #{}),
         sees(Late, "Good morning"),
@@ -101,7 +100,7 @@ one_is_cut_off_and_catches_up(Config) ->
         [close(Page) || Page <- [Ann, Bob]]
     end).
 
-%% The dial of one page is the dial of all.
+%% All pages share one dial.
 robots_chat(Config) ->
     serving(Config, ["--robots", "50"], fun(Url) ->
         [Ann, Bob] = [page(Config, Url, #{}) || _ <- [ann, bob]],
@@ -109,8 +108,7 @@ robots_chat(Config) ->
         ok = wait_until(Ann, "document.querySelector('#people .more').textContent.includes('10 robots')"),
         _ = evaluate(
             Ann,
-            "{ const dial = document.querySelector('#dial'); dial.value = 150; "
-            "dial.dispatchEvent(new Event('change')) }"
+            "{ const dial = document.querySelector('#dial'); dial.value = 150; dial.dispatchEvent(new Event('change')) }"
         ),
         ok = wait_until(Bob, "document.querySelector('#dial').value === '150'"),
         ok = wait_until(Bob, "document.querySelector('#people .more').textContent.includes('30 robots')"),
@@ -128,7 +126,7 @@ robots_chat(Config) ->
         [close(Page) || Page <- [Ann, Bob]]
     end).
 
-%% Nothing is wider than the window, and all that one needs is in it.
+%% No element is wider than the window, and the form is inside the window.
 a_phone_in_the_dark(Config) ->
     serving(Config, ["--robots", "50"], fun(Url) ->
         Phone = page(Config, Url, #{width => 390, height => 844, dark => true}),

@@ -1,4 +1,4 @@
-%% Runs bin/weir doctor as a user would, on nodes that know nothing of Weir.
+%% Runs bin/weir doctor as a user would, on nodes without Weir.
 -module(weir_cli_doctor_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -22,7 +22,7 @@ all() ->
         without_a_module_there
     ].
 
-%% A node with a cookie of its own, and without time correction.
+%% A node with its own cookie and without time correction.
 init_per_suite(Config) ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
     [{node, Name}, {pid, weir_cli_program:start_node(Name, ["+c", "false"])} | weir_cli_program:find(Config)].
@@ -54,7 +54,7 @@ a_node_that_cannot_be_reached_is_one_line_and_exit_code_1(Config) ->
 
 what_is_wrong_is_told(Config) ->
     {Status, Lines} = run(Config, ["doctor", ?config(node, Config), "--cookie", "of_its_own"]),
-    %% The machine may have faults of its own.
+    %% The machine may have other faults too.
     ?assert(Status =:= 4 orelse Status =:= 5),
     ?assert(mentions("warning: time_correction_off", Lines)),
     ?assert(mentions("remove +c false", Lines)).

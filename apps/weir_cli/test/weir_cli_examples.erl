@@ -1,6 +1,6 @@
-%% Example servers of `bin/weir run' on a node that serves them for a whole suite, and their clients. A program for each
-%% would take a second of the processor: weir_cli_SUITE tries what programs have to do. The node ends with the virtual
-%% machine of the tests.
+%% Example servers of `bin/weir run' on one node for a whole suite, and their clients. A separate program for each
+%% would cost a second of CPU time; weir_cli_SUITE tests the program itself. The node ends with the virtual machine of
+%% the tests.
 -module(weir_cli_examples).
 
 -include_lib("common_test/include/ct.hrl").
@@ -22,7 +22,7 @@ start_node(Config) ->
 
 stop_node(Config) -> peer:stop(?config(examples, Config)).
 
-%% As weir_cli_program:run/2, of a command that ends by itself.
+%% Like weir_cli_program:run/2, for a command that ends without a signal.
 run(Config, Arguments) ->
     Run = call(Config, begin_run, [Arguments]),
     weir_cli_program:told(call(Config, outcome, [Run])).
@@ -33,7 +33,7 @@ serve(Config, Example, Options) ->
     <<"pid ", Pid/binary>> = call(Config, line, [Run]),
     #{node => ?config(examples, Config), run => Run, port => binary_to_integer(Port), pid => Pid}.
 
-%% As SIGTERM does.
+%% Stops a server as SIGTERM does.
 stop(#{node := Node, run := Run}) ->
     {Status, _} = weir_cli_program:told(peer:call(Node, ?MODULE, end_run, [Run], weir_test_wait:patience())),
     Status.
@@ -46,7 +46,8 @@ backend(Config) ->
         Backend -> ["--backend", atom_to_list(Backend)]
     end.
 
-%% A client for two connections of an example in each mode of `active': a server for each, all of them at the same time.
+%% Runs a client on two connections of an example, for each mode of `active'. The modes have a server each and run at
+%% the same time.
 in_every_mode(Config, Example, Options, Client) ->
     Serve = fun(Mode) ->
         #{port := Port} = Program = serve(Config, Example, ["--active", Mode | Options]),
@@ -66,7 +67,7 @@ call(Config, Function, Arguments) ->
 
 %%% On the node.
 
-%% A process that gathers what the command prints, and what it returns.
+%% A process that collects the output and the result of a command.
 begin_run(Arguments) ->
     spawn(fun() ->
         Gatherer = self(),
@@ -93,7 +94,7 @@ ask(Run, Question) ->
         {'DOWN', Monitor, process, Run, Reason} -> error(Reason)
     end.
 
-%% Questions are answered when they can be.
+%% A question waits until it can be answered.
 gather(#{pid := Pid, monitor := Monitor, text := Text, lines := Lines, outcome := Outcome} = State) ->
     receive
         {io_request, From, Reference, Request} ->

@@ -1,4 +1,4 @@
-%% `weir exec': what it starts has Weir's sockets, and is otherwise what it was.
+%% `weir exec': the program that it starts uses Weir's sockets, and otherwise behaves as without it.
 -module(weir_cli_exec_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -30,7 +30,7 @@
 
 -import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, shell/1, kill/2, mentions/2]).
 
-%% Prints the socket that this opens.
+%% Opens a listening socket and prints it.
 -define(LISTEN(Options), "{ok, L} = gen_tcp:listen(0, " Options "), io:format(\"~0p~n\", [L]), ").
 
 -define(WEIR, <<"{'$inet',weir_tcp,", _/binary>>).
@@ -118,8 +118,8 @@ an_escript_runs_on_weir(Config) ->
     ok = file:change_mode(File, 8#755),
     ?assertMatch({0, [?WEIR, <<"[\"-a\",\"b\"]">>]}, run(Config, ["exec", File, "-a", "b"])).
 
-%% Its application listens when it starts, which is before the end of the boot, and no module is loaded but those that
-%% the boot script names.
+%% The release's application listens when it starts, before the end of the boot. In embedded mode only the modules in
+%% the boot script are loaded.
 a_release_in_embedded_mode_listens_on_weir_while_it_boots(Config) ->
     Boot = make_release(?config(priv_dir, Config)),
     Started = run(Config, ["exec", "--", "erl", "-mode", "embedded", "-noshell", "-boot", Boot, "-s", "init", "stop"]),
@@ -158,7 +158,7 @@ an_inetrc_of_the_user_is_kept(Config) ->
     Environment = [{"ERL_INETRC", File}, {"XDG_CACHE_HOME", ?config(priv_dir, Config)}],
     Expression = ?LISTEN("[]") "io:format(\"~0p~n\", [inet:getaddr(\"frobnitz\", inet)]), halt().",
     ?assertMatch({0, [?WEIR, <<"{ok,{127,1,2,3}}">>]}, erl(with(Environment, Config), [], Expression)),
-    %% Inside of another, and again.
+    %% Nested, and a second time.
     ?assertMatch({0, [?WEIR, <<"{ok,{127,1,2,3}}">>]}, run(with(Environment, Config), [
         "exec", "--", ?config(weir, Config), "exec", "--", "erl", "-noshell", "-eval", Expression
     ])).
@@ -185,17 +185,17 @@ flags_in_the_environment_are_kept(Config) ->
         {0, [?WEIR, <<"{ok,[[\"1\"]]}">>, <<"{ok,[[\"2\"]]}">>]}, erl(with(Environment, Config), [], Expression)
     ).
 
-%% What is not asked by gen_tcp
+%% Sockets with a family, and other programs
 
 a_bare_family_is_otps(Config) ->
     ?assertMatch({0, [?OTP]}, erl(Config, [], ?LISTEN("[inet]") "halt().")).
 
-%% As gen_tcp finds it by the address.
+%% gen_tcp takes the family from the address.
 an_address_of_ipv6_is_weirs(Config) ->
     ?assertMatch({0, [?WEIR]}, erl(Config, [], ?LISTEN("[{ip, {0, 0, 0, 0, 0, 0, 0, 1}}]") "halt().")).
 
 a_bare_family_is_weirs_with_families(Config) ->
-    %% Abstract: the path of a test's directory is too long for an address.
+    %% An abstract address, because the path of the test's directory is too long for a unix socket.
     Name = "weir_cli_exec_" ++ os:getpid(),
     {0, Lines} = run(Config, ["exec", "--families", "--", "erl", "-noshell", "-eval",
         "[begin {ok, L} = gen_tcp:listen(0, O), io:format(\"~0p~n\", [L]) end || O <- [[inet], [inet6], [local,"
@@ -221,7 +221,7 @@ an_application_that_will_not_work_is_named(Config) ->
     {0, Others} = erl(Config, [], ?LISTEN("[]") "halt()."),
     ?assertNot(mentions("will not work", Others)).
 
-%% Erlang's own handler stops what has a domain that is not OTP's.
+%% Erlang's default handler drops reports with a domain that is not OTP's.
 reports_are_seen_in_a_plain_node(Config) ->
     Ebin = filename:dirname(code:which(weir)),
     Erl = os:find_executable("erl"),
@@ -232,14 +232,14 @@ reports_are_seen_in_a_plain_node(Config) ->
     {0, Lines} = run([{weir, Erl} | Config], ["-noshell", "-pa", Ebin, "-eval", Expression]),
     ?assert(mentions("weir: something happened; listener=a_name", Lines)).
 
-%% Distribution has sockets of its own. The port mapper is one of this test.
+%% Distribution uses its own sockets. This test has its own port mapper.
 nodes_connect(Config) ->
     Number = weir_test_port:claim(),
     {Program, Arguments} = weir_cli_program:bound(os:find_executable("epmd"), ["-port", integer_to_list(Number)]),
     Epmd = open_port({spawn_executable, Program}, [{args, Arguments}]),
-    %% A node that finds none starts one that stays.
+    %% A node that finds no port mapper would start one that stays.
     {ok, Mapper} = ?waitMatch({ok, _}, gen_tcp:connect({127, 0, 0, 1}, Number, [])),
-    %% It complains of a question that is none.
+    %% A names request, so that epmd does not log the connection as invalid.
     ok = gen_tcp:send(Mapper, <<1:16, $n>>),
     ok = gen_tcp:close(Mapper),
     Environment = [{"ERL_EPMD_PORT", integer_to_list(Number)}],

@@ -206,7 +206,7 @@ nobody_there_is_exit_code_1(Config) ->
     {1, Lines} = load(Config, ["echo", Target]),
     ?assert(mentions("connection refused", Lines)).
 
-%% A server that answers, and never as HTTP.
+%% A server whose answers are not HTTP.
 nothing_but_errors_is_exit_code_1(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         [
@@ -227,7 +227,7 @@ a_load_that_cannot_be_offered_is_exit_code_3(Config) ->
 a_signal_ends_with_the_report(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         Program = start(Config, ["load", "echo", Target, "--rate", "5", "--duration", "100s", "--max-lag", "1m"]),
-        %% Of so few requests none is missed because the generator was late for a moment when the signal came.
+        %% With so few requests none is missing if the generator is late for a moment when the signal arrives.
         wait_for_second(Program),
         kill("INT", shell(Program)),
         0 = exit_status(Program),
@@ -256,7 +256,7 @@ runs_are_compared(Config) ->
 a_rate_is_searched(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         File = file(Config, "search.json"),
-        %% What is promised breaks by the rate alone.
+        %% This promise depends on the rate alone.
         {0, Lines} = load(Config, ["echo", Target, "--rate", "200", "--duration", "300ms", "--search", "answered<=100",
             "--max-lag", "10s", "--json", File]),
         ?assert(mentions("answered<=100 holds at", Lines)),
@@ -289,7 +289,7 @@ a_scenario_within_tls(Config) ->
         {1, _} = load(Config, Load ++ ["--cacert", "/no/such/file"])
     end).
 
-%% Two nodes as if they were elsewhere: only their names and their cookie are known.
+%% Two nodes as on other machines: the test only uses their names and their cookie.
 nodes_are_joined_and_observed(Config) ->
     served(Config, echo, fun(Target, _Pid) ->
         Start = fun() ->
@@ -332,7 +332,7 @@ nodes_are_joined_and_observed(Config) ->
         ?assertMatch(
             #{<<"server">> := #{<<"cpu">> := _, <<"schedulers">> := [_ | _], <<"pollsets">> := [_ | _]}}, First
         ),
-        %% What is wrong is told.
+        %% The error says what is wrong.
         {1, Refused} = load(Config, Load ++ ["--cookie", "another"]),
         ?assert(mentions("it refuses the connection", Refused)),
         {1, Absent} = load(Config, ["echo", Target, "--observe", "nobody@localhost"]),
@@ -382,7 +382,7 @@ load_comes_from_several_nodes(Config) ->
         ?assert(mentions("nobody@localhost", Lines))
     end).
 
-%% Serves an example while a function loads it.
+%% Serves an example while a fun puts load on it.
 served(Config, {Example, Options}, Load) ->
     #{port := Port, pid := Pid} = Server = weir_cli_examples:serve(Config, Example, Options),
     try
@@ -393,7 +393,7 @@ served(Config, {Example, Options}, Load) ->
 served(Config, Example, Load) ->
     served(Config, {Example, []}, Load).
 
-%% On a machine that others use too the generator may be late, unless a test is about that.
+%% The machine may be busy, so the generator may be late by up to 60 s, unless a test sets --max-lag itself.
 load(Config, [Scenario | Arguments]) ->
     {Status, Lines} = run(Config, ["load", Scenario, "--max-lag", "60s" | Arguments]),
     ct:log("~p~n~ts", [Arguments, lists:join("\n", Lines)]),

@@ -11,7 +11,7 @@
 -export([stop/1, shell/1, kill/2]).
 -export([mentions/2, ancestor/2]).
 
-%% Where bin/weir is, and by which variables it finds what the tests were compiled with: rebar3's own.
+%% Finds bin/weir, and sets rebar3's variables so that it uses the build of the tests.
 find(Config) ->
     Ebin = filename:dirname(code:which(weir_cli)),
     Profile = ancestor(Ebin, 3),
@@ -19,8 +19,9 @@ find(Config) ->
     Environment = [{"REBAR_BASE_DIR", Build}, {"REBAR_PROFILE", filename:basename(Profile)}],
     [{weir, find_weir(Build)}, {environment, Environment} | Config].
 
-%% With `{disposition, Option}' of env(1) in the configuration a signal is ignored, or is not, from the start. The
-%% program ends with the process that has started it, and with the virtual machine of the tests.
+%% Starts the program. `{disposition, Option}' in the configuration is an option of env(1) that sets whether a signal
+%% is ignored from the start. The program ends with the process that has started it, and with the virtual machine of
+%% the tests.
 start(Config, Arguments) ->
     {Program, All} =
         case ?config(disposition, Config) of
@@ -45,16 +46,16 @@ guard(Starter, Shell) ->
         end
     end).
 
-%% A command that gets SIGTERM when its parent is gone: the port program of the virtual machine of the tests, which ends
-%% with it.
+%% Returns a command that gets SIGTERM when its parent ends. The parent is the port program of the VM of the tests,
+%% which ends with that VM.
 bound(Program, Arguments) ->
     case os:find_executable("setpriv") of
         false -> {Program, Arguments};
         Setpriv -> {Setpriv, ["--pdeathsig", "TERM", Program | Arguments]}
     end.
 
-%% A stock node with a cookie of its own, and its process. It ends with the virtual machine of the tests, not with the
-%% caller.
+%% Starts a stock node with its own cookie, and returns its process id. The node ends with the virtual machine of the
+%% tests, not with the caller.
 start_node(Name, Flags) ->
     {Program, Arguments} = bound(
         os:find_executable("erl"),
@@ -68,10 +69,10 @@ start_node(Name, Flags) ->
     {os_pid, Pid} = erlang:port_info(Port, os_pid),
     integer_to_list(Pid).
 
-%% What a command answers that ends at once, without a program of its own: as run/2.
+%% Runs a command in this VM that ends at once. Returns the same as run/2.
 answer(Arguments) -> told(weir_cli:run(Arguments)).
 
-%% An outcome as its exit code and its lines.
+%% Returns the exit code and the lines of an outcome.
 told(ok) -> {0, []};
 told({help, Text}) -> {0, string:split(string:trim(unicode:characters_to_binary(Text), trailing, "\n"), "\n", all)};
 told({usage, Message}) -> {2, complaint(Message)};
@@ -94,7 +95,7 @@ line(#{program := Port}) ->
 later_lines(#{program := Port} = Program) ->
     receive {Port, {data, {_, Line}}} -> [Line | later_lines(Program)] after 0 -> [] end.
 
-%% The lines that came before stay in the mailbox.
+%% Earlier lines stay in the mailbox.
 exit_status(#{program := Port, guard := Guard}) ->
     receive
         {Port, {exit_status, Status}} -> Guard ! ended, Status

@@ -49,7 +49,7 @@ help_says_how(_Config) ->
         ?assert(mentions(Word, Lines))
      || Word <- ["weir proxy", "--listen", "--to", "--config", "--check", "set-weight BACKEND SERVER WEIGHT"]
     ],
-    %% What signals do.
+    %% The effects of signals.
     [
         ?assert(mentions(Sentence, Lines))
      || Sentence <- [
@@ -79,7 +79,7 @@ a_wrong_argument_is_one_line(_Config) ->
         ]
     ].
 
-%% The key, its line, its value and what is allowed; nothing is served.
+%% The error names the key, its line, its value and what is allowed. Nothing is served.
 a_file_is_checked(Config) ->
     Check = fun(Text) -> run(Config, ["proxy", "--config", file(Config, Text), "--check"]) end,
     {0, [Right]} = Check(text(Config, "")),
@@ -115,7 +115,7 @@ an_address_in_use(Config) ->
         run(Config, ["proxy", "--listen", Address, "--to", ":1"])
     ).
 
-%% It serves what is there until that has ended, and nobody new.
+%% After the signal it serves existing connections until they end, and no new ones.
 one_route_balances_until_a_signal(Config) ->
     Unix = socket_path("listen"),
     Program = start(Config, ["proxy", "--listen", "127.0.0.1:0,unix:" ++ Unix, "--to", to(Config)]),
@@ -141,7 +141,7 @@ connections_end_with_the_drain(Config) ->
     ?assertEqual(0, exit_status(Program)),
     ?assert(mentions("closed 1 connections that were still open", later_lines(Program))).
 
-%% The signal goes to what the user has started.
+%% The signal goes to the process that the user has started: the shell.
 a_changed_file_is_taken(Config) ->
     File = file(Config, text(Config, "")),
     [_, {_, B}] = proplists:get_value(servers, Config),
@@ -164,7 +164,7 @@ a_changed_file_is_taken(Config) ->
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
 
-%% As behind `| head'. Standard error goes elsewhere: where both are closed, OTP 27 and later end the emulator.
+%% As behind `| head'. Standard error stays open: if both are closed, OTP 27 and later end the emulator.
 who_reads_no_more_ends_nothing(Config) ->
     [{_, A}, {_, B}] = proplists:get_value(servers, Config),
     File = file(Config, text([A], "")),
@@ -186,7 +186,7 @@ who_reads_no_more_ends_nothing(Config) ->
         end
      || {Text, Name} <- [{text([B], ""), "b"}, {text([A], ""), "a"}]
     ],
-    %% What is wrong cannot be told either.
+    %% An error in the file cannot be printed either.
     File = file(Config, text([B], "retries = 1000\n")),
     _ = Reload(),
     File = file(Config, text([B], "")),
@@ -218,7 +218,7 @@ names_of_any_letters(Config) ->
     ?assertMatch({1, [<<"weir: no such server: €"/utf8>>]}, Ask(["drain", "my web", "€"])),
     {0, [_ | Servers]} = Ask(["servers"]),
     ?assert(mentions("one two  drain", [re:replace(Line, "  +", "  ", [global, {return, binary}]) || Line <- Servers])),
-    %% As a person or a script asks, without the program.
+    %% Without the program, as a person or a script does.
     {ok, Socket} = gen_tcp:connect({local, Control}, 0, [binary, {active, false}]),
     ok = gen_tcp:send(Socket, <<"status \xff\n">>),
     {ok, Answer} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
@@ -293,7 +293,7 @@ wrong_commands_say_why(Config) ->
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
 
-%% The old one ends by itself, when its connections have ended.
+%% The old proxy ends when its connections have ended.
 a_new_version_takes_over(Config) ->
     Port = weir_test_port:claim(),
     Arguments = [
@@ -316,7 +316,7 @@ a_new_version_takes_over(Config) ->
     ?assertEqual(0, exit_status(New)),
     ?assertMatch({1, [_]}, run(Config, ["proxy", "--listen", ":0", "--to", first(Config), "--take-over"])).
 
-%% The tree may be closed to other users, so it is root's own name that is looked for in the right place.
+%% Other users may have no access to the tree, so the user is root itself.
 another_user(Config) ->
     Arguments = ["proxy", "--listen", "127.0.0.1:0", "--to", first(Config), "--user"],
     ?assertMatch(
@@ -329,7 +329,7 @@ another_user(Config) ->
             Port = ready(Program),
             <<"pid ", Pid/binary>> = line(Program),
             {ok, Status} = file:read_file(["/proc/", binary_to_list(Pid), "/status"]),
-            %% CAP_NET_BIND_SERVICE, the tenth, and no other.
+            %% Only CAP_NET_BIND_SERVICE, which is bit 10.
             ?assertMatch({_, _}, binary:match(Status, <<"CapBnd:\t0000000000000400">>)),
             ?assertEqual("a", asked(Port)),
             _ = kill("TERM", shell(Program)),
@@ -338,9 +338,9 @@ another_user(Config) ->
             ok
     end.
 
-%%% What cases share.
+%%% Shared by the cases.
 
-%% Says its name to each connection, then sends back what comes.
+%% A server that sends its name to each connection, and then echoes.
 server(Name) ->
     {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Listen),
@@ -385,7 +385,7 @@ file(Config, Text) ->
     ok = file:write_file(path(Config), Text),
     path(Config).
 
-%% The path of a unix socket is short.
+%% The path of a unix socket must be short.
 socket_path(Name) ->
     Path = lists:concat(["/tmp/weir-proxy-", Name, "-", os:getpid()]),
     _ = file:delete(Path),
@@ -419,7 +419,7 @@ is_refused(Port) ->
         {error, Reason} -> Reason =:= econnrefused
     end.
 
-%% Who answers to a connection that ends at once.
+%% Returns the name of the server that a new connection gets, and closes it.
 asked(Port) ->
     Socket = connect(Port),
     try name(Socket) after gen_tcp:close(Socket) end.

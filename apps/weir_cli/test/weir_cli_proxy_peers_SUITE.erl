@@ -1,8 +1,7 @@
-%% The same cases of varnishtest before `bin/weir proxy' and HAProxy: what HAProxy's own tests of its TCP mode are
-%% about, in words that both understand. Each case of the directory weir_cli_proxy_peers_SUITE_data has a configuration
-%% for either.
+%% Runs the same varnishtest cases against `bin/weir proxy' and HAProxy. They cover the subjects of HAProxy's own tests
+%% of its TCP mode. Each case in the directory weir_cli_proxy_peers_SUITE_data has a configuration for both.
 %%
-%% With WEIR_WRITE_RESULTS=1 in the environment it writes conformance/results/proxy.md anew.
+%% With WEIR_WRITE_RESULTS=1 in the environment it rewrites conformance/results/proxy.md.
 -module(weir_cli_proxy_peers_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -11,7 +10,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([both_pass/1]).
 
-%% Each takes two seconds, and computes for a third of one.
+%% Cases that run at the same time. Each takes two seconds, and a third of a second of CPU time.
 -define(AT_A_TIME, 12).
 
 suite() -> [{timetrap, {minutes, 15}}].
@@ -26,7 +25,7 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
-%% Debian keeps haproxy where only root looks.
+%% Debian installs haproxy in /usr/sbin, which is only in root's path.
 find(Program) -> os:find_executable(Program, os:getenv("PATH", "") ++ ":/usr/sbin").
 
 both_pass(Config) ->
@@ -49,7 +48,7 @@ both_pass(Config) ->
 is_expected(Case, "haproxy", Result) -> (failure_of_haproxy(Case) =:= none) =:= (Result =:= passed);
 is_expected(_Case, "weir", Result) -> Result =:= passed.
 
-%% A case says so where HAProxy cannot pass, and why.
+%% If HAProxy cannot pass a case, the case says why.
 failure_of_haproxy(Case) ->
     {ok, Text} = file:read_file(Case),
     case re:run(Text, "^# HAProxy fails: (.*)", [multiline, {capture, all_but_first, binary}]) of
@@ -57,7 +56,7 @@ failure_of_haproxy(Case) ->
         nomatch -> none
     end.
 
-%% One begins when another has ended.
+%% The next case begins when one has ended.
 some_at_a_time(Fun, Items) ->
     {First, Later} = lists:split(min(?AT_A_TIME, length(Items)), Items),
     ok = lists:foreach(fun(Item) -> begin_one(Fun, Item) end, First),
@@ -82,7 +81,7 @@ results_file(Config) ->
     Root = filename:dirname(filename:dirname(?config(weir, Config))),
     filename:join([Root, "conformance", "results", "proxy.md"]).
 
-%% What a case calls: to start the program on the directory of a case, and to speak with it.
+%% The scripts that cases call: to start the program on the directory of a case, and to control it.
 weir(Config) ->
     Bound = bound(),
     Weir = ["env ", [[Name, $=, Value, $\s] || {Name, Value} <- ?config(environment, Config)], ?config(weir, Config)],
@@ -96,8 +95,7 @@ weir(Config) ->
 haproxy(Config) ->
     Say = fun(Command) ->
         [
-            "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
-            "s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
+            "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
             Command,
             "\\n\").encode()); print(s.recv(1000).decode())' \"$1\" \"$2\""
         ]
@@ -110,7 +108,7 @@ haproxy(Config) ->
         {"enable", script(Config, "haproxy-enable", Say("ready"))}
     ].
 
-%% A master that is still busy with its start misses the signal: it has heard it when it has another worker.
+%% A master that is still starting loses the signal. It has received the signal when it has another worker.
 haproxy_reload() ->
     "newest() { pgrep -n -P $1; }\n"
     "before=$(newest $1)\n"
@@ -121,7 +119,7 @@ haproxy_reload() ->
     "done\n"
     "exit 1".
 
-%% In front of what ends with the case that has started it.
+%% The prefix of commands that end with the case that has started them.
 bound() ->
     {Program, Arguments} = weir_cli_program:bound("", []),
     lists:join(" ", [Program | Arguments]).
@@ -156,7 +154,7 @@ ended(Opened, Said) ->
         {Opened, {exit_status, _}} -> end_programs(Said), {failed, Said}
     end.
 
-%% A case that is killed for its time leaves its programs behind.
+%% A case that is killed because it took too long leaves its programs running.
 end_programs(Said) ->
     case re:run(Said, "PID: ([0-9]+)", [global, {capture, all_but_first, list}]) of
         {match, Pids} -> [os:cmd("kill " ++ Pid) || [Pid] <- Pids];
@@ -166,8 +164,7 @@ end_programs(Said) ->
 table(Results) ->
     [
         "# The same cases before weir proxy and HAProxy\n\n"
-        "Written by `weir_cli_proxy_peers_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. "
-        "Each case is a file for varnishtest in\n"
+        "Written by `weir_cli_proxy_peers_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a file for varnishtest in\n"
         "`apps/weir_cli/test/weir_cli_proxy_peers_SUITE_data`, with a configuration for either program. HAProxy is ",
         version(),
         ".\n\n"

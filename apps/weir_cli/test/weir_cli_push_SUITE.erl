@@ -47,7 +47,7 @@ a_wrong_argument_is_one_line(_Config) ->
         ]
     ].
 
-%% A stream is ended in an orderly way.
+%% An open stream ends with its last chunk.
 it_serves_channels_until_a_signal(Config) ->
     Program = start(Config, ["push"]),
     <<"ready ", Port/binary>> = line(Program),
@@ -75,12 +75,12 @@ a_file_is_checked(Config) ->
     {1, [First, Second]} = run(Config, ["push", "--config", File, "--check"]),
     ?assertEqual(iolist_to_binary(["weir: ", File, ":1: drain: milliseconds from 1 on"]), First),
     ?assertEqual(iolist_to_binary(["weir: ", File, ":3: listeners.1.port: an integer from 0 to 65535"]), Second),
-    %% This is seen by the start.
+    %% Only the start detects this error.
     ok = file:write_file(File, "[[listeners]]\naccess_log = '/nowhere/access.log'\n"),
     {1, [Third]} = run(Config, ["push", "--config", File]),
     ?assertMatch({_, _}, binary:match(Third, <<" port 0: access_log needs a file that can be written (">>)).
 
-%% The signal goes to what the user has started.
+%% The signal goes to the process that the user has started: the shell.
 a_changed_file_is_taken(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "push.toml"),
     ok = file:write_file(File, ""),
@@ -101,7 +101,7 @@ a_changed_file_is_taken(Config) ->
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
 
-%% As the signal does, and who asks is told what is wrong.
+%% A request on the control socket reloads the file as the signal does, and returns the errors.
 a_socket_takes_a_changed_file(Config) ->
     Directory = "/tmp/weir_push_" ++ os:getpid(),
     ok = filelib:ensure_path(Directory),

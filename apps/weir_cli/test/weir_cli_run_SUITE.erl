@@ -95,7 +95,7 @@ proxy_closes_the_client_when_the_backend_closes(Config) ->
     ].
 
 proxy_closes_the_client_when_there_is_no_backend(Config) ->
-    %% Any free port may be another suite's a moment later.
+    %% Port 1, because another suite may take a free port a moment later.
     Nobody = 1,
     #{port := Port} = Proxy = serve(Config, proxy, to(Nobody)),
     {ok, Client} = connect(Port),
@@ -112,7 +112,7 @@ relay_carries_both_ways(Config) ->
     0 = stop(Relay),
     0 = stop(Echo).
 
-%% The step before the relay is a fun, so that the example is started here.
+%% The authentication before the relay is a fun, so this starts the example itself.
 relay_lets_in_whom_it_knows(_Config) ->
     {ok, _} = application:ensure_all_started(weir),
     {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
@@ -148,7 +148,7 @@ game_sends_the_state_of_the_world(Config) ->
         ]
     end).
 
-%% What comes back is whole packets, however the client has cut them.
+%% The server returns whole packets, however the client splits them.
 echo_sends_back_packets_in_every_mode(Config) ->
     [
         in_every_mode(Config, echo, ["--packet", Type], fun(Socket) ->
@@ -245,7 +245,7 @@ fanout_tells_everybody(Config) ->
      || Example <- [fanout_processes, fanout]
     ].
 
-%% What only Weir has
+%% Examples that only run on Weir
 
 echo_listener_sends_back(Config) ->
     #{port := Port} = Program = serve(Config, echo_listener, []),

@@ -45,7 +45,7 @@ ehttpd_answers_in_every_mode(Config) ->
         ok = gen_tcp:send(Socket, Request),
         hello(Socket),
         ok = gen_tcp:send(Socket, Half),
-        %% The server reads it alone.
+        %% The server reads half of a request alone, and does not answer.
         ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 40)),
         ok = gen_tcp:send(Socket, OtherHalf),
         hello(Socket),
@@ -83,7 +83,7 @@ accept_answers_once_and_closes(Config) ->
 
 file_httpd_answers_with_the_file(Config) ->
     File = filename:join(?config(priv_dir, Config), "a file"),
-    %% More than the buffers of two sockets take at once.
+    %% More than the buffers of two sockets hold.
     Content = rand:bytes(8000000),
     ok = file:write_file(File, Content),
     #{port := Port} = Program = serve(Config, file_httpd, ["--file", File]),

@@ -1,4 +1,4 @@
-%% Runs bin/weir scope as a user would, on nodes that know nothing of Weir: in a terminal, and for programs.
+%% Runs bin/weir scope as a user would, on nodes without Weir: in a terminal, and for programs.
 -module(weir_cli_scope_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -86,7 +86,7 @@ end_per_testcase(Case, _Config) ->
     _ = os:cmd(lists:concat(["tmux -L ", socket(Case), " kill-server 2>/dev/null"])),
     ok.
 
-%% A stock node with a cookie of its own.
+%% A stock node with its own cookie.
 node_of_somebody() ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
     {Name, weir_cli_program:start_node(Name, [])}.
@@ -148,7 +148,7 @@ as_csv(Config) ->
         "scope", ?config(node, Config), "--cookie", "of_its_own", "--csv", "--seconds", "2"
     ]),
     0 = weir_cli_program:exit_status(Program),
-    %% Lines longer than a thousand bytes come in pieces: what is asked for stands in the first.
+    %% Lines longer than a thousand bytes arrive in pieces. The test only needs the first one.
     Lines = weir_cli_program:later_lines(Program),
     ?assertMatch([<<"at,scheduler.normal.1.cpu,", _/binary>> | _], Lines),
     ?assert(length([Line || <<"17", _/binary>> = Line <- Lines] ++ [Line || <<"18", _/binary>> = Line <- Lines]) >= 2).
@@ -158,9 +158,9 @@ as_openmetrics(Config) ->
     ?assertEqual(<<"# EOF">>, lists:last(Lines)),
     ?assert(mentions("beam_reductions_total ", Lines)).
 
-%% What it costs is said first, on standard error, which comes with the rest here.
+%% The cost is printed first, on standard error, which is part of the output here.
 schedules(Config) ->
-    %% A second in which a scheduler of the node has had no turn has no table of it.
+    %% A scheduler without a turn in the second has no table.
     ?waitMatch({[], _}, begin
         {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1"]),
         Words = [
@@ -183,7 +183,7 @@ ping_pong(Config) ->
     ?assert(mentions("round trips a second", Lines)),
     ?assert(mentions("ipctest in 2013: 832296", Lines)).
 
-%% The address that is printed lets in, and no other does.
+%% Only the printed address, with its token, gives access.
 as_a_page(Config) ->
     Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http", "0"]),
     {Port, Address} = served(Program),
@@ -236,7 +236,7 @@ record(Config, File) ->
     {0, [Told]} = run(Config, [
         "scope", "record", ?config(node, Config), File, "--cookie", "of_its_own", "--seconds", "2"
     ]),
-    ?assertEqual(list_to_binary(["2 seconds in ", File]), Told).
+    ?assertEqual(list_to_binary(["2 seconds recorded in ", File]), Told).
 
 what_is_no_recording(Config) ->
     File = filename:join(?config(priv_dir, Config), "none"),
@@ -326,11 +326,11 @@ keys(Config) ->
     keys(Case, "p"), shows(Case, "paused"),
     keys(Case, "p"), gone(Case, "paused"),
     tmux(Case, "resize-window -x 120 -y 40"),
-    %% 40 rows: the last line went there.
+    %% The last line moved down to row 40.
     weir_test_wait:wait_until(fun() -> length(captured(Case)) > 30 end),
     quits(Case, "C-c").
 
-%% The terminal stays, and says what has happened.
+%% The screen stays and shows what has happened.
 a_node_that_ends(Config) ->
     Case = ?FUNCTION_NAME,
     {Name, Pid} = node_of_somebody(),
@@ -340,7 +340,7 @@ a_node_that_ends(Config) ->
     shows(Case, "cannot reach"),
     quits(Case, "q").
 
-%% The script gives the terminal back.
+%% bin/weir restores the terminal.
 a_command_that_is_killed(Config) ->
     Case = ?FUNCTION_NAME,
     start(Case, 80, 24, Config),
@@ -360,7 +360,7 @@ emulators(Pid) ->
      || Child <- string:lexemes(os:cmd("pgrep -P " ++ Pid), "\n")
     ]).
 
-%% In a shell that tells afterwards how it ended, and whether the terminal is as before.
+%% Starts it in a shell that prints the exit status afterwards, and whether the terminal is as before.
 start(Case, Columns, Rows, Config) ->
     start_program(Case, Columns, Rows, [?config(node, Config), " --cookie of_its_own"], Config).
 
@@ -379,7 +379,8 @@ start_program(Case, Columns, Rows, Arguments, Config) ->
         "[ \"$(stty -g)\" = \"$before\" ] && echo same modes\n",
         "sleep 600\n"
     ]),
-    %% Tmux's server is nobody's child: this ends it when its input is closed, with the case at the latest.
+    %% Tmux's server is not a child of this VM. This port program ends it when its input closes, at the latest with the
+    %% case.
     _ = open_port({spawn_executable, "/bin/sh"}, [
         {args, ["-c", "cat; tmux -L \"$0\" kill-server", socket(Case)]}, stderr_to_stdout
     ]),
@@ -401,7 +402,7 @@ gone(Case, Text) -> looks(Case, fun(Screen) -> string:find(Screen, Text) =:= nom
 looks(Case, Passes, Expected) ->
     weir_test_wait:wait_match(fun() -> tmux(Case, "capture-pane -p") end, Passes, #{expected => Expected}).
 
-%% Each case has a server of its own: no configuration of the user's, and ended by the case.
+%% Each case has its own tmux server, without the user's configuration, which the case ends.
 tmux(Case, Command) -> os:cmd(lists:concat(["TERM=xterm-256color tmux -f /dev/null -L ", socket(Case), " ", Command])).
 
 socket(Case) -> lists:concat(["weir_scope_", os:getpid(), "_", Case]).

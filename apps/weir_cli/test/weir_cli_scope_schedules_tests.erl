@@ -1,4 +1,4 @@
-%% What a schedule costs, as text.
+%% Waits and turns of processes as text.
 -module(weir_cli_scope_schedules_tests).
 
 -include_lib("eunit/include/eunit.hrl").

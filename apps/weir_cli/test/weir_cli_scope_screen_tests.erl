@@ -1,41 +1,13 @@
-%% What is drawn, and what keys change, without a terminal.
+%% The screen and its keys, without a terminal.
 -module(weir_cli_scope_screen_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% A sample of this node, once for all.
+%% A sample of this node for all tests.
 data() ->
     Ask = fun erlang:apply/3,
     Sources = weir_scope_sample:open(Ask),
     Sample = weir_scope_sample:between(weir_scope_sample:read(Ask, Sources), weir_scope_sample:read(Ask, Sources)),
-    #{
-        sample => Sample#{weir => engine()},
-        history => history(),
-        clocks => #{
-            settings => #{
-                time_correction => true, time_warp_mode => no_time_warp, time_offset => final, clock_difference => -3
-            },
-            costs => [#{clock => monotonic_time, ns => 25.0}]
-        },
-        locks => #{
-            seconds => 2.0,
-            locks => [
-                #{
-                    name => run_queue,
-                    type => spinlock,
-                    instances => 2,
-                    tries => 10,
-                    collisions => 5,
-                    waited => 0.25,
-                    share => 0.125
-                }
-            ]
-        },
-        top => [process(rather_busy, 2000.0), process({a_module, with_a_long_name, 3}, 1000.0)],
-        microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
-    }.
-
-engine() ->
     Pollset = #{
         pollset => 1,
         scheduler => 1,
@@ -73,28 +45,19 @@ engine() ->
             values => [#{listener => web, total => 12, rate => 1.0}]
         }
     ],
-    #{
-        reactors => [Reactor],
-        counts => #{relays => 2, groups => 3},
-        products => Products,
-        pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}],
-        listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]
-    }.
-
-process(Name, Reductions) ->
-    #{
-        pid => self(),
-        name => Name,
-        reductions => Reductions,
-        memory => 5000,
-        growth => -100.0,
-        queue => 3,
-        function => {gen_server, loop, 7},
-        status => waiting
-    }.
-
-%% Those of the first table of tcprstat in Wei Cao's mail.
-history() ->
+    Process = fun(Name, Reductions) ->
+        #{
+            pid => self(),
+            name => Name,
+            reductions => Reductions,
+            memory => 5000,
+            growth => -100.0,
+            queue => 3,
+            function => {gen_server, loop, 7},
+            status => waiting
+        }
+    end,
+    %% The figures of the first table of tcprstat in Wei Cao's mail.
     Row = [
         {count, 39416},
         {max, 17873},
@@ -113,12 +76,45 @@ history() ->
         {<<"latency.", (atom_to_binary(Name))/binary>>, float(Value)}
      || {Name, Value} <- Row
     ]),
-    [
-        #{
-            columns => [<<"listeners.measured">> | Names],
-            rows => [{At, [1.0 | Values]} || At <- [1000, 2000]] ++ [{3000, [0.0 | Values]}]
-        }
-    ].
+    #{
+        sample => Sample#{
+            weir => #{
+                reactors => [Reactor],
+                counts => #{relays => 2, groups => 3},
+                products => Products,
+                pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}],
+                listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]
+            }
+        },
+        history => [
+            #{
+                columns => [<<"listeners.measured">> | Names],
+                rows => [{At, [1.0 | Values]} || At <- [1000, 2000]] ++ [{3000, [0.0 | Values]}]
+            }
+        ],
+        clocks => #{
+            settings => #{
+                time_correction => true, time_warp_mode => no_time_warp, time_offset => final, clock_difference => -3
+            },
+            costs => [#{clock => monotonic_time, ns => 25.0}]
+        },
+        locks => #{
+            seconds => 2.0,
+            locks => [
+                #{
+                    name => run_queue,
+                    type => spinlock,
+                    instances => 2,
+                    tries => 10,
+                    collisions => 5,
+                    waited => 0.25,
+                    share => 0.125
+                }
+            ]
+        },
+        top => [Process(rather_busy, 2000.0), Process({a_module, with_a_long_name, 3}, 1000.0)],
+        microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
+    }.
 
 shown(Page, Rows, Columns, Keys) ->
     Data =
@@ -162,7 +158,7 @@ relay(Number, Age) ->
         p99 => 900
     }.
 
-%% What was sampled last is shown, with the reason why nothing is newer.
+%% The last sample is shown, with the reason why there is no newer one.
 a_node_that_cannot_be_sampled_test() ->
     #{sample := Sample} = Data = data(),
     Failing = Data#{sample := Sample#{failures => 3, failing => <<"{error,badarg}">>}},
@@ -180,7 +176,7 @@ what_weir_serves_test() ->
      || Text <- ["long name of a listener", "echo_reactor", "weir_http_requests"]
     ],
     ?assertMatch([_, _], [Line || Line <- Lines, has("127.0.0.1:4711 -", Line)]),
-    %% The relay with most bytes is the first; `s' sorts by another column.
+    %% The relay with most bytes comes first; `s' sorts by another column.
     ?assert(place("5000", Lines) < place("4000", Lines)),
     ?assert(place("25h", Lines) < length(Lines)),
     ?assert(has("sorted by in", lists:last(shown(weir, 40, 160, [$s])))).
@@ -197,7 +193,7 @@ index(Page) -> length(lists:takewhile(fun(Other) -> Other =/= Page end, weir_sco
 
 keyed(Keys, Screen) -> lists:foldl(fun weir_cli_scope_screen:key/2, Screen, Keys).
 
-%% As a terminal would show them.
+%% The lines as a terminal would show them.
 lines(Drawn) ->
     Text = re:replace(unicode:characters_to_binary(Drawn), "\e\\[[0-9;?]*[a-zA-Z]", "", [
         global, unicode, {return, binary}
@@ -214,13 +210,13 @@ every_page_keeps_to_the_screen_test_() ->
      || Page <- weir_scope_page:names(), {Rows, Columns} <- [{24, 80}, {60, 200}, {5, 20}]
     ].
 
-%% The pages that matter most are whole in 80 columns.
+%% The most important pages fit into 80 columns.
 epollwait_is_whole_in_80_columns_test() ->
     Lines = shown(polls, 24, 80, []),
     [Head] = [Line || Line <- Lines, has("pollset ", Line), has("times", Line)],
     [?assert(has(Title, Head)) || Title <- ["times", "revents", "min", "max", "avg", "timeouts", "asleep"]].
 
-%% So is the table of tcprstat, but for seconds in which nobody measured.
+%% The table of tcprstat fits too. It has no rows for seconds in which no listener measured.
 tcprstat_is_whole_in_80_columns_test() ->
     Lines = shown(latency, 24, 80, []),
     [Head] = [Line || Line <- Lines, has("stddev", Line)],
@@ -267,7 +263,7 @@ filter_test() ->
     ?assert(has("filter: busy_", lists:last(Typed))),
     ?assertEqual([], [Line || Line <- Typed, has("a_module", Line)]),
     ?assertMatch([_], [Line || Line <- Typed, has("rather_busy", Line)]),
-    %% Keys are letters while one types, and no commands.
+    %% While a filter is typed, keys are letters and not commands.
     ?assert(is_tuple(keyed([$/, $q], weir_cli_scope_screen:new(node)))),
     ?assertMatch([_], [Line || Line <- shown(processes, 24, 80, [$/ | "busy"] ++ [escape]), has("a_module", Line)]),
     ?assertMatch([], [Line || Line <- shown(processes, 24, 80, [$/ | "busy"] ++ [enter, $r]), has("a_module", Line)]).
@@ -298,7 +294,7 @@ help_and_failure_test() ->
     ),
     Lines = lines(weir_cli_scope_screen:draw(Failed)),
     ?assert(has("it is gone", lists:last(Lines))),
-    %% What was there stays.
+    %% The old data stay.
     ?assertMatch([_ | _], [Line || Line <- Lines, has("utilisation", Line)]).
 
 scroll_test() ->

@@ -94,7 +94,7 @@ links_are_followed_and_requests_logged_if_asked(Config) ->
         {match, _}, re:run(Lines, "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /link HTTP/1\\.0\" 200 12 \"-\" \"-\"\n$")
     ).
 
-%% The client takes the rest when the server was told to stop.
+%% The client reads the rest after the server got the signal.
 a_download_that_has_begun_is_finished(Config) ->
     Directory = directory(Config, "large"),
     Large = binary:copy(<<"0123456789">>, 1000000),
@@ -104,7 +104,7 @@ a_download_that_has_begun_is_finished(Config) ->
     ok = gen_tcp:send(Socket, "GET /large HTTP/1.0\r\n\r\n"),
     {ok, Begin} = gen_tcp:recv(Socket, 0),
     kill("TERM", shell(Program)),
-    %% The rest comes fast from here on: the server waits five seconds for it.
+    %% Read the rest fast: the server waits only five seconds for it.
     ok = inet:setopts(Socket, [{recbuf, 1_000_000}, {buffer, 1_000_000}]),
     Text = iolist_to_binary([Begin | until_closed(Socket)]),
     [_, Body] = binary:split(Text, <<"\r\n\r\n">>),

@@ -1,4 +1,4 @@
-%% What the suites of the command line share: clients, and an example server that is a program.
+%% Shared by the suites of the command line: clients, and an example server as a program.
 -module(weir_cli_test).
 
 -export([closed/1]).
@@ -11,7 +11,7 @@
 
 -import(weir_cli_program, [start/2, line/1]).
 
-%% It may have an alert to send first.
+%% TLS may send an alert before the close.
 closed(Socket) ->
     case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, _} -> closed(Socket);

@@ -151,7 +151,7 @@ drain(Name, Timeout, Options) ->
     end,
     case weir_checked_options:check(Options, [spread], Allowed) of
         ok ->
-            ok = weir_http_patience:begin_drain(maps:get(spread, Options, 0), Http),
+            ok = weir_http_timeouts:begin_drain(maps:get(spread, Options, 0), Http),
             ok = weir_http_tls:drain(Name),
             weir:drain_listener(Name, Timeout);
         {error, _} = Error ->

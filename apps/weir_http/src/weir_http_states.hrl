@@ -29,7 +29,7 @@
 %% The client has to read the responses to its earlier requests first.
 -record(paused, {idle :: #idle{}, bytes :: binary(), is_read = true :: boolean()}).
 
-%% A process serves the request; see weir_http_busy.
+%% A process serves the request; see weir_http_request_process.
 -record(busy, {
     idle :: #idle{},
     wanted :: weir_http_response:wanted(),
@@ -52,11 +52,11 @@
     pending = 0 :: non_neg_integer()
 }).
 
-%% Not in the cycle of requests and responses: an event stream, a held request, a WebSocket; see weir_http_switched.
+%% Not in the cycle of requests and responses: an event stream, a held request, a WebSocket; see weir_http_upgrade.
 -record(switched, {
     idle :: #idle{},
     module :: module(),
-    state :: weir_http_switched:state(),
+    state :: weir_http_upgrade:state(),
     seen :: weir_http_observation:seen()
 }).
 

@@ -68,7 +68,7 @@ a_node_that_was_observed_is_drawn(Config) ->
         ],
         lists:nthtail(4, titles(Drawn))
     ),
-    [#{<<"legend">> := Legend}] = [Chart || #{<<"title">> := <<"Server: time", _/binary>>} = Chart <- Drawn],
+    [#{<<"legend">> := Legend}] = [Chart || #{<<"title">> := <<"Server: scheduler", _/binary>>} = Chart <- Drawn],
     ?assertEqual([<<"second">>, <<"scheduler 1">>, <<"scheduler 2">>], Legend),
     all_are_coloured(Drawn).
 

@@ -92,10 +92,10 @@ take_over(Name, Given) -> start(Name, Given, take_over).
 %% @doc Returns when another program has taken over from a proxy. Call {@link stop/2} then, to wait for its
 %% connections.
 -spec await_successor(name()) -> ok | {error, {no_proxy, name()}}.
-await_successor(Name) -> weir_proxy_memory:call(Name, await_successor).
+await_successor(Name) -> weir_proxy_store:call(Name, await_successor).
 
 start(Name, Given, How) ->
-    case {weir_proxy_config:new(Given), weir_proxy_memory:saved({proxy, Name}), whereis(weir_proxy_instances)} of
+    case {weir_proxy_config:new(Given), weir_proxy_store:saved({proxy, Name}), whereis(weir_proxy_instances)} of
         {{error, _} = Error, _, _} -> Error;
         {_, {ok, _}, _} -> {error, {already_started, Name}};
         {{ok, #{control := off}}, _, _} when How =:= take_over ->
@@ -117,20 +117,20 @@ start(Name, Given, How) ->
 -spec change(name(), map()) -> ok | {error, error()}.
 change(Name, Given) ->
     case weir_proxy_config:new(Given) of
-        {ok, _} = Checked -> weir_proxy_memory:call(Name, {change, fun() -> Checked end});
+        {ok, _} = Checked -> weir_proxy_store:call(Name, {change, fun() -> Checked end});
         {error, _} = Error -> Error
     end.
 
 %% @doc Stops a proxy and closes its connections.
 -spec stop(name()) -> ok | {error, {no_proxy, name()}}.
-stop(Name) -> weir_proxy_memory:call(Name, stop).
+stop(Name) -> weir_proxy_store:call(Name, stop).
 
 %% @doc Stops a proxy when its connections have ended, including those without a server yet, or after `Timeout'
 %% milliseconds. New connections are refused; those in the backlogs are still accepted. Returns
 %% `{error, {timeout, Count}}' if it has closed `Count' connections at the timeout.
 -spec stop(name(), timeout()) -> ok | {error, {no_proxy, name()} | {timeout, pos_integer()}}.
 stop(Name, Timeout) ->
-    case weir_proxy_memory:call(Name, suspend) of
+    case weir_proxy_store:call(Name, suspend) of
         ok ->
             Left = weir_proxy_listeners:await_end(Name, deadline(Timeout)),
             case {stop(Name), Left} of
@@ -147,11 +147,11 @@ deadline(Timeout) -> erlang:monotonic_time(millisecond) + Timeout.
 
 %% @doc Returns the names of all proxies.
 -spec proxies() -> [name()].
-proxies() -> weir_proxy_memory:proxies().
+proxies() -> weir_proxy_store:proxies().
 
 %% @doc Returns the frontends and backends of a proxy with their counters.
 -spec info(name()) -> {ok, info()} | {error, {no_proxy, name()}}.
-info(Name) -> weir_proxy_memory:call(Name, info).
+info(Name) -> weir_proxy_store:call(Name, info).
 
 %% @doc Returns the servers of a backend with their counters and states: `up', `down' (by its checks or its agent),
 %% `failing' (by the option `passive': connections to it fail), `drain', `maint' (disabled), `unresolved' (its name has
@@ -170,7 +170,7 @@ servers(Name, Backend) ->
 latency(Name) ->
     maps:from_list([
         {Backend, Servers}
-     || {Backend, Members} <- weir_proxy_memory:members(Name),
+     || {Backend, Members} <- weir_proxy_store:members(Name),
         Servers <- [
             maps:from_list([
                 {weir_proxy_server:name(Member), Latency}

@@ -1,6 +1,6 @@
 %% What connections look up. Written when a configuration or a state changes, read by every connection.
 
-%% A server as a connection sees it. Its counters are in `numbers', see weir_proxy_numbers.
+%% A server as a connection sees it. Its counters are in `numbers', see weir_proxy_counters.
 -record(server, {
     name :: binary(),
     %% `unresolved': its name has no address yet.

@@ -26,4 +26,4 @@ start_all([{Name, Config} | Others]) ->
 
 -spec stop(term()) -> ok.
 stop(_State) ->
-    weir_proxy_memory:clear().
+    weir_proxy_store:clear().

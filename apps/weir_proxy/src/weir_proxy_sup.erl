@@ -14,7 +14,7 @@
 start_link() ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, all).
 
-%% @doc Starts the process of a backend. It uses the state in {@link weir_proxy_memory} if there is one, otherwise this
+%% @doc Starts the process of a backend. It uses the state in {@link weir_proxy_store} if there is one, otherwise this
 %% configuration.
 -spec start_backend(Proxy :: term(), {binary(), weir_proxy_config:backend()}) -> {ok, pid()} | {error, term()}.
 start_backend(Proxy, Backend) -> supervisor:start_child(weir_proxy_backends, [Proxy, Backend]).
@@ -40,15 +40,15 @@ start_children(Name, Module) ->
             Error
     end.
 
-before(weir_proxy_backend) -> [[Proxy, {Name, Config}] || {Proxy, Name, Config} <- weir_proxy_memory:started(backend)];
-before(weir_proxy_instance) -> [[Name, {start, Config}] || {Name, Config} <- weir_proxy_memory:started(proxy)].
+before(weir_proxy_backend) -> [[Proxy, {Name, Config}] || {Proxy, Name, Config} <- weir_proxy_store:started(backend)];
+before(weir_proxy_instance) -> [[Name, {start, Config}] || {Name, Config} <- weir_proxy_store:started(proxy)].
 
 -spec init(all | {children, module()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(all) ->
-    ok = weir_proxy_memory:init(),
+    ok = weir_proxy_store:init(),
     ok = weir_proxy_sessions:init(),
     ok = weir_proxy_sticks:init_table(),
-    ok = weir_proxy_pending:init_table(),
+    ok = weir_proxy_admissions:init_table(),
     Keepers = [
         #{id => {weir_proxy_sessions, Number}, start => {weir_proxy_sessions, start_link, [Number]}}
      || Number <- lists:seq(1, weir_proxy_sessions:keepers())

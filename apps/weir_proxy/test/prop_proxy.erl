@@ -94,7 +94,7 @@ owner_name(Key, {Ring, Names}) -> lists:nth(owner(Key, Ring), Names).
 
 servers(Weights) ->
     [
-        #server{name = integer_to_binary(N), address = unresolved, numbers = weir_proxy_numbers:new(), weight = Weight}
+        #server{name = integer_to_binary(N), address = unresolved, numbers = weir_proxy_counters:new(), weight = Weight}
      || {N, Weight} <- lists:zip(lists:seq(1, length(Weights)), Weights)
     ].
 
@@ -106,7 +106,7 @@ prop_bounded_load() ->
         _ = [
             begin
                 {ok, #server{numbers = Numbers}} = weir_proxy_balancer:choose(Balancer, Key, []),
-                weir_proxy_numbers:begun(Numbers)
+                weir_proxy_counters:begun(Numbers)
             end
          || Key <- Keys
         ],
@@ -115,7 +115,7 @@ prop_bounded_load() ->
         length(Weights) =:= 1 orelse
             lists:all(
                 fun(#server{numbers = Numbers, weight = Weight}) ->
-                    weir_proxy_numbers:get(Numbers, current_sessions) =< ceil(1.25 * All * Weight / Sum)
+                    weir_proxy_counters:get(Numbers, current_sessions) =< ceil(1.25 * All * Weight / Sum)
                 end,
                 Servers
             )
@@ -129,13 +129,13 @@ prop_least_connections() ->
         _ = [
             begin
                 {ok, #server{numbers = Numbers}} = weir_proxy_balancer:choose(Balancer, none, []),
-                weir_proxy_numbers:begun(Numbers)
+                weir_proxy_counters:begun(Numbers)
             end
          || _ <- lists:seq(1, Rounds * lists:sum(Weights))
         ],
         lists:all(
             fun(#server{numbers = Numbers, weight = Weight}) ->
-                abs(weir_proxy_numbers:get(Numbers, current_sessions) - Rounds * Weight) =< 1
+                abs(weir_proxy_counters:get(Numbers, current_sessions) - Rounds * Weight) =< 1
             end,
             Servers
         )

@@ -126,7 +126,7 @@ a_proxy_header_goes_out(_Config) ->
             Socket = connect(Port),
             {ok, {_, Mine}} = inet:sockname(Socket),
             ok = gen_tcp:send(Socket, <<"hello">>),
-            {ok, Header, <<"hello">>} = weir_proxy_header:parse(until(Socket, <<"hello">>)),
+            {ok, Header, <<"hello">>} = weir_proxy_protocol:parse(until(Socket, <<"hello">>)),
             ?assertMatch(
                 #{src_address := {127, 0, 0, 1}, src_port := Mine, dest_address := {127, 0, 0, 1}, dest_port := Port},
                 Header
@@ -140,7 +140,7 @@ a_proxy_header_with_values_goes_out(_Config) ->
     Server = ?SERVER:start("a", [silent]),
     Socket = connect(proxy(#{servers => [?SERVER:address(Server)], send_proxy => v2, unique_id => true})),
     ok = gen_tcp:send(Socket, <<"hello">>),
-    {ok, #{unique_id := Unique}, <<"hello">>} = weir_proxy_header:parse(until(Socket, <<"hello">>)),
+    {ok, #{unique_id := Unique}, <<"hello">>} = weir_proxy_protocol:parse(until(Socket, <<"hello">>)),
     ?assertEqual(32, byte_size(Unique)).
 
 a_proxy_header_comes_in(_Config) ->
@@ -361,7 +361,7 @@ a_wait_ends_with_its_timeout(_Config) ->
 %% Many clients come at once, and all of them time out at once.
 a_long_queue_is_as_cheap_as_a_short_one(_Config) ->
     _ = proxy(#{servers => [], queue_timeout => 500}),
-    Backend = element(3, weir_proxy_memory:backend(proxy, <<"web">>)),
+    Backend = element(3, weir_proxy_store:backend(proxy, <<"web">>)),
     Reductions = fun() ->
         {reductions, Count} = process_info(Backend, reductions),
         Count

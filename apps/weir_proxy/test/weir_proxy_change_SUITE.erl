@@ -256,7 +256,7 @@ an_address_that_was_left_may_be_taken(_Config) ->
     ok = weir_proxy:start(proxy, Config([0, Port])),
     ok = weir_proxy:change(proxy, Config([0])),
     {ok, Taken} = gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}, {reuseaddr, true}]),
-    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    {ok, {Proxy, _, _}} = weir_proxy_store:saved({proxy, proxy}),
     %% Also waits for processes that the failed change has started.
     ok = weir_proxy_test:with_all_that_it_spawns(Proxy, fun() ->
         ?assertMatch({error, {listen, _, eaddrinuse}}, weir_proxy:change(proxy, Config([0, Port]))),
@@ -277,7 +277,7 @@ each_leaving_has_its_own_time(_Config) ->
         ],
         #{frontends => maps:from_list(Fronts), backends => #{web => #{servers => []}}}
     end,
-    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    {ok, {Proxy, _, _}} = weir_proxy_store:saved({proxy, proxy}),
     [With, Without] = [Config(Others) || Others <- [true, false]],
     1 = erlang:trace(Proxy, true, [call]),
     Trace = fun(What) ->
@@ -327,7 +327,7 @@ what_is_as_it_was_is_left_alone(_Config) ->
     end,
     [A, B, C] = Servers,
     ok = weir_proxy:start(proxy, Configured([A, B])),
-    Published = fun() -> [weir_proxy_memory:backend(proxy, Name) || Name <- [<<"web">>, <<"other">>]] end,
+    Published = fun() -> [weir_proxy_store:backend(proxy, Name) || Name <- [<<"web">>, <<"other">>]] end,
     [Web, Other] = Published(),
     ok = weir_proxy:change(proxy, Configured([A, C])),
     [Web, Another] = Published(),

@@ -57,7 +57,7 @@ resources() ->
     [
         length(weir:sockets()),
         length(weir:relays()),
-        ets:info(weir_proxy_pending, size),
+        ets:info(weir_proxy_admissions, size),
         ets:info(weir_proxy_sessions, size)
     ].
 

@@ -272,15 +272,15 @@ who_waits_waits_on_when_address_and_backend_are_removed(_Config) ->
     ok = weir_proxy:change(proxy, #{frontends => #{}, backends => #{}}),
     ok = gen_tcp:close(First),
     ?assertEqual(<<"a">>, name(Second)),
-    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    {ok, {Proxy, _, _}} = weir_proxy_store:saved({proxy, proxy}),
     %% End the minute of the removed frontend.
     [Leaving] = [
         Value
      || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))
     ],
     maps:foreach(fun(What, Timer) -> Proxy ! {timeout, Timer, What} end, Leaving),
-    ?waitEqual([], weir_proxy_memory:backends(proxy)),
-    ?assertEqual([], weir_proxy_memory:frontends(proxy)).
+    ?waitEqual([], weir_proxy_store:backends(proxy)),
+    ?assertEqual([], weir_proxy_store:frontends(proxy)).
 
 %% Returns when the process has a successor.
 kill_backend() ->
@@ -306,8 +306,8 @@ a_killed_proxy_keeps_its_listeners(_Config) ->
 a_backend_that_is_busy_is_waited_for(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [?SERVER:address(Server)]}),
-    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
-    Backend = element(3, weir_proxy_memory:backend(proxy, <<"web">>)),
+    {ok, {Proxy, _, _}} = weir_proxy_store:saved({proxy, proxy}),
+    Backend = element(3, weir_proxy_store:backend(proxy, <<"web">>)),
     ok = sys:suspend(Backend),
     %% gen_server:call/2 is gen:call/3, with a timeout of 5 s; gen_server:call/3 is gen:call/4.
     [1 = erlang:trace_pattern({gen, call, Arity}, true, [local]) || Arity <- [3, 4]],
@@ -345,6 +345,6 @@ a_backend_that_is_busy_is_waited_for(_Config) ->
         end
      || {Pid, Monitor} <- Asked
     ],
-    ?assertMatch({ok, {Proxy, _, _}}, weir_proxy_memory:saved({proxy, proxy})),
+    ?assertMatch({ok, {Proxy, _, _}}, weir_proxy_store:saved({proxy, proxy})),
     ok = weir_proxy:enable(proxy, web, ?SERVER:address(Server)),
     ?assertEqual(<<"a">>, name(connect(Port))).

@@ -76,7 +76,7 @@ resources() ->
     {ok, Descriptors} = file:list_dir("/proc/self/fd"),
     Rows = [
         ets:info(Table, size)
-     || Table <- [weir_proxy_pending, weir_proxy_sessions, weir_proxy_sticks, weir_proxy_memory]
+     || Table <- [weir_proxy_admissions, weir_proxy_sessions, weir_proxy_sticks, weir_proxy_store]
     ],
     #{relays => length(weir:relays()), listeners => weir:listeners(), rows => Rows, descriptors => length(Descriptors)}.
 
@@ -100,12 +100,12 @@ explore(Run = #run{numbers = Numbers}, Random, Milliseconds) ->
     ],
     ?assert(counters:get(Numbers, ?WHOLE) > 0),
     ?assertEqual([], [Fault || {Fault} <- ets:match_object(Run#run.seen, {{fault, '_', '_', '_'}})]),
-    ?waitMatch({[], [], []}, {weir:relays(), ets:tab2list(weir_proxy_sessions), ets:tab2list(weir_proxy_pending)}),
+    ?waitMatch({[], [], []}, {weir:relays(), ets:tab2list(weir_proxy_sessions), ets:tab2list(weir_proxy_admissions)}),
     ?waitEqual([], [Left || Left = {_, _, Current, Queued} <- current(Watched), Current =/= 0 orelse Queued =/= 0]),
     %% The highest limit of a server in any configuration is 3.
     ?assertEqual([], [
         Most
-     || {Of, server} <- maps:to_list(Watched), Most <- [weir_proxy_numbers:get(Of, max_sessions)], Most > 3
+     || {Of, server} <- maps:to_list(Watched), Most <- [weir_proxy_counters:get(Of, max_sessions)], Most > 3
     ]),
     ?waitMatch({true, _}, is_everybody_told(Numbers)),
     Counted = [counters:get(Numbers, Each) || Each <- [?ACCEPTED, ?WHOLE, ?SESSIONS, ?REFUSED, ?LOST, ?KILLED_KEEPERS]],
@@ -164,7 +164,7 @@ happens({kill, Which}, Run, Servers, Random) ->
             {Servers, Random}
     end;
 happens(kill_connection, _Run, Servers, Random) ->
-    case [element(1, Row) || Row <- ets:tab2list(weir_proxy_pending)] of
+    case [element(1, Row) || Row <- ets:tab2list(weir_proxy_admissions)] of
         [] ->
             {Servers, Random};
         Pids ->
@@ -252,9 +252,9 @@ config(#run{ports = Ports, is_rough = IsRough}, Servers, Random) ->
 %%% Counters, including those of removed frontends, backends and servers.
 
 numbers() ->
-    Frontends = [weir_proxy_memory:frontend(?PROXY, Name) || Name <- weir_proxy_memory:frontends(?PROXY)],
-    Backends = [weir_proxy_memory:backend(?PROXY, Name) || Name <- weir_proxy_memory:backends(?PROXY)],
-    Members = [Member || {_, Of} <- weir_proxy_memory:members(?PROXY), Member <- Of],
+    Frontends = [weir_proxy_store:frontend(?PROXY, Name) || Name <- weir_proxy_store:frontends(?PROXY)],
+    Backends = [weir_proxy_store:backend(?PROXY, Name) || Name <- weir_proxy_store:backends(?PROXY)],
+    Members = [Member || {_, Of} <- weir_proxy_store:members(?PROXY), Member <- Of],
     maps:from_list(
         [{element(4, Each), frontend} || Each <- Frontends, Each =/= undefined] ++
         [{element(4, Each), backend} || Each <- Backends, Each =/= undefined] ++
@@ -264,7 +264,7 @@ numbers() ->
 is_atomics(Term) -> is_reference(Term) andalso try atomics:get(Term, 1) of _ -> true catch error:badarg -> false end.
 
 current(Watched) ->
-    Of = fun(Numbers) -> [weir_proxy_numbers:get(Numbers, Name) || Name <- [current_sessions, queue_current]] end,
+    Of = fun(Numbers) -> [weir_proxy_counters:get(Numbers, Name) || Name <- [current_sessions, queue_current]] end,
     [{Kind, Numbers, Current, Queued} || {Numbers, Kind} <- maps:to_list(Watched), [Current, Queued] <- [Of(Numbers)]].
 
 %%% Servers: their names, ports and processes.

@@ -107,7 +107,7 @@ checks() ->
     {links, Links} = process_info(backend(), links),
     [Pid || Pid <- Links, Pid =/= whereis(weir_proxy_backends)].
 
-backend() -> element(3, weir_proxy_memory:backend(proxy, <<"web">>)).
+backend() -> element(3, weir_proxy_store:backend(proxy, <<"web">>)).
 
 %% Sets a weight many times during a slow start.
 weights_grow_by_one_timer(_Config) ->
@@ -127,7 +127,7 @@ weights_grow_by_one_timer(_Config) ->
 
 %% How often a backend was published during Fun.
 published(Fun) ->
-    Function = {weir_proxy_memory, publish, 2},
+    Function = {weir_proxy_store, publish, 2},
     1 = erlang:trace_pattern(Function, true, [call_count]),
     _ = Fun(),
     {call_count, Count} = erlang:trace_info(Function, call_count),
@@ -312,8 +312,8 @@ checks_begin_as_connections_do(_Config) ->
         ok = weir:stop_listener(checked),
         Words
     end,
-    Local = iolist_to_binary(weir_proxy_header:build(#{version => 2, command => local})),
-    ?assertMatch({ok, #{command := local}, <<>>}, weir_proxy_header:parse(Local)),
+    Local = iolist_to_binary(weir_proxy_protocol:build(#{version => 2, command => local})),
+    ?assertMatch({ok, #{command := local}, <<>>}, weir_proxy_protocol:parse(Local)),
     Here = fun(_) -> #{} end,
     There = fun(Port) -> #{port => Port} end,
     ?assertEqual(<<"?">>, Said(#{}, Here)),
@@ -417,23 +417,23 @@ a_client_sticks_to_its_server(_Config) ->
     {ok, #{backends := #{<<"web">> := #{sticks := 1}}}} = weir_proxy:info(proxy).
 
 sticks_are_bounded_and_forgotten(_Config) ->
-    Numbers = weir_proxy_numbers:new(),
-    Other = weir_proxy_numbers:new(),
+    Numbers = weir_proxy_counters:new(),
+    Other = weir_proxy_counters:new(),
     %% The limit is for each backend.
     [
         ok = weir_proxy_sticks:remember(Of, Key, <<"a">>, 100)
      || {Of, Most} <- [{Other, 1000}, {Numbers, 200_100}], Key <- lists:seq(1, Most)
     ],
-    ?assertEqual(200_000, weir_proxy_numbers:get(Numbers, sticks)),
+    ?assertEqual(200_000, weir_proxy_counters:get(Numbers, sticks)),
     ?assertEqual({ok, <<"a">>}, weir_proxy_sticks:server(Numbers, 1, 99)),
     ?assertEqual(none, weir_proxy_sticks:server(Numbers, 1, 100)),
     ?assertEqual(none, weir_proxy_sticks:server(Numbers, 200_100, 99)),
     ok = weir_proxy_sticks:remember(Numbers, 1, <<"b">>, 200),
     ok = weir_proxy_sticks:forget(Numbers, 150),
-    ?assertEqual(1, weir_proxy_numbers:get(Numbers, sticks)),
+    ?assertEqual(1, weir_proxy_counters:get(Numbers, sticks)),
     ?assertEqual({ok, <<"b">>}, weir_proxy_sticks:server(Numbers, 1, 150)),
     [ok = weir_proxy_sticks:forget(Of, all) || Of <- [Numbers, Other]],
-    ?assertEqual([0, 0], [weir_proxy_numbers:get(Of, sticks) || Of <- [Numbers, Other]]).
+    ?assertEqual([0, 0], [weir_proxy_counters:get(Of, sticks) || Of <- [Numbers, Other]]).
 
 sticks_are_forgotten_when_they_are_turned_off(_Config) ->
     Server = ?SERVER:start("a"),

@@ -129,11 +129,11 @@ a_connection_killed_when_its_session_had_begun_is_counted_once(_Config) ->
     Port = proxy(#{servers => [?SERVER:address(Server)]}),
     Test = self(),
     _ = erlang:trace(new, true, [call]),
-    1 = erlang:trace_pattern({weir_proxy_pending, relayed, 1}, true, [local]),
+    1 = erlang:trace_pattern({weir_proxy_admissions, relayed, 1}, true, [local]),
     Clients = [connect(Port) || _ <- [1, 2]],
     Pids = [
         receive
-            {trace, _, call, {weir_proxy_pending, relayed, [Pid]}} -> Pid
+            {trace, _, call, {weir_proxy_admissions, relayed, [Pid]}} -> Pid
         after patience() -> Test ! no
         end
      || _ <- Clients
@@ -142,23 +142,27 @@ a_connection_killed_when_its_session_had_begun_is_counted_once(_Config) ->
     wait_for_sessions(2),
     [Numbers] = [Of || #{numbers := Of} <- [numbers_of_the_proxy()]],
     [
-        true = ets:insert(weir_proxy_pending, erlang:append_element(erlang:insert_element(1, Numbers, Pid), server()))
+        true = ets:insert(
+            weir_proxy_admissions, erlang:append_element(erlang:insert_element(1, Numbers, Pid), server())
+        )
      || Pid <- Pids
     ],
-    ?waitEqual([], weir_proxy_pending:remaining(Pids)),
+    ?waitEqual([], weir_proxy_admissions:remaining(Pids)),
     wait_for_sessions(2),
     [
-        true = ets:insert(weir_proxy_pending, erlang:append_element(erlang:insert_element(1, Numbers, Pid), server()))
+        true = ets:insert(
+            weir_proxy_admissions, erlang:append_element(erlang:insert_element(1, Numbers, Pid), server())
+        )
      || Pid <- Pids
     ],
     [ok = gen_tcp:close(Client) || Client <- Clients],
     wait_for_sessions(0),
-    ?waitEqual([], weir_proxy_pending:remaining(Pids)),
+    ?waitEqual([], weir_proxy_admissions:remaining(Pids)),
     wait_for_sessions(0).
 
 numbers_of_the_proxy() ->
-    Frontend = weir_proxy_memory:frontend(proxy, <<"front">>),
-    Backend = weir_proxy_memory:backend(proxy, <<"web">>),
+    Frontend = weir_proxy_store:frontend(proxy, <<"front">>),
+    Backend = weir_proxy_store:backend(proxy, <<"web">>),
     #{numbers => {element(4, Frontend), {proxy, <<"web">>, element(4, Backend)}}}.
 
 %% The counters of the only server.
@@ -249,7 +253,7 @@ log(Event, #{config := Test}) -> Test ! {logged, Event}.
 %% Each process may have read a smaller maximum, and write its own last.
 the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
     Rounds = 500,
-    Numbers = [weir_proxy_numbers:new() || _ <- lists:seq(1, Rounds)],
+    Numbers = [weir_proxy_counters:new() || _ <- lists:seq(1, Rounds)],
     Go = atomics:new(Rounds, []),
     Workers = [
         spawn_monitor(fun() ->
@@ -257,7 +261,7 @@ the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
                 fun(Of, Round) ->
                     ok = atomics:add(Go, Round, 1),
                     ok = spin(Go, Round),
-                    ok = weir_proxy_numbers:begun(Of),
+                    ok = weir_proxy_counters:begun(Of),
                     Round + 1
                 end,
                 1,
@@ -267,7 +271,7 @@ the_most_sessions_are_those_of_the_moment_with_the_most(_Config) ->
      || _ <- [1, 2]
     ],
     [ended(Worker) || Worker <- Workers],
-    ?assertEqual([], [Seen || Of <- Numbers, Seen <- [weir_proxy_numbers:get(Of, max_sessions)], Seen =/= 2]).
+    ?assertEqual([], [Seen || Of <- Numbers, Seen <- [weir_proxy_counters:get(Of, max_sessions)], Seen =/= 2]).
 
 ended({Pid, Monitor}) ->
     receive
@@ -282,11 +286,11 @@ spin(Go, Round) ->
     end.
 
 a_place_that_is_refused_is_not_taken_for_a_moment(_Config) ->
-    Numbers = weir_proxy_numbers:new(),
-    true = weir_proxy_numbers:take(Numbers, 1),
+    Numbers = weir_proxy_counters:new(),
+    true = weir_proxy_counters:take(Numbers, 1),
     Stop = atomics:new(1, []),
     Takers = [spawn_monitor(fun() -> refused(Numbers, Stop) end) || _ <- [1, 2]],
-    Most = lists:max([weir_proxy_numbers:get(Numbers, current_sessions) || _ <- lists:seq(1, 50_000)]),
+    Most = lists:max([weir_proxy_counters:get(Numbers, current_sessions) || _ <- lists:seq(1, 50_000)]),
     ok = atomics:put(Stop, 1, 1),
     [ended(Taker) || Taker <- Takers],
     ?assertEqual(1, Most).
@@ -296,7 +300,7 @@ refused(Numbers, Stop) ->
         1 ->
             ok;
         0 ->
-            false = weir_proxy_numbers:take(Numbers, 1),
+            false = weir_proxy_counters:take(Numbers, 1),
             refused(Numbers, Stop)
     end.
 
@@ -308,10 +312,10 @@ kill_backend() ->
     ?waitEqual(false, backend() =:= {ok, Pid}),
     ok.
 
-backend() -> {ok, element(3, weir_proxy_memory:backend(proxy, <<"web">>))}.
+backend() -> {ok, element(3, weir_proxy_store:backend(proxy, <<"web">>))}.
 
 instance() ->
-    {ok, {Pid, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    {ok, {Pid, _, _}} = weir_proxy_store:saved({proxy, proxy}),
     Pid.
 
 %% Nothing else makes it publish another balancer.
@@ -326,7 +330,7 @@ a_failing_server_comes_back_behind_a_killed_backend(_Config) ->
     ok = kill_backend(),
     %% Its state follows the clock; the balancer is published a moment later.
     wait_for_state(a, up),
-    ?waitMatch({ok, _}, weir_proxy_balancer:find(element(5, weir_proxy_memory:backend(proxy, <<"web">>)), <<"a">>)),
+    ?waitMatch({ok, _}, weir_proxy_balancer:find(element(5, weir_proxy_store:backend(proxy, <<"web">>)), <<"a">>)),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
 a_proxy_is_asked_while_its_backends_are_killed(_Config) ->
@@ -376,7 +380,7 @@ a_change_that_was_cut_short_is_done(_Config) ->
     end,
     {ok, #{frontends := Frontends, backends := Backends}} = weir_proxy:info(proxy),
     ?assertEqual({[<<"two">>], [<<"new">>, <<"web">>]}, {maps:keys(Frontends), maps:keys(Backends)}),
-    ?assertEqual([<<"new">>, <<"web">>], lists:sort(weir_proxy_memory:backends(proxy))),
+    ?assertEqual([<<"new">>, <<"web">>], lists:sort(weir_proxy_store:backends(proxy))),
     [?assertEqual(<<"b">>, name(connect(Port))) || Port <- [Stays, New]],
     ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 1}, Left, [])),
     ?assertEqual(<<"still">>, echo(Old, <<"still">>)).
@@ -387,7 +391,7 @@ lines_of_a_killed_log_are_counted(Config) ->
     Port = proxy(#{servers => [?SERVER:address(Server)]}, #{}, #{
         log => #{file => iolist_to_binary(File), format => <<"%b">>}
     }),
-    {ok, {Log, _, _}} = weir_proxy_memory:saved({log, proxy}),
+    {ok, {Log, _, _}} = weir_proxy_store:saved({log, proxy}),
     ok = sys:suspend(Log),
     Clients = [connect(Port) || _ <- lists:seq(1, 5)],
     [<<"a">> = name(Client) || Client <- Clients],

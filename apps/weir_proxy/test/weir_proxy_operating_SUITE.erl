@@ -328,7 +328,7 @@ until_one_is_of_the_new(Port) ->
     end.
 
 %% The connections of a frontend; works while the proxy is still starting.
-counted(Proxy) -> weir_proxy_numbers:get(element(4, weir_proxy_memory:frontend(Proxy, <<"front">>)), current_sessions).
+counted(Proxy) -> weir_proxy_counters:get(element(4, weir_proxy_store:frontend(Proxy, <<"front">>)), current_sessions).
 
 connect_local(Path) ->
     {ok, Socket} = gen_tcp:connect({local, Path}, 0, [binary, {active, false}], patience()),

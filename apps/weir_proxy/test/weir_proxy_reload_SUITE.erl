@@ -295,7 +295,7 @@ who_says_nothing_yet_outlives_an_address_that_was_left(_Config) ->
 
 %% Ends the timers of removed addresses and frontends. Returns when the proxy has handled that.
 pass_the_minute() ->
-    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    {ok, {Proxy, _, _}} = weir_proxy_store:saved({proxy, proxy}),
     [Leaving] = [
         Value
      || Value <- tuple_to_list(sys:get_state(Proxy)), is_map(Value), lists:any(fun is_reference/1, maps:values(Value))

@@ -7,7 +7,7 @@
 
 new(Fields) ->
     Field = fun(Name, Default) -> maps:get(Name, Fields, Default) end,
-    Numbers = weir_proxy_numbers:new(),
+    Numbers = weir_proxy_counters:new(),
     #session{
         proxy = test,
         frontend = Field(frontend, <<"f">>),

@@ -18,9 +18,9 @@
     processes = 0 :: non_neg_integer() | '_',
     sockets = 0 :: non_neg_integer() | '_',
     %% Groups of sockets, one for each framing.
-    audiences = [] :: [weir_pubsub_audience:audience()] | '_',
+    audiences = [] :: [weir_pubsub_stream_group:audience()] | '_',
     %% Groups of polls that wait for one message. These polls are counted among the processes.
-    crowds = [] :: [weir_pubsub_crowd:crowd()] | '_',
+    crowds = [] :: [weir_pubsub_poll_group:crowd()] | '_',
     %% Time of its next visit by the sweep, in milliseconds of the monotonic clock.
     due = infinity :: integer() | infinity | '_',
     %% Times of its creation, last use and last subscription.

@@ -4,7 +4,7 @@
     %% The source of other nodes' messages, and the state of the connection to it.
     broker = memory :: weir_pubsub_broker:kind(),
     connection = away :: connecting | connected | away,
-    claim :: weir_pubsub_claim:claim(),
+    claim :: weir_pubsub_shard_lock:claim(),
     channels :: ets:tab(),
     messages :: ets:tab(),
     subscribers :: weir_pubsub_subscribers:subscribers(),
@@ -20,12 +20,12 @@
     starts :: atomics:atomics_ref(),
     timer = none :: none | {reference(), At :: integer()},
     %% Channels whose snapshot is on its way from the broker, and requests that wait for it, the latest first.
-    opening = #{} :: #{weir_pubsub:channel() => [{Request :: term(), weir_pubsub_shared:asker()}]},
+    opening = #{} :: #{weir_pubsub:channel() => [{Request :: term(), weir_pubsub_replica:asker()}]},
     %% Requests to the broker that are not answered yet.
     asked = #{} :: #{
         reference() => {
             {publish, weir_pubsub:channel(), Bytes :: non_neg_integer()} | {delete, weir_pubsub:channel()},
-            weir_pubsub_shared:asker()
+            weir_pubsub_replica:asker()
         }
     },
     %% Channels with an audience that is behind.
@@ -33,5 +33,5 @@
     %% Channels that do not have their policy of a new configuration yet.
     renewing = [] :: [weir_pubsub:channel()],
     %% Audiences of deleted channels, and the subscribers to notify when all messages are written.
-    ending = #{} :: #{reference() => {weir_pubsub_audience:audience(), [weir_pubsub_subscribers:subscriber()]}}
+    ending = #{} :: #{reference() => {weir_pubsub_stream_group:audience(), [weir_pubsub_subscribers:subscriber()]}}
 }).

@@ -26,7 +26,7 @@ init(Shards) ->
         lists:seq(1, Shards)
     ),
     _ = weir_pubsub_mercure_subscriptions:new(),
-    Modules = [weir_pubsub_configuration, weir_pubsub_asker, weir_pubsub_mercure_subscriptions],
+    Modules = [weir_pubsub_configuration, weir_pubsub_authorizer, weir_pubsub_mercure_subscriptions],
     Others = [#{id => Module, start => {Module, start_link, []}} || Module <- Modules],
     Children =
         Others ++ [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)],

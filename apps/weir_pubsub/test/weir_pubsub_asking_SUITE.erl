@@ -167,14 +167,14 @@ an_answer_of_an_earlier_server(Config) ->
         cache => 3600000,
         max_concurrent => 10
     },
-    ok = weir_pubsub_asker:configure(Asked),
+    ok = weir_pubsub_authorizer:configure(Asked),
     Question = <<"weir-right: publish\r\nweir-channel: a\r\n">>,
     Test = self(),
-    Ask = fun() -> spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(Question)} end) end,
+    Ask = fun() -> spawn_link(fun() -> Test ! {allowed, weir_pubsub_authorizer:allows(Question)} end) end,
     _ = Ask(),
     {ok, Connection} = gen_tcp:accept(Slow, weir_test_wait:patience()),
     %% This server refuses clients without a token.
-    ok = weir_pubsub_asker:configure(Asked#{port := weir:get_port(?MODULE)}),
+    ok = weir_pubsub_authorizer:configure(Asked#{port := weir:get_port(?MODULE)}),
     ok = gen_tcp:send(Connection, "HTTP/1.1 204 No Content\r\n\r\n"),
     receive
         {allowed, true} -> ok
@@ -206,7 +206,7 @@ what_is_asked_is_in_no_report(Config) ->
     _ = start(Config, asking(0)),
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, SlowPort} = inet:port(Slow),
-    ok = weir_pubsub_asker:configure(#{
+    ok = weir_pubsub_authorizer:configure(#{
         host => "127.0.0.1",
         port => SlowPort,
         target => <<"/may">>,
@@ -215,13 +215,15 @@ what_is_asked_is_in_no_report(Config) ->
         max_concurrent => 10
     }),
     Test = self(),
-    _ = spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(<<"authorization: Bearer top-secret\r\n">>)} end),
+    _ = spawn_link(fun() ->
+        Test ! {allowed, weir_pubsub_authorizer:allows(<<"authorization: Bearer top-secret\r\n">>)}
+    end),
     {ok, Connection} = gen_tcp:accept(Slow, weir_test_wait:patience()),
-    Status = io_lib:format("~0p", [sys:get_status(weir_pubsub_asker, weir_test_wait:patience())]),
+    Status = io_lib:format("~0p", [sys:get_status(weir_pubsub_authorizer, weir_test_wait:patience())]),
     ?assertEqual(nomatch, string:find(Status, "top-secret")),
     ?assertNotEqual(nomatch, string:find(Status, integer_to_list(SlowPort))),
     Message = {'$gen_call', {self(), make_ref()}, {ask, <<"authorization: Bearer top-secret\r\n">>}},
-    Reported = weir_pubsub_asker:format_status(#{message => Message, reason => shutdown}),
+    Reported = weir_pubsub_authorizer:format_status(#{message => Message, reason => shutdown}),
     ?assertEqual(nomatch, string:find(io_lib:format("~0p", [Reported]), "top-secret")),
     ok = gen_tcp:send(Connection, "HTTP/1.1 401 Unauthorized\r\n\r\n"),
     ?assertEqual(

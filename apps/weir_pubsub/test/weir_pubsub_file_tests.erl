@@ -245,7 +245,7 @@ whom_this_system_trusts_test() ->
     ok = file:write_file(File, public_key:pem_encode([{'Certificate', Certificate, not_encrypted}])),
     try
         ok = public_key:cacerts_load(File),
-        ?assertMatch({ok, [_]}, weir_pubsub_asker_request:system_certificates()),
+        ?assertMatch({ok, [_]}, weir_pubsub_authorization_request:system_certificates()),
         ?assertMatch({ok, #{ask := #{cacerts := system}}}, read("[ask]\nurl = 'https://a.example'\n"))
     after
         _ = public_key:cacerts_clear(),

@@ -157,11 +157,11 @@ requests() ->
 %% The reactor does not wait for the shard: other requests are answered.
 a_shard_at_work_answers_later(_Config) ->
     {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
-    ok = weir_pubsub_claim:take(Claim),
+    ok = weir_pubsub_shard_lock:take(Claim),
     Held = begin_request(port(), {<<"POST">>, <<"x">>}, "/pub/a", []),
     {404, _, _} = request(port(), <<"GET">>, "/pub/nothing", []),
     {error, timeout} = gen_tcp:recv(Held, 0, 50),
-    ok = weir_pubsub_claim:release(Claim),
+    ok = weir_pubsub_shard_lock:release(Claim),
     {202, _, _} = answer(Held),
     {ok, #{messages := [{message, _, <<"x">>, _}]}} = weir_pubsub:history(<<"a">>, #{}).
 

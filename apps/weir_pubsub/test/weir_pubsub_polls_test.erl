@@ -145,7 +145,7 @@ until_subscribers(Count) ->
     ok.
 
 %% The polls that are in groups.
-together() -> weir_pubsub_crowd:waiting(crowds()).
+together() -> weir_pubsub_poll_group:waiting(crowds()).
 
 crowds() ->
     {ok, {Channels, _, _}} = weir_pubsub_shards:tables_of(<<"a">>),

@@ -269,9 +269,9 @@ a_slow_socket_in_another_life_of_its_channel(_Config) ->
     Channel = #channel{
         name = <<"a">>, epoch = Epoch, first = 1, last = Last, policy = {1, 1}, group = <<>>, created = 0, used = 0
     },
-    {Position, none} = weir_pubsub_audience:left_at(Mark, Channel),
+    {Position, none} = weir_pubsub_stream_group:left_at(Mark, Channel),
     ?assert(Position < Last),
-    ?assertEqual({0, unknown}, weir_pubsub_audience:left_at(Mark, Channel#channel{epoch = Epoch + 1})).
+    ?assertEqual({0, unknown}, weir_pubsub_stream_group:left_at(Mark, Channel#channel{epoch = Epoch + 1})).
 
 %% A gap that is announced late has its true size: unknown, or all messages by which the group was behind.
 a_gap_while_a_group_is_busy(_Config) ->
@@ -281,30 +281,32 @@ a_gap_while_a_group_is_busy(_Config) ->
 told_late({Missed, Behind}, Expected) ->
     {Socket, Peer} = pair(),
     {_, Policy} = weir_pubsub_policies:find(<<"a">>, none),
-    {ok, Empty} = weir_pubsub_audience:new({weir_pubsub_lines, <<>>}, Policy),
+    {ok, Empty} = weir_pubsub_stream_group:new({weir_pubsub_lines, <<>>}, Policy),
     Messages = ets:new(messages, []),
     Channel = #channel{name = <<"a">>, epoch = 7, policy = {1, 1}, group = <<>>, created = 0, used = 0},
-    {ok, 0, Audience} = weir_pubsub_audience:join(Empty, Socket, {0, none, <<>>}, {Channel, Messages}),
+    {ok, 0, Audience} = weir_pubsub_stream_group:join(Empty, Socket, {0, none, <<>>}, {Channel, Messages}),
     Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
     _ = [true = erlang:suspend_process(Poller) || Poller <- Pollers],
     {Busy, Sent} = until_busy(Audience, Channel, 1),
     Position = Behind(Sent),
-    Untold = weir_pubsub_audience:begin_again(Busy, Channel, {Missed, {7, Position}}, []),
-    ?assert(weir_pubsub_audience:is_behind(Untold)),
+    Untold = weir_pubsub_stream_group:begin_again(Busy, Channel, {Missed, {7, Position}}, []),
+    ?assert(weir_pubsub_stream_group:is_behind(Untold)),
     _ = [true = erlang:resume_process(Poller) || Poller <- Pollers],
     wait_until(fun() ->
-        Next = weir_pubsub_audience:catch_up(Untold, Channel#channel{first = Position + 1, last = Position}, Messages),
-        not weir_pubsub_audience:is_behind(Next)
+        Next = weir_pubsub_stream_group:catch_up(
+            Untold, Channel#channel{first = Position + 1, last = Position}, Messages
+        ),
+        not weir_pubsub_stream_group:is_behind(Next)
     end),
     expect(Peer, [
         [[integer_to_binary(Number), " x\n"] || Number <- lists:seq(1, Sent)],
         io_lib:format("gap ~p ~b~n", [Expected, Position])
     ]),
-    ok = weir_pubsub_audience:delete(Untold).
+    ok = weir_pubsub_stream_group:delete(Untold).
 
 until_busy(Audience, Channel, Number) ->
-    Next = weir_pubsub_audience:send(Audience, Channel, {message, {7, Number}, <<"x">>, #{}}),
-    case weir_pubsub_audience:is_behind(Next) of
+    Next = weir_pubsub_stream_group:send(Audience, Channel, {message, {7, Number}, <<"x">>, #{}}),
+    case weir_pubsub_stream_group:is_behind(Next) of
         false -> until_busy(Next, Channel, Number + 1);
         true -> {Next, Number - 1}
     end.

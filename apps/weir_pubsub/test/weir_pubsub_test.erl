@@ -66,8 +66,8 @@ suspend(Shard) -> ok = sys:suspend(Shard, weir_test_wait:patience()).
 idle(Channel) ->
     {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(Channel),
     _ = sys:get_state(shard_of(Channel), weir_test_wait:patience()),
-    ok = weir_pubsub_claim:take(Claim),
-    ok = weir_pubsub_claim:release(Claim).
+    ok = weir_pubsub_shard_lock:take(Claim),
+    ok = weir_pubsub_shard_lock:release(Claim).
 
 %% Waits until a suspended shard has `Count' requests about these channels.
 until_asked([Channel | _] = Channels, Count) ->

@@ -95,7 +95,7 @@ history(#view{sampler = Sampler} = View, Grain, After) when Grain =:= second; Gr
     asked(View, fun(Patience) -> weir_scope_sampler:history(Sampler, Grain, After, Patience) end).
 
 %% @doc Returns the processes that use or hold most: see {@link weir_scope_top:processes/1}. It reads every process
-%% twice. Each read takes about 2 µs; the reads are made in slices of less than a millisecond.
+%% twice, about 2 µs each, in slices of less than a millisecond.
 -spec processes(view(), weir_scope_top:options()) -> {ok, [weir_scope_top:process()]} | {error, reason()}.
 processes(View, Options) -> top(View, processes, Options).
 

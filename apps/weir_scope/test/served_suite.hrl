@@ -1,4 +1,4 @@
-%% What the suites of the page and of what else is served do around their cases.
+%% The setup of suites that serve the page.
 
 end_per_suite(Config) -> weir_scope_served:without(Config).
 
@@ -6,5 +6,5 @@ init_per_testcase(_Case, Config) ->
     _ = process_flag(trap_exit, true),
     Config.
 
-%% What a case has started is linked to it.
+%% All that a case has started is linked to it.
 end_per_testcase(_Case, _Config) -> ok.

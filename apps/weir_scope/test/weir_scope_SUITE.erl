@@ -1,4 +1,4 @@
-%% What is shown of a node, beside what is known of it from elsewhere, and that nothing stays there.
+%% Compares what is shown of a node with other sources, and checks that nothing stays there.
 -module(weir_scope_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -63,9 +63,9 @@ init_per_group(from_afar, Config) -> [{load, false} | Config].
 
 end_per_group(_Group, _Config) -> ok.
 
-%% A process that is bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and says for how long it
-%% was by the clock. The VM counts as much, whatever else the machine does, and not more than what it tells of all that
-%% ran there, the sampler too.
+%% A process bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and measures its busy time by
+%% the clock. The VM must count at least as much, whatever else the machine does, and at most that of all processes
+%% there, the sampler included.
 known_shares(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
@@ -106,7 +106,7 @@ on_first_scheduler(Config) ->
     {1, Active, Total} = lists:keyfind(1, 1, Times),
     {Active, Total}.
 
-%% Samples until one has seen all of it: what was sent is known to the byte.
+%% Samples until all bytes are seen: the number of sent bytes is known exactly.
 bytes_of_sockets(Config) ->
     bring(Config, weir_scope_load),
     View = view(Config),
@@ -118,7 +118,8 @@ bytes_of_sockets(Config) ->
     [Index] = [Index || {Index, <<"vm.bytes_in">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)],
     Seen = lists:sum([lists:nth(Index, Row) * seconds(At, Begin, Rows) || {At, Row} <- Rows]),
     ct:log("~p of ~p", [Seen, Sent]),
-    %% The node's other ports (its line to the tests) have some kilobytes. Times are in whole milliseconds.
+    %% Other ports of the node, such as its connection to the tests, transfer some kilobytes. Times are whole
+    %% milliseconds.
     ?assert(abs(Seen - Sent) < 0.05 * Sent),
     ok = weir_scope:close(View).
 
@@ -133,14 +134,14 @@ sockets_of_all_kinds(Config) ->
     receive
         {Pid, ready} -> ok
     end,
-    %% Those of distribution may be among them. In a short while on a busy machine nothing may be sent.
+    %% Sockets of distribution may be among them. On a busy machine nothing may be sent for a short time.
     {_, _, Sockets} = ?waitMatch({[port, socket], true, _}, begin
         {ok, Some} = weir_scope:sockets(View, #{by => out, over => 500, most => 10}),
         Sending = [
             {Kind, Owner}
          || #{kind := Kind, owner := Owner, local := {_, _}, peer := {_, _}, out := Out} <- Some, is_pid(Owner), Out > 0
         ],
-        %% gen_tcp has a process for each `socket', which owns it.
+        %% gen_tcp has a process for each `socket', which is its owner.
         {lists:usort([Kind || {Kind, _} <- Sending]), lists:member({port, Pid}, Sending), Some}
     end),
     Rates = [Out || #{out := Out} <- Sockets],
@@ -190,7 +191,7 @@ counts(Config) ->
     ?assert(abs(Rss - list_to_integer(Kib) * 1024) < 0.2 * Rss),
     ok = weir_scope:close(View).
 
-%% Off before, off behind; on before, on behind. Also when the observer dies meanwhile.
+%% Microstate accounting is off or on afterwards as it was before, also if the observer dies.
 microstates_put_back(Config) ->
     Node = ?config(node, Config),
     View = view(Config),
@@ -208,7 +209,7 @@ microstates_put_back(Config) ->
     exit(Observer, kill),
     wait_until(fun() -> not counts_microstates(Node) end).
 
-%% Each has its own time, and the VM counts until the last has looked.
+%% Each measurement has its own duration. The VM counts until the last one has ended.
 a_short_look_beside_a_long_one(Config) ->
     Node = ?config(node, Config),
     View = view(Config),
@@ -237,13 +238,13 @@ history_grows(Config) ->
     {ok, #{at := Second, over := Over}} = next(View),
     ?assert(Over > 0.4),
     {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, 0),
-    %% A second may lie between them where the machine has others to serve.
+    %% On a busy machine there may be another sample between them.
     Times = [At || {At, _} <- Rows],
     ?assertEqual([], [First, Second] -- Times),
     ?assertEqual(lists:usort(Times), Times),
     [?assertEqual(length(Columns), length(Row)) || {_, Row} <- Rows],
     ?assertEqual(lists:usort(Columns), lists:sort(Columns)),
-    %% A minute is there when the next has begun.
+    %% A minute is added when the next one begins.
     {ok, Minutes} = weir_scope:history(View, minute, 0),
     {ok, [#{rows := Seconds}]} = weir_scope:history(View, second, 0),
     ?assert(
@@ -252,7 +253,7 @@ history_grows(Config) ->
     ),
     ok = weir_scope:close(View).
 
-%% Another item of the VM, `allocator' instead of `allocator_sizes', summed as recon_alloc does it.
+%% Compares with the VM's item `allocator' instead of `allocator_sizes', summed as in recon_alloc.
 allocators_by_another_way(Config) ->
     Node = ?config(node, Config),
     Peer = ?config(peer, Config),
@@ -271,11 +272,11 @@ allocators_by_another_way(Config) ->
     OfCarriers = lists:sum([Current(carriers_size, Kind) || Kind <- Instances]),
     OfBlocks = lists:sum([Current(size, Sizes) || Kind <- Instances, {blocks, Types} <- Kind, {_, Sizes} <- Types]),
     ct:log("carriers ~p ~p, blocks ~p ~p of ~p", [Carriers, OfCarriers, Blocks, OfBlocks, Node]),
-    %% The modules of the visit and what the VM does meanwhile.
+    %% They differ by the modules of the visit, and by other activity of the VM.
     ?assert(abs(Carriers - OfCarriers) < 0.15 * OfCarriers),
     ?assert(abs(Blocks - OfBlocks) < 0.15 * OfBlocks).
 
-%% A registered process with a thousand links, and what the doctor knows of threads that poll.
+%% A registered process with a thousand links, and the doctor's facts about poll threads.
 who_sends_to_many(Config) ->
     bring(Config, weir_scope_load),
     Crowd = erlang:spawn(?config(node, Config), weir_scope_load, crowd, [self(), 1000]),
@@ -295,7 +296,7 @@ who_sends_to_many(Config) ->
     ?assertEqual([{rooms, 1000, normal}], [Broadcaster || {rooms, _, _} = Broadcaster <- Broadcasters]),
     ?assertMatch([_ | _], maps:keys(Pollers)).
 
-%% Requests of known number on a node with Weir: events and accepts are as many at least.
+%% A known number of requests on a node with Weir: at least as many events and accepts are counted.
 pollsets_of_weir(Config) ->
     Peer = ?config(peer, Config),
     bring(Config, weir_scope_load),
@@ -311,7 +312,7 @@ pollsets_of_weir(Config) ->
     {ok, #{weir := #{pollsets := Pollsets}}} = next(View),
     wait_until(fun() ->
         {ok, #{weir := #{listeners := Listeners}}} = weir_scope:sample(View),
-        %% A sample has none of a listener that it has not had before.
+        %% A sample has no rates of a listener that was not in the sample before.
         [Open || #{name := scope_test, port := Same, connections := Open} <- Listeners, Same =:= Port] =:= [0]
     end),
     [
@@ -322,15 +323,16 @@ pollsets_of_weir(Config) ->
     ],
     ?assertEqual(2, length([Number || #{pollset := Number} <- Pollsets, Number < 1025])),
     {ok, Series} = weir_scope:history(View, second, Begin),
-    %% Ten connections and a thousand requests: as many reads of 64 bytes or fewer, larger ones, and so many accepts.
+    %% Ten connections and a thousand requests of 64 bytes: the bytes and accepts are known, the number of reads is
+    %% not.
     ?assert(abs(total(Series, "bytes_in", Begin) - 64_000) < 6400),
     ?assert(abs(total(Series, "bytes_out", Begin) - 64_000) < 6400),
     ?assert(abs(total(Series, "accepts", Begin) - 10) < 1),
     ok = weir_scope:close(View).
 
-%% By strace(1), on the same seconds: the VM's own poll sets are asked by epoll_wait, Weir's by epoll_pwait, once for
-%% each poll and once before each sleep. The counters are read around strace and within: it has seen as many as the
-%% latter at least.
+%% Compares with strace(1) in the same seconds. The VM's poll sets call epoll_wait. Weir calls epoll_pwait, once for
+%% each poll and once before each sleep. The counters are read outside of and within the time of strace: it must see at
+%% least as many as the latter.
 polls_by_strace(Config) ->
     case os:find_executable("strace") of
         false -> {skip, "no strace"};
@@ -368,15 +370,15 @@ polls_by(Strace, Config) ->
             ct:log("~p polls and sleeps, ~p calls, ~p with those before and after", [After - Before, Calls, All]),
             ?assert(After - Before > 500),
             ?assert(Calls >= After - Before),
-            %% A thread that sleeps asks once more when strace comes, and one that serves in the place of a poller that
-            %% gets no processor asks without being counted: this bound only tells a counter that has missed every
-            %% second poll.
+            %% A sleeping thread polls once more when strace attaches, and a thread that stands in for a poller without
+            %% a processor polls without being counted. So this bound only detects a counter that misses every second
+            %% poll.
             ?assert(Calls =< 2 * All + 100);
         {Tracer, {exit_status, _}} ->
             {skip, "strace may not look at processes here"}
     end.
 
-%% So that it ends with the virtual machine of the tests.
+%% Makes the program end with the virtual machine of the tests.
 bound(Program) ->
     case os:find_executable("setpriv") of
         false -> {Program, []};
@@ -388,7 +390,7 @@ polls_and_sleeps(View) ->
     {ok, #{weir := #{pollsets := Pollsets}}} = next(View),
     lists:sum([Polls + Sleeps || #{totals := #{polls := Polls, sleeps := Sleeps}} <- Pollsets]).
 
-%% `100.00    1.200719         129      9297           total', or that of the only system call.
+%% Matches lines such as `100.00    1.200719         129      9297           epoll_pwait'.
 traced(Tracer) ->
     receive
         {Tracer, {data, {eol, Line}}} ->

@@ -1,4 +1,4 @@
-%% Erlang's distribution for a suite, where the node of the tests has none, and nodes to be looked at.
+%% Starts Erlang's distribution for a suite if the node of the tests has none, and nodes to look at.
 -module(weir_scope_distribution).
 
 -include_lib("weir_testing/include/weir_test.hrl").
@@ -7,7 +7,7 @@
 
 -export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, call/4, view/1, view/2, next/1]).
 
-%% Whether it was started now. The daemon may not listen yet when the command that starts it ends.
+%% Returns whether distribution was started now. epmd may not listen yet when the command that starts it ends.
 start(Name) ->
     not is_alive() andalso
         begin
@@ -22,7 +22,7 @@ start(Name) ->
 stop(true) -> net_kernel:stop();
 stop(false) -> ok.
 
-%% A node as somebody starts it, with these arguments.
+%% Starts a node with these arguments.
 node(Arguments) -> node(Arguments, #{}).
 
 node(Arguments, Options) ->
@@ -34,7 +34,7 @@ node(Arguments, Options) ->
                 host => "127.0.0.1",
                 longnames => true,
                 connection => standard_io,
-                %% What the node has is known, whatever the tests were started with.
+                %% The flags of the tests do not apply to the node.
                 env => [{Flags, ""} || Flags <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
                 args => ["-setcookie", atom_to_list(erlang:get_cookie()) | Arguments]
             },
@@ -43,39 +43,39 @@ node(Arguments, Options) ->
     ),
     {Peer, Node}.
 
-%% As peer:call/4, which waits for five seconds.
+%% Like peer:call/4, which only waits for five seconds.
 call(Peer, Module, Function, Arguments) -> peer:call(Peer, Module, Function, Arguments, weir_test_wait:patience()).
 
-%% A module of the tests there.
+%% Loads a module of the tests there.
 bring(Peer, Module) ->
     {Module, Beam, File} = code:get_object_code(Module),
     {module, Module} = call(Peer, code, load_binary, [Module, File, Beam]).
 
-%% The application there, started.
+%% Starts an application there.
 application(Peer, Application) ->
     true = call(Peer, code, add_patha, [filename:dirname(code:which(Application))]),
     {ok, _} = call(Peer, application, ensure_all_started, [Application]).
 
-%% A process there of weir_scope_load that says when it is ready.
+%% Starts a process of weir_scope_load there, and waits until it is ready.
 load(Node, Function, Arguments) ->
     Pid = erlang:spawn(Node, weir_scope_load, Function, [self() | Arguments]),
     receive {Pid, ready} -> Pid after weir_test_wait:patience() -> ct:fail({not_ready, Function}) end.
 
 view(Node) -> view(Node, true).
 
-%% A view of a node that may be slow.
+%% Opens a view of a node that may be slow.
 view(Node, Load) ->
     {ok, View} = weir_scope:open(Node, #{load => Load, patience => weir_test_wait:patience()}),
     View.
 
-%% The sample after the present one.
+%% Waits for the sample after the present one.
 next(View) ->
     {ok, #{at := At}} = weir_scope:sample(View),
     Later = fun
         ({ok, #{at := Now}}) -> Now =/= At;
         (Failure) -> error(Failure)
     end,
-    %% What is asked more often shows in the figures.
+    %% Asking more often would change the figures.
     {ok, Sample} = weir_test_wait:wait_match(
         fun() ->
             timer:sleep(30),

@@ -1,4 +1,4 @@
-%% What Weir did between two readings.
+%% Differences of two readings of Weir.
 -module(weir_scope_engine_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -50,7 +50,7 @@ a_second_test() ->
         listeners := [#{accepted := 3.0, connections := 2}]
     } = between(7, 10).
 
-%% Its counters are less than they were: it has begun anew, and what it has counted since is what has happened.
+%% Counters that are smaller than before were restarted. Their present value is the difference.
 begun_anew_test() ->
     #{pollsets := [#{times := 4.0, bytes_in := 4.0, max := 1}], listeners := [#{accepted := 4.0, denied := 4.0}]} =
         between(1000, 4).
@@ -86,14 +86,14 @@ callbacks_of_a_reactor_test() ->
         Reactor
     ).
 
-%% Figures are those of the second.
+%% The figures are of the last second.
 measured_callbacks_test() ->
     #{reactors := [#{latency := #{count := 3, med := 2.0, max := 4.0}}]} =
         weir_scope_engine:between(
             reactors(5, 0, [{1000, 7}, {2000, 1}]), reactors(15, 0, [{1000, 7}, {2000, 3}, {4000, 1}]), 1_000_000_000
         ).
 
-%% Of those that were there before.
+%% Only servers that were in the reading before.
 servers_of_a_proxy_test() ->
     Servers = fun(All) ->
         (reading(pollset(0), listener(0)))#{
@@ -122,7 +122,7 @@ servers_of_a_proxy_test() ->
         )
     ).
 
-%% A reactor that is new has no second yet, and another process with the same pollset is another.
+%% A new reactor is left out at first. Another process with the same pollset is a new reactor.
 a_new_reactor_test() ->
     Before = (reading(pollset(0), listener(0)))#{
         reactors => #{{1025, list_to_pid("<0.0.0>")} => #{callbacks => 9, callback_ns => 9}}

@@ -1,4 +1,4 @@
-%% A second as an event. The library `telemetry' is not among our dependencies: a stand-in has its function.
+%% A sample as an event. The library `telemetry' is not a dependency, so the tests compile a substitute.
 -module(weir_scope_events_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -61,7 +61,7 @@ none_without_the_library() ->
     ?assert(is_pid(whereis(weir_scope_events))),
     ?assertEqual(false, code:is_loaded(telemetry)).
 
-%% It tells who has registered the name of the library's supervisor.
+%% The substitute sends events to the process with the name of the library's supervisor.
 load() ->
     Forms = [
         begin

@@ -1,4 +1,4 @@
-%% Figures beside what is known of them from elsewhere: the kernel's, or a load of known size.
+%% Compares figures with those of the kernel, or with a load of known size.
 -module(weir_scope_figures_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -64,8 +64,8 @@ view(Config) -> view(Config, true).
 
 view(Config, Load) -> weir_scope_distribution:view(?config(node, Config), Load).
 
-%% Of all threads together, beside what the kernel counts of the process. It counts in hundredths of a second, and is
-%% asked while the node has nothing to do, before and after it was busy.
+%% Compares the CPU time of all threads with the kernel's count for the process. The kernel counts in hundredths of a
+%% second. It is read while the node is idle, before and after it was busy.
 cpu_by_the_kernel(Config) ->
     View = view(Config),
     {Begin, _, Samples} = samples_of(fun() -> cpu(Config) end, fun(Begin) -> uses(Config, Begin) end, View),
@@ -79,7 +79,7 @@ cpu_by_the_kernel(Config) ->
     ?assert(abs(Seen - Used) < 0.15 + 0.1 * Used, {Seen, Used}),
     ok = weir_scope:close(View).
 
-%% On a machine that has others to serve it takes longer.
+%% Keeps the node busy until it has used enough CPU time, which takes longer on a busy machine.
 uses(Config, Begin) ->
     Busy = erlang:spawn(?config(node, Config), weir_scope_load, busy_for, [self(), 0.9, 2]),
     receive {Busy, _} -> ok end,
@@ -92,12 +92,12 @@ cpu(Config) ->
     {ok, Stat} = file:read_file(
         "/proc/" ++ weir_scope_distribution:call(?config(peer, Config), os, getpid, []) ++ "/stat"
     ),
-    %% The name before may have spaces. User and system time are the 14th and 15th.
+    %% The name in parentheses may contain spaces. User and system time are fields 14 and 15.
     [_, Rest] = string:split(Stat, ")", trailing),
     [User, System] = [binary_to_integer(Field) || Field <- lists:sublist(string:lexemes(Rest, " "), 12, 2)],
     (User + System) / 100.
 
-%% So many that were asked for, and those of the node's own processes.
+%% The requested collections, and those of the node's own processes.
 collections(Config) ->
     View = view(Config),
     {ok, #{activity := #{totals := #{collections := Before}}}} = weir_scope:sample(View),
@@ -109,8 +109,8 @@ collections(Config) ->
     ?assert(After - Before < 10_000),
     ok = weir_scope:close(View).
 
-%% Twenty that never wait, on one scheduler: one of them runs. The VM may take some to the other scheduler, and there is
-%% who asks.
+%% Twenty processes that never wait, on one scheduler: one of them runs. The VM may migrate some, and the process that
+%% asks runs too.
 ready_to_run(Config) ->
     View = view(Config),
     _ = [
@@ -128,8 +128,9 @@ ready_to_run(Config) ->
     end),
     ok = weir_scope:close(View).
 
-%% All is sent between both looks, or else it is tried again: a busy machine may be too slow. The rate is that by the
-%% time between them, which is at least what was asked for, and at most what it took.
+%% All is sent between both readings. Otherwise this tries again, because a busy machine may be too slow. The time
+%% between the readings, by which the rate is computed, is at least the requested time and at most the time that the
+%% call took.
 between_looks(Config, Load, Look, Send) -> between_looks(Config, Load, Look, Send, 1).
 
 between_looks(Config, Load, Look, Send, Tries) ->
@@ -162,9 +163,9 @@ sockets_by_what_was_sent(Config) ->
         Config, true, fun(Options) -> weir_scope:sockets(View, Options) end, fun() -> sent(Pid) end
     ),
     ct:log("~p", [Top]),
-    %% OTP's sockets at both ends; those in between are a relay.
+    %% The ends are sockets of OTP. The sockets between them belong to the relay.
     [_, _] = Ends = [Socket || #{kind := port, owner := Owner, in := In} = Socket <- Top, Owner =:= Pid, In > 0],
-    %% Loopback is no longer away than a second, and loses nothing.
+    %% The round-trip time over loopback is below a second.
     [?assert(Rtt > 0 andalso Rtt < 1_000_000, Rtt) || #{rtt_us := Rtt, resent := _} <- Ends],
     ?assertEqual(2, length([Rtt || #{rtt_us := Rtt} <- Ends])),
     [#{in := ServerIn, out := ServerOut}] = [Socket || #{in := In, out := Out} = Socket <- Ends, Out > In],
@@ -222,8 +223,8 @@ relays_by_what_was_sent(Config) ->
         [true, false]
     ).
 
-%% Forty callbacks of five milliseconds each: none takes less, and all together no longer than the samples that have
-%% them.
+%% Forty callbacks of five milliseconds each: none takes less, and together they take at most the time of their
+%% samples.
 callbacks_of_known_length(Config) ->
     application(?config(peer, Config), weir),
     {ok, Port} = weir_scope_distribution:call(?config(peer, Config), weir_scope_load, listen_slowly, [5]),
@@ -243,7 +244,7 @@ callbacks_of_known_length(Config) ->
             end,
             Callbacks = Sum(callbacks, After) - Sum(callbacks, Before),
             Ns = Sum(callback_ns, After) - Sum(callback_ns, Before),
-            %% The connection comes and ends, too.
+            %% The start and the end of the connection have callbacks too.
             ?assert(Callbacks >= 41 andalso Callbacks =< 42, Callbacks),
             ?assert(Ns >= 200_000_000 andalso Ns =< Took + 20_000_000, {Ns, Took}),
             Busy = lists:sum([
@@ -266,17 +267,14 @@ callbacks_of_known_length(Config) ->
      || Load <- [true, false]
     ].
 
-%% What was so at a sample, how many nanoseconds went by until all was done and sampled, and all samples since then. A
-%% busy machine may miss one: then all is done again.
+%% Returns the value of `Before' at a sample, the nanoseconds until the fun was done and sampled, and all samples since
+%% then. If a busy machine misses a sample, this starts again.
 samples_of(Before, Fun, View) ->
     Self = self(),
     First = next(View),
     Was = Before(),
     Begin = erlang:monotonic_time(nanosecond),
-    Doing = spawn_link(fun() ->
-        ok = Fun(Was),
-        Self ! {self(), done}
-    end),
+    Doing = spawn_link(fun() -> ok = Fun(Was), Self ! {self(), done} end),
     Samples = samples_until(Doing, View),
     Took = erlang:monotonic_time(nanosecond) - Begin,
     case follow([First | Samples]) of
@@ -289,14 +287,14 @@ samples_until(Doing, View) ->
     after 0 -> [next(View) | samples_until(Doing, View)]
     end.
 
-%% Whether each begins where the one before ends.
+%% Returns whether each sample begins where the one before ends.
 follow(Samples) ->
     lists:all(
         fun({#{at := Before}, #{at := At, over := Over}}) -> At - Before < 1500 * Over end,
         lists:zip(lists:droplast(Samples), tl(Samples))
     ).
 
-%% Five hundred that somebody asks for of young data between both looks.
+%% Five hundred minor collections between both readings.
 collections_by_who_collects(Config) ->
     Pid = load(?config(node, Config), collects, []),
     View = view(Config),
@@ -308,16 +306,16 @@ collections_by_who_collects(Config) ->
         end
     end),
     ?assertEqual(Pid, First),
-    %% Its own are few.
+    %% The process has few other collections.
     ?assert(Rate =< 1.1 * Times / Least andalso Rate >= Times / Most, {Rate, Times, Least, Most}),
     ok = weir_scope:close(View).
 
-%% Bytes went over the one pair of sockets at a known time, and over the other when it was made.
+%% One pair of sockets sends bytes all the time, the other sent bytes only when it was made.
 idle_since_data_moved(Config) ->
     Begin = erlang:monotonic_time(millisecond),
     Idle = load(?config(node, Config), sockets, [1]),
     Talks = load(?config(node, Config), chatter, [[inet]]),
-    %% So that both differ by more than the ticks of the kernel, in which it counts.
+    %% The times must differ by more than a tick of the kernel, which counts in ticks.
     timer:sleep(500),
     [
         begin
@@ -325,7 +323,7 @@ idle_since_data_moved(Config) ->
             {ok, Sockets} = weir_scope:sockets(View, #{by => idle, over => 10, most => 100}),
             Of = fun(Owner) -> [Seconds || #{owner := Same, idle := Seconds, out := _} <- Sockets, Same =:= Owner] end,
             Since = (erlang:monotonic_time(millisecond) - Begin) / 1000,
-            %% It does not listen with a peer. The kernel counts in ticks.
+            %% Listening sockets have no peer. The kernel counts in ticks.
             ?assertMatch([_, _], Of(Idle)),
             [?assert(Seconds > 0.4 andalso Seconds < Since + 0.1, {Seconds, Since}) || Seconds <- Of(Idle)],
             [?assert(Seconds < lists:min(Of(Idle))) || Seconds <- Of(Talks)],
@@ -334,13 +332,13 @@ idle_since_data_moved(Config) ->
      || Load <- [true, false]
     ].
 
-%% The other ends of both its connections.
+%% The peers of a relay are the other ends of its two connections.
 peers_of_relays(Config) ->
     application(?config(peer, Config), weir),
     Pid = load(?config(node, Config), relay, []),
     View = view(Config),
     {ok, [#{owner := Pid, peers := {Client, Server}}]} = weir_scope:relays(View, #{by => age, over => 10}),
-    %% They are among those that are idle after a tick of the kernel.
+    %% They are among the idle sockets after a tick of the kernel.
     wait_until(fun() ->
         {ok, Sockets} = weir_scope:sockets(View, #{by => idle, over => 10, most => 100}),
         lists:sort([Local || #{kind := port, owner := Owner, local := Local, peer := _} <- Sockets, Owner =:= Pid]) =:=
@@ -348,7 +346,7 @@ peers_of_relays(Config) ->
     end),
     ok = weir_scope:close(View).
 
-%% Ten megabytes of ten binaries, in a process that does nothing else.
+%% A process that holds ten binaries of a megabyte.
 binaries_by_holder(Config) ->
     Pid = load(?config(node, Config), hold_binaries, [10, 1_000_000]),
     [
@@ -365,7 +363,7 @@ binaries_by_holder(Config) ->
      || Load <- [true, false]
     ].
 
-%% Nobody accepts: the kernel keeps as many as wait, and drops the others, whose clients give up.
+%% No process accepts. The kernel keeps some connections waiting and drops the others, whose clients give up.
 who_listens_by_what_came(Config) ->
     [who_listens(Backend, Kind, Config) || {Backend, Kind} <- [{inet, port}, {socket, socket}]].
 
@@ -413,9 +411,9 @@ who_listens(Backend, Kind, Config) ->
                 }
             ] =
                 [Listener || #{port := Same} = Listener <- Listeners, Same =:= Port],
-            %% One whose client has given up just then waits as well.
+            %% A connection whose client has just given up waits too.
             ?assert(Waiting >= Came andalso Waiting < 8, {Came, Waiting}),
-            %% gen_tcp has a process for each `socket', which owns it.
+            %% gen_tcp has a process for each `socket', which is its owner.
             ?assert(Owner =:= Pid orelse Kind =:= socket),
             ?assert(Dropped >= 8 - Waiting),
             ?assertMatch([_ | _], [Listener || #{kind := distribution, dropped := 0} = Listener <- Listeners]),

@@ -1,9 +1,9 @@
-%% The dashboard for Grafana asks for metrics that exist, in the way in which their kind is asked for.
+%% The Grafana dashboard uses metrics that exist, and a rate only for counters.
 -module(weir_scope_grafana_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% For promtool, which reads them too.
+%% promtool reads them too.
 -export([expressions/0]).
 
 dashboard() ->
@@ -20,7 +20,7 @@ expressions() ->
     [Expression || #{<<"targets">> := Targets} <- panels(), #{<<"expr">> := Expression} <- Targets] ++
         [Query || #{<<"query">> := #{<<"query">> := Query}} <- Variables].
 
-%% Each metric in an expression, with whether a rate is asked for, and the labels that it is chosen and told by.
+%% Each metric in an expression, whether it is in a rate(), and the labels of its selector.
 asked(Expression) ->
     {match, Found} = re:run(Expression, "(rate\\()?\\b((?:beam|weir)_[a-z_]+)(?:\\{([^}]*)\\})?", [
         global, {capture, all_but_first, binary}
@@ -33,7 +33,7 @@ asked(Expression) ->
      || [Rate, Name | More] <- Found, Labels <- [iolist_to_binary(More)]
     ].
 
-%% Name as a series has it, its kind, and its labels.
+%% The name of each series, with its kind and its labels.
 metrics() ->
     {_, Metrics} = lists:foldl(
         fun

@@ -1,4 +1,4 @@
-%% What is kept of samples, and how much it takes.
+%% Histories of samples, and their size.
 -module(weir_scope_history_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -41,7 +41,7 @@ other_columns_stand_apart_test() ->
     Both = weir_scope_history:rows(second, 0, One),
     ?assertMatch([#{columns := [_], rows := [{1000, [_]}]}, #{columns := [_, _], rows := [{2000, [_, _]}]}], Both).
 
-%% Columns that change every second, as they should not, leave no more than those of the last three.
+%% If the columns change every second, only rows of the last three sets stay.
 columns_are_bounded_test() ->
     History = lists:foldl(
         fun(Second, Then) -> weir_scope_history:add(Second * 1000, numbers(Second, 0), Then) end,
@@ -50,7 +50,7 @@ columns_are_bounded_test() ->
     ),
     ?assertEqual(3, length(weir_scope_history:rows(second, 0, History))).
 
-%% A day of a node of 16 schedulers, and ten minutes of one with a thousand columns.
+%% A day of a node with 16 schedulers, and ten minutes of a node with a thousand columns.
 memory_is_bounded_test_() ->
     {timeout, 180, fun() ->
         Day = lists:foldl(

@@ -1,4 +1,4 @@
-%% The table of tcprstat, beside the same figures taken of the single times.
+%% Compares the table of tcprstat with the same figures computed from single times.
 -module(weir_scope_latency_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -49,7 +49,7 @@ deviation(Values) ->
     Mean = lists:sum(Values) / length(Values),
     math:sqrt(lists:sum([(Value - Mean) * (Value - Mean) || Value <- Values]) / length(Values)).
 
-%% A percentile may be within those that took as long.
+%% A percentile may lie among equal times.
 equal_times_test() ->
     ?assertMatch(
         #{count := 1000, med := 1.0, '95_max' := 1.0, '99_max' := 5.0, p999 := 5.0},

@@ -1,4 +1,4 @@
-%% Loads of known size, for nodes that are looked at. It needs nothing but OTP, and `weir' for the listener.
+%% Loads of known size, for nodes under test. It needs only OTP, and `weir' for the listener.
 -module(weir_scope_load).
 
 %% The callbacks of a reactor.
@@ -27,12 +27,12 @@
     relayed/2
 ]).
 
-%% Busy for that part of each tenth of a second, by the clock.
+%% Is busy for a fraction of each tenth of a second, by the clock.
 busy(Share) ->
     _ = busy(Share, 1),
     busy(Share).
 
-%% So many times. Returns for how many microseconds it was.
+%% Does that `Times' times. Returns the busy microseconds.
 busy(_Share, 0) ->
     0;
 busy(Share, Times) ->
@@ -51,7 +51,7 @@ spin(Until) ->
         _ -> spin(Until)
     end.
 
-%% Sends so many bytes to itself, over ports, and returns how many.
+%% Sends bytes to itself over ports, and returns their number.
 transfer(Bytes) ->
     {From, To} = pair([]),
     Sender = spawn_link(fun() -> ok = gen_tcp:send(From, binary:copy(<<0>>, Bytes)) end),
@@ -66,7 +66,7 @@ pair(Options) ->
     {ok, To} = gen_tcp:accept(Listen),
     {From, To}.
 
-%% Ten kilobytes a millisecond over a pair of each backend.
+%% Sends ten kilobytes each millisecond over a pair of sockets of each backend.
 chatter(Whom, Backends) ->
     Pairs = [pair([{inet_backend, Backend}]) || Backend <- Backends],
     Whom ! {self(), ready},
@@ -83,7 +83,7 @@ talk(Pairs) ->
     timer:sleep(1),
     talk(Pairs).
 
-%% So many connections to itself, and a process that has them.
+%% A process with `Number' connections to itself.
 sockets(Whom, Number) ->
     {ok, Listen} = gen_tcp:listen(0, [{active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}]),
     {ok, Port} = inet:port(Listen),
@@ -99,31 +99,31 @@ sockets(Whom, Number) ->
     timer:sleep(infinity),
     Pairs.
 
-%% So many garbage collections.
+%% Does `Number' garbage collections.
 collect(Number) ->
     _ = [true = erlang:garbage_collect() || _ <- lists:seq(1, Number)],
     ok.
 
-%% A process that does nothing while this one lives.
+%% Suspends a process while this one lives.
 suspend(Whom, Name) ->
     true = erlang:suspend_process(whereis(Name)),
     Whom ! {self(), ready},
     receive enough -> ok end.
 
-%% As a reactor with so many connections.
+%% A process with a large dictionary, as a reactor with many connections has.
 dictionary(Whom, Entries) ->
     _ = [put({connection, Number}, Number) || Number <- lists:seq(1, Entries)],
     Whom ! {self(), ready},
     timer:sleep(infinity).
 
-%% As proc_lib:set_label/1 and proc_lib:spawn/3 do it.
+%% Sets its label and initial call as proc_lib:set_label/1 and proc_lib:spawn/3 do.
 small(Whom) ->
     _ = put('$initial_call', {?MODULE, small, 1}),
     _ = put('$process_label', somebody),
     Whom ! {self(), ready},
     timer:sleep(infinity).
 
-%% So many binaries of so many bytes, and no garbage.
+%% Holds `Number' binaries of `Bytes' bytes, and no garbage.
 hold_binaries(Whom, Number, Bytes) ->
     Binaries = [binary:copy(<<Index>>, Bytes) || Index <- lists:seq(1, Number)],
     true = erlang:garbage_collect(),
@@ -131,7 +131,7 @@ hold_binaries(Whom, Number, Bytes) ->
     timer:sleep(infinity),
     Binaries.
 
-%% A process that collects the garbage of its young data so many times when it is told to.
+%% A process that does a number of minor collections for each message.
 collects(Whom) ->
     Whom ! {self(), ready},
     collecting().
@@ -144,7 +144,7 @@ collecting() ->
             collecting()
     end.
 
-%% Whether somebody here is between both looks at the top of something: one that this process has begun, or anybody.
+%% Returns whether a process is between both readings of a top list: one that `Asker' has started, or any.
 looks(Asker) ->
     Looking = [
         Pid
@@ -158,7 +158,7 @@ looks(Asker) ->
             _ -> [Pid || Pid <- Looking, {links, Links} <- [process_info(Pid, links)], lists:member(Asker, Links)]
         end.
 
-%% Listens, and accepts nobody.
+%% Listens and does not accept.
 listen_only(Whom, Backlog, Backend) ->
     {ok, Listen} = gen_tcp:listen(0, [{inet_backend, Backend}, {ip, {127, 0, 0, 1}}, {backlog, Backlog}]),
     {ok, Port} = inet:port(Listen),
@@ -182,7 +182,7 @@ listen() ->
     {ok, _} = weir:start_listener(scope_test, #{port => 0, ip => loopback}, fun(Socket, _) -> echo(Socket) end, none),
     {ok, weir:get_port(scope_test)}.
 
-%% An echo server of reactors, each callback of which takes so many milliseconds.
+%% An echo server of reactors. Each callback takes `Milliseconds'.
 listen_slowly(Milliseconds) ->
     {ok, _} = weir:start_listener(scope_slow, #{port => 0, ip => loopback, measure => true}, ?MODULE, Milliseconds),
     {ok, weir:get_port(scope_slow)}.
@@ -195,7 +195,7 @@ handle_data(_Socket, Data, Milliseconds) ->
 
 handle_close(_Socket, _Reason, Milliseconds) -> {ok, Milliseconds}.
 
-%% A relay between two connections, of a process that stays, and the sockets at both its ends.
+%% A process with a relay between two connections, and with the sockets at both its ends.
 relay(Whom) ->
     {Client, A} = relayed_pair(),
     {Server, B} = relayed_pair(),
@@ -203,7 +203,7 @@ relay(Whom) ->
     Whom ! {self(), ready},
     relayed(Client, Server).
 
-%% The client asks so many times with so many bytes, and the server answers each time with twice as many.
+%% The client sends `Times' requests of `Bytes' bytes. The server answers each with twice as many.
 relayed(Client, Server) ->
     receive
         {From, Times, Bytes} ->
@@ -233,7 +233,7 @@ echo(Socket) ->
         {error, _} -> ok
     end.
 
-%% So many requests of 64 bytes on each of so many connections of OTP's.
+%% Sends `Requests' requests of 64 bytes on each of `Connections' sockets of OTP.
 requests(Port, Connections, Requests) ->
     Sockets = [
         element(2, {ok, _} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]))

@@ -1,9 +1,9 @@
-%% The table of locks of a VM that counts them, from an answer as such a VM gives it: no system's package has one.
+%% The table of locks, from an answer in the form of a VM that counts them. No system has such a VM as a package.
 -module(weir_scope_locks_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% Two locks of one name, and one for readers and writers, which is taken in two places.
+%% Two locks of one name, and a read-write lock that is taken in two places.
 counts() ->
     Histogram = erlang:make_tuple(30, 0),
     [
@@ -51,7 +51,7 @@ those_of_a_name_together_test() ->
         all()
     ).
 
-%% One that was never taken has no place, and a VM may tell no histogram.
+%% A lock that was never taken has no place, and the histogram may be missing.
 without_places_and_histograms_test() ->
     Ask = fun
         (erlang, system_info, [lock_counting]) ->
@@ -73,7 +73,7 @@ without_places_and_histograms_test() ->
         weir_scope_locks:all(Ask)
     ).
 
-%% OTP's own table of the same answer.
+%% Compares with OTP's own table of the same answer.
 as_lcnt_has_them_test_() ->
     case code:which(lcnt) of
         non_existing -> [];
@@ -82,7 +82,7 @@ as_lcnt_has_them_test_() ->
 
 as_lcnt_has_them() ->
     {ok, Server} = lcnt:start(),
-    %% It prints by the leader of its own group.
+    %% The server prints to its group leader.
     true = group_leader(printer(), Server),
     ok = lcnt:set(data, counts()),
     ok = lcnt:conflicts(),
@@ -94,7 +94,7 @@ as_lcnt_has_them() ->
         end,
     _ = lcnt:stop(),
     #{locks := Locks} = all(),
-    %% lcnt leaves those out for which nobody waited.
+    %% lcnt leaves out locks without waits.
     Ours = [
         {atom_to_list(Name), Tries, Collisions, round(Waited * 1_000_000)}
      || #{name := Name, tries := Tries, collisions := Collisions, waited := Waited} <- Locks, Collisions > 0

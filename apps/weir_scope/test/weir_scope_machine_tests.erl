@@ -1,12 +1,12 @@
-%% What a machine was denied between two readings.
+%% Differences of two readings of the machine.
 -module(weir_scope_machine_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
 reading(Counters) -> #{counters => Counters, gauges => #{}}.
 
-%% The kernel adds up pressure late: a second can have more of it than it has time. Threads are throttled at the same
-%% time.
+%% The kernel updates pressure late, so a reading may have more than a second of it in a second. Throttled time may
+%% exceed the time because several threads are throttled at once.
 a_second_waits_for_a_second_at_most_test() ->
     Before = reading(#{cpu_pressure => 0, throttled => 0, retransmits => 7}),
     After = reading(#{cpu_pressure => 1_100_000_000, throttled => 3_000_000_000, retransmits => 10}),

@@ -1,4 +1,4 @@
-%% What goes wrong on purpose: samples that fail, nodes that hang, and nodes that are large.
+%% Failures on purpose: samples that fail, nodes that hang, and large nodes.
 -module(weir_scope_misfortune_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -39,7 +39,7 @@ init_per_suite(Config) ->
 
 end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
-%% With as many descriptors as there may be.
+%% A node with as many descriptors as the system allows, up to 32,768.
 init_per_testcase(_Case, Config) ->
     Shell = "ulimit -n 32768 2>/dev/null || ulimit -n $(ulimit -Hn); exec \"$@\"",
     {Peer, Node} = weir_scope_distribution:node(["+S", "2", "+P", "300000", "+Q", "65536"], #{
@@ -52,7 +52,7 @@ end_per_testcase(_Case, Config) ->
     catch peer:stop(?config(peer, Config)),
     ok.
 
-%% A module of the application, made so that it fails.
+%% A module of the application, replaced by one that fails.
 broken() ->
     Forms = [
         begin
@@ -75,7 +75,7 @@ break(Peer) ->
     {Module, Beam} = broken(),
     {module, Module} = weir_scope_distribution:call(Peer, code, load_binary, [Module, "broken", Beam]).
 
-%% A release goes on, tells why, tries again later and later, and samples as soon as it can.
+%% The release goes on, reports the reason, tries again at growing intervals, and samples again as soon as it can.
 samples_that_fail(Config) ->
     Peer = ?config(peer, Config),
     _ = application(Peer, weir_scope),
@@ -106,7 +106,7 @@ samples_that_fail(Config) ->
      || Streak <- [0, 1, 2, 3, 4, 5, 6, 1000]
     ]).
 
-%% The node starts all the same, and who looks is told.
+%% The node starts all the same, and views get the reason.
 no_sample_ever(Config) ->
     {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
     _ = break(Peer),
@@ -119,7 +119,7 @@ no_sample_ever(Config) ->
     ?assertEqual({ok, []}, weir_scope:history(View, second, 0)),
     ok = weir_scope:close(View).
 
-%% What asks this node as if it were another, and gets no answer of one kind.
+%% A fun that asks this node as if it were another one, and fails for one item.
 ask(Broken) ->
     fun
         (erlang, statistics, [Item]) when Item =:= Broken -> error(badarg);
@@ -132,7 +132,7 @@ no_sample_from_afar(_Config) ->
     ?assert(is_process_alive(Sampler)),
     ok = gen_server:stop(Sampler).
 
-%% The node is gone before it has told a second.
+%% The node is gone before its first sample, so the existing file is kept.
 a_recording_is_kept(Config) ->
     File = filename:join(?config(priv_dir, Config), "before.jsonl"),
     ok = file:write_file(File, "what was recorded before\n"),
@@ -144,7 +144,7 @@ a_recording_is_kept(Config) ->
     ?assertEqual({ok, <<"what was recorded before\n">>}, file:read_file(File)),
     ok = weir_scope:close(View).
 
-%% Its code server hangs, as on a slow disk. Nothing stays of a visit that has been given up.
+%% The node's code server hangs, as on a slow disk. Nothing stays of an abandoned visit.
 a_node_that_loads_nothing(Config) ->
     Node = ?config(node, Config),
     Hangs = code_server_hangs(Node),
@@ -158,7 +158,7 @@ a_node_that_loads_nothing(Config) ->
     ok = weir_scope:close(Next),
     nothing_stays(Config).
 
-%% What OTP needs for a visit is loaded before.
+%% Loads the modules of OTP that a visit needs, and then suspends the code server.
 code_server_hangs(Node) ->
     [
         begin
@@ -184,7 +184,7 @@ nothing_stays(Config) ->
             ] =:= []
     end).
 
-%% Somebody has begun the guest, and is gone before it is there.
+%% The visitor that has started the guest is gone before the guest runs.
 a_visitor_that_never_comes(Config) ->
     {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
     Hangs = code_server_hangs(Node),
@@ -194,7 +194,7 @@ a_visitor_that_never_comes(Config) ->
     Hangs ! enough,
     nothing_stays(Config).
 
-%% A process is not made to copy all that it has for the sake of its name.
+%% Reading the name of a process does not copy its whole dictionary.
 a_large_dictionary(Config) ->
     Node = ?config(node, Config),
     Self = self(),
@@ -210,7 +210,7 @@ a_large_dictionary(Config) ->
     Large = load(Node, dictionary, [100_000]),
     ?assertMatch(#{name := _}, weir_scope_process:name(Ask, Large)),
     receive {copied, Large} -> ct:fail(copied) after 0 -> ok end,
-    %% One that OTP's proc_lib has begun is named by what it began with.
+    %% A process that proc_lib has started has the name of its initial call.
     Supervisor = erpc:call(Node, erlang, whereis, [logger_std_h_default]),
     ?assertMatch(#{name := _}, weir_scope_process:name(Ask, Supervisor)),
     Small = load(Node, small, []),
@@ -218,7 +218,7 @@ a_large_dictionary(Config) ->
     exit(Small, kill),
     wait_until(fun() -> weir_scope_process:name(Ask, Small) =:= gone end).
 
-%% 50,000 processes, 4,000 sockets or as many as there may be, and a queue of 100,000 messages.
+%% 50,000 processes, 4,000 sockets or as many as the limit allows, and a queue of 100,000 messages.
 a_large_node(Config) ->
     {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
     Limit = list_to_integer(string:trim(weir_scope_distribution:call(Peer, os, cmd, ["ulimit -n"]))),
@@ -244,7 +244,7 @@ a_large_node(Config) ->
     ct:log("doctor from afar"),
     ?assertMatch([#{severity := critical}], [Finding || #{rule := long_queue} = Finding <- Findings]),
     ok = weir_scope:close(View),
-    %% Without modules there, it is said what cannot be told.
+    %% Without modules there, the report lists the rules that could not be checked.
     {ok, #{unknown := Unknown}} = weir_scope_doctor:examine(Node, #{
         patience => weir_test_wait:patience(), over => 100, load => false
     }),

@@ -1,5 +1,5 @@
-%% Nodes of other releases of OTP, stock and with Weir, are shown as those of one's own. They run in the roots of
-%% scripts/otp-root, where these have been built.
+%% Nodes of other releases of OTP, stock and with Weir, are shown in the same way. They run in the roots of
+%% scripts/otp-root, if these have been built.
 -module(weir_scope_other_otp_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -32,7 +32,7 @@ init_per_suite(Config) ->
 
 end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
-%% It would be built for minutes otherwise.
+%% Skips a release whose root has not been built, because building it takes minutes.
 init_per_group(Root, Config) ->
     Cache = os:getenv("XDG_CACHE_HOME", filename:join(os:getenv("HOME", "/"), ".cache")),
     Built = filelib:is_regular(filename:join([Cache, "weir", "otp-" ++ atom_to_list(Root), "etc", "weir-packages"])),
@@ -111,8 +111,9 @@ looked_at(Config, Load) ->
         end
      || Page <- weir_scope_page:names()
     ],
-    {ok, #{schedulers := Schedulers, memory := #{rss := _, carriers := Carriers, blocks := Blocks}}} =
-        weir_scope:sample(View),
+    {ok, #{schedulers := Schedulers, memory := #{rss := _, carriers := Carriers, blocks := Blocks}}} = weir_scope:sample(
+        View
+    ),
     %% Threads have other names from OTP 26 on.
     ?assertMatch([_ | _], [Cpu || #{kind := normal, cpu := Cpu} <- Schedulers]),
     ?assert(Carriers >= Blocks),
@@ -124,8 +125,8 @@ looked_at(Config, Load) ->
 
 nothing_stays(Config) ->
     weir_test_wait:wait_until(fun() ->
-        Loaded = call(Config, code, all_loaded, []),
-        not lists:any(fun({Module, _}) -> lists:prefix("weir_scope", atom_to_list(Module)) end, Loaded)
+        [Module || {Module, _} <- call(Config, code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module))] =:=
+            []
     end).
 
 with_weir(Config) ->
@@ -138,8 +139,9 @@ with_weir(Config) ->
             {ok, View} = weir_scope:open(?config(node, Config), #{load => Load}),
             _ = weir_scope_distribution:next(View),
             ok = weir_scope_load:requests(Port, 2, 40),
-            #{weir := #{pollsets := [_ | _], listeners := Listeners, reactors := Reactors}} =
-                weir_scope_distribution:next(View),
+            #{weir := #{pollsets := [_ | _], listeners := Listeners, reactors := Reactors}} = weir_scope_distribution:next(
+                View
+            ),
             ?assertMatch([#{port := Port}], [Listener || #{name := scope_slow} = Listener <- Listeners]),
             ?assert(lists:sum([Callbacks || #{totals := #{callbacks := Callbacks}} <- Reactors]) >= 82),
             ok = weir_scope:close(View)
@@ -151,7 +153,7 @@ with_weir(Config) ->
     ?assertMatch({ok, #{tracer := native}}, weir_scope:schedules(View, #{over => 200})),
     ok = weir_scope:close(View).
 
-%% OTP 29 does not load all that OTP 25 compiles.
+%% OTP 29 cannot load all modules that OTP 25 has compiled.
 compiled_there(Config) ->
     Ours = filename:dirname(filename:dirname(code:which(weir))),
     Theirs = filename:join([?config(priv_dir, Config), ?config(root, Config), "weir"]),
@@ -159,8 +161,10 @@ compiled_there(Config) ->
     ok = filelib:ensure_path(Ebin),
     ok = file:make_symlink(filename:join(Ours, "priv"), filename:join(Theirs, "priv")),
     {ok, _} = file:copy(filename:join(Ours, "ebin/weir.app"), filename:join(Ebin, "weir.app")),
-    Files = filelib:wildcard(filename:join(tree(code:which(?MODULE)), "apps/weir/src/*.erl")),
-    up_to_date = call(Config, make, files, [Files, [{outdir, Ebin}]]),
+    Weir = filename:join(tree(code:which(?MODULE)), "apps/weir"),
+    Files = filelib:wildcard(filename:join(Weir, "src/**/*.erl")),
+    Includes = [{i, filename:join(Weir, Directory)} || Directory <- ["src", "include"]],
+    up_to_date = call(Config, make, files, [Files, [{outdir, Ebin} | Includes]]),
     true = call(Config, code, add_patha, [Ebin]),
     ok.
 

@@ -20,7 +20,7 @@
 -define(LOOK, #{width => 1250, height => 1000}).
 -define(TOKEN, (weir_scope_served:token())).
 
-%% A browser starts slowly where others use the machine.
+%% A browser starts slowly on a busy machine.
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
@@ -55,10 +55,10 @@ init_per_testcase(_Case, Config) ->
     _ = process_flag(trap_exit, true),
     Config.
 
-%% What a case has started is linked to it.
+%% All that a case has started is linked to it.
 end_per_testcase(_Case, _Config) -> ok.
 
-%% A page that has come to its end, without an error in it.
+%% Closes a page, which must have no errors.
 done(Page) ->
     ?assertEqual([], errors(Page)),
     close(Page).
@@ -67,7 +67,7 @@ browse(Config, Path) -> open(?config(browser, Config), url(Path), ?LOOK).
 
 url(Path) -> ["http://127.0.0.1:", integer_to_list(weir_scope_web:port()), Path, "#token=", uri_string:quote(?TOKEN)].
 
-%% Pixels that are not grey are those of a line.
+%% Pixels that are not grey belong to a line.
 drawn() ->
     "(() => { const all = [...document.querySelectorAll('figure canvas')];"
     " return all.length > 0 && all.some((canvas) => {"
@@ -76,7 +76,7 @@ drawn() ->
     "   if (data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + "
     "2]) > 60) coloured++;  return coloured > 50; }); })()".
 
-%% Those that the documents show go there, when that is asked for.
+%% Keeps a picture. With WEIR_WRITE_RESULTS=1 those of the documents are written to docs/images.
 keep(Page, Config, Name) ->
     Directory =
         case os:getenv("WEIR_WRITE_RESULTS") of
@@ -120,7 +120,7 @@ every_tab_draws(Config) ->
                 "document.title.endsWith(': ", Tab, "') && document.querySelector('#blocks').innerText.length > 20"
             ]),
             _ = [wait_until(Page, drawn()) || lists:member(Tab, Charts)],
-            %% What the page has watched itself.
+            %% The chart of data that only the page has measured.
             _ = [
                 wait_until(
                     Page,
@@ -139,7 +139,7 @@ every_tab_draws(Config) ->
     done(Page),
     stop(Pid).
 
-%% The pointer is drawn over one chart: all others show that time.
+%% A range is selected with the pointer in one chart, and all charts show it.
 a_range_is_that_of_all_charts(Config) ->
     Pid = start(#{}),
     Page = browse(Config, "/?tab=overview"),
@@ -163,7 +163,7 @@ a_range_is_that_of_all_charts(Config) ->
             "return +given.get('to') > +given.get('from'); })()"
         )
     ),
-    %% Back by the browser's own button.
+    %% As with the browser's back button.
     evaluate(Page, "history.back()"),
     wait_until(Page, "!new URLSearchParams(location.search).has('from') && document.querySelector('#live').hidden"),
     the_address_tells_what_is_shown(Config),
@@ -241,7 +241,7 @@ it_comes_back_after_a_restart(Config) ->
         Page, "document.querySelector('#state').className === '' && document.querySelector('#state').textContent === ''"
     ),
     wait_until(Page, drawn()),
-    %% The browser says itself what could not be reached; no script has failed.
+    %% The only errors are the browser's own network errors; no script has failed.
     ?assertEqual([], [Error || Error <- errors(Page), maps:get(<<"source">>, Error, none) =/= <<"network">>]),
     close(Page),
     stop(Again).

@@ -1,9 +1,9 @@
-%% What weir_http and weir_pubsub count, by their own tables.
+%% Counters of weir_http and weir_pubsub, from their own tables.
 -module(weir_scope_products_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% A node with both; so many messages were published.
+%% A node with both, where `Published' messages were published.
 ask(Published) ->
     fun
         (erlang, whereis, [weir_pubsub_sup]) ->
@@ -25,7 +25,7 @@ all_of_both_tables_test() ->
     ?assertEqual([[#{listener => web, total => 7, rate => 0.0}]], named(<<"weir_http_requests">>, Counters)),
     ?assertEqual([[#{total => 5, rate => 0.0}]], named(<<"weir_pubsub_published">>, Counters)).
 
-%% Of two seconds. A listener that was started anew counts from zero, and one that is new has no rate yet.
+%% Rates over two seconds. A restarted listener counts from zero, and a new one has no rate yet.
 rates_test() ->
     Before = weir_scope_products:read(ask(5), [{web, listener(7)}, {again, listener(100)}]),
     After = weir_scope_products:read(ask(9), [{web, listener(17)}, {again, listener(4)}, {new, listener(3)}]),

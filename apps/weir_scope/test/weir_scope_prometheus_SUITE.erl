@@ -1,4 +1,4 @@
-%% Prometheus reads the metrics, and asks what the dashboard for Grafana asks.
+%% Prometheus reads the metrics, and evaluates the expressions of the Grafana dashboard.
 -module(weir_scope_prometheus_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -21,13 +21,13 @@ all() -> [what_promtool_says, what_a_dashboard_shows].
 init_per_suite(Config) ->
     case [os:find_executable(Name) || Name <- ["promtool", "prometheus"]] of
         [Tool, Server] when is_list(Tool), is_list(Server) ->
-            %% weir_http runs with it: the dashboard has panels of both.
+            %% weir_http runs too: the dashboard has panels for both.
             weir_scope_served:with([weir_pubsub, weir_scope], [{promtool, Tool}, {prometheus, Server} | Config]);
         _ -> {skip, "no promtool and prometheus (scripts/setup test)"}
     end.
 
-%% Prometheus' own parsers take the metrics, with the labels of any name, and the expressions of the dashboard. `check
-%% metrics' reads the older form only; so the metrics are made a block, for which each needs a time.
+%% Prometheus' own parsers accept the metrics, with any listener name as a label, and the dashboard's expressions.
+%% `check metrics' only reads the older format, so this makes a block of the metrics, for which each needs a timestamp.
 what_promtool_says(Config) ->
     [Program, Directory] = [?config(Key, Config) || Key <- [promtool, priv_dir]],
     [Metrics, Rules] = [filename:join(Directory, Name) || Name <- ["metrics.txt", "rules.json"]],
@@ -43,9 +43,7 @@ what_promtool_says(Config) ->
          || Line <- weir_scope_metrics_tests:lines()
         ])
     ),
-    {0, _} = program(Program, [
-        "tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")
-    ]),
+    {0, _} = program(Program, ["tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")]),
     Expressions = expressions("5m"),
     Recorded = [
         #{record => list_to_binary("expression_" ++ integer_to_list(Number)), expr => Expression}
@@ -53,7 +51,7 @@ what_promtool_says(Config) ->
     ],
     ok = file:write_file(Rules, weir_json:encode(#{groups => [#{name => dashboard, rules => Recorded}]})),
     {0, _} = program(Program, ["check", "rules", Rules]),
-    %% It does tell.
+    %% A wrong expression is detected.
     ok = file:write_file(
         Rules,
         weir_json:encode(#{
@@ -62,15 +60,15 @@ what_promtool_says(Config) ->
     ),
     {1, _} = program(Program, ["check", "rules", Rules]).
 
-%% With the dashboard's variables as they are; an interval is an expression's own.
+%% Replaces the interval in the dashboard's expressions, and keeps its other variables.
 expressions(Interval) ->
     [
         binary:replace(Expression, <<"$__rate_interval">>, list_to_binary(Interval), [global])
      || Expression <- weir_scope_grafana_tests:expressions(), binary:match(Expression, <<"label_values">>) =:= nomatch
     ].
 
-%% A Prometheus that is told the token has numbers for every line of every panel, but for those of a control group that
-%% is not there and of listeners that do not measure.
+%% A Prometheus with the token has numbers for every line of every panel, except for a missing control group and for
+%% listeners that do not measure.
 what_a_dashboard_shows(Config) ->
     Page = start(#{}),
     {200, _, Metrics} = ask("/metrics", [host(), bearer(?TOKEN)]),
@@ -86,7 +84,7 @@ what_a_dashboard_shows(Config) ->
     ],
     ?assert(length(Told) > 25),
     [wait_until(fun() -> length(results(Port, chosen(Expression, Target))) > 0 end) || Expression <- Told],
-    %% An expression of what is not there has none.
+    %% An expression of an unknown metric has no numbers.
     ?assertEqual([], results(Port, <<"beam_nothing">>)),
     ?assertMatch([_], results(Port, <<"scrape_samples_scraped > 50">>)),
     port_close(Server),
@@ -99,7 +97,7 @@ chosen(Expression, Target) ->
         [{<<"$job">>, <<"tested">>}, {<<"$instance">>, list_to_binary(Target)}]
     ).
 
-%% It ends when its input does: with the process that has started it.
+%% It ends when its input closes, which is when the process that has started it ends.
 prometheus(Target, Config) ->
     Directory = ?config(priv_dir, Config),
     File = filename:join(Directory, "prometheus.json"),
@@ -130,7 +128,7 @@ prometheus(Target, Config) ->
     ]),
     {Server, Port}.
 
-%% None before it listens.
+%% There are no results before it listens.
 results(Port, Expression) ->
     case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]) of
         {ok, Socket} ->

@@ -1,4 +1,4 @@
-%% Recordings as files, and what two of them differ by.
+%% Recordings as files, and comparisons of two.
 -module(weir_scope_recording_tests).
 
 -include_lib("eunit/include/eunit.hrl").
@@ -52,7 +52,7 @@ compressed_test() ->
         [#{columns => [<<"vm.a">>], rows => [{1000, [1]}, {2000, [2]}]}], weir_scope_recording:series(Recording, 0)
     ).
 
-%% What stood there at that moment.
+%% The record of a tab at a given time.
 looks_test() ->
     {ok, Recording} = recording([look(1000, <<"first">>), look(5000, <<"second">>)]),
     [
@@ -70,7 +70,7 @@ looks_test() ->
     ?assertEqual({error, {not_recorded, <<"polls">>}}, weir_scope_recording:look(Recording, <<"polls">>, 1000)),
     ?assertEqual(none, weir_scope_recording:span(Recording)).
 
-%% The last line of a command that was killed.
+%% An incomplete last line, as of a command that was killed.
 cut_off_test() ->
     File = file(),
     ok = file:write_file(File, [head(), "\n", columns([<<"vm.a">>]), "\n", second(1000, [1]), "\n{\"at\":2000,\"val"]),
@@ -133,7 +133,7 @@ medians_test() ->
     ?assertMatch({match, _}, re:run(Text, "3 of 4 medians differ by 5 %")),
     ?assertEqual(nomatch, re:run(Text, "memory\\.c")).
 
-%% What a tab shows comes back from a file as it was.
+%% The blocks of a tab are the same after a way through a file.
 blocks_test() ->
     Blocks = [
         {text, ["lines ", ["of ", <<"text">>]]},

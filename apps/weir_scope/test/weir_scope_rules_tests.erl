@@ -1,11 +1,11 @@
-%% Each rule finds something in a node that is set wrong, and nothing in one that is not.
+%% Each rule finds something on a node with a wrong setting, and nothing on a healthy one.
 -module(weir_scope_rules_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
 -define(MIB, 1048576).
 
-%% Facts in which every rule can tell, and finds nothing.
+%% Facts with which every rule can be checked and finds nothing.
 healthy() ->
     #{
         node => 'well@127.0.0.1',
@@ -67,7 +67,7 @@ over(Keys, Value) when is_list(Keys) ->
 over(Key, Value) ->
     over([Key], Value).
 
-%% What is changed, and what is found then.
+%% The expected findings, and the changed facts that lead to them.
 sick() ->
     [
         {ports_close_to_limit, warning, #{ports => {60000, 65536}}},
@@ -131,10 +131,10 @@ each_rule_finds_what_it_is_for_test_() ->
 a_healthy_node_has_nothing_test() ->
     #{findings := Findings, unknown := Unknown, fine := Fine} = weir_scope_doctor:judge(healthy()),
     ?assertEqual({[], []}, {Findings, Unknown}),
-    %% Every rule is tried above.
+    %% Every rule is in the list above.
     ?assertEqual(lists:sort(Fine), lists:usort([Rule || {Rule, _, _} <- sick()])).
 
-%% Without a quota the wait of schedulers is worth a note at most.
+%% Without a quota busy waiting is only a note.
 busy_waiting_without_a_quota_test() ->
     Facts = maps:merge(healthy(), over(scheduler_cpu_ns, 3_000_000_000)),
     ?assertEqual([{busy_waiting, note}], found(maps:remove(cpus, Facts))).
@@ -147,7 +147,7 @@ what_is_not_known_is_said_test() ->
     ?assertEqual([swap], proplists:get_value(swapped, Unknown)),
     ?assertEqual([{over, listen_overflows}, {over, ns}], proplists:get_value(listen_overflows, Unknown)).
 
-%% Twenty in ten seconds are few.
+%% Twenty drops in ten seconds are only a note.
 drops_are_judged_by_their_rate_test() ->
     #{over := Over} = maps:merge(healthy(), over([listen_overflows, listen_drops], 20)),
     ?assertEqual(
@@ -155,7 +155,7 @@ drops_are_judged_by_their_rate_test() ->
         found((healthy())#{over := Over#{ns := 10_000_000_000, received := #{}, poller_cpu_ns := #{}}})
     ).
 
-%% From OTP 29 on the order of options does not matter; and where Weir does not run, nobody meant it.
+%% From OTP 29 on the order of options does not matter. Without Weir on the node the listener is not meant to use it.
 a_listener_of_otp_may_be_meant_test() ->
     Listeners = [#{port => 80, kind => port, buffer => 65536}],
     [
@@ -163,7 +163,7 @@ a_listener_of_otp_may_be_meant_test() ->
      || Changed <- [#{otp => [29]}, #{weir => none}]
     ].
 
-%% Its acceptors do not wait where those of ports do.
+%% Acceptors of a `socket' do not wait in the function in which those of ports wait.
 who_accepts_at_a_socket_of_the_module_is_not_known_test() ->
     Listeners = [#{port => 80, kind => socket, backlog => 1024, waiting => 3}],
     ?assertEqual([], found((healthy())#{acceptors => 1, listeners => Listeners})),

@@ -1,4 +1,4 @@
-%% Samplers: one for all who look, what they cost, and what of them stays in a node.
+%% Samplers: one for all views, their cost, and what stays of them on a node.
 -module(weir_scope_sampler_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -32,7 +32,7 @@ all() ->
         cheap_on_a_large_node
     ].
 
-%% Each begins while what the one before has left is taken away.
+%% Each visit begins while the modules of the one before are being removed.
 one_after_the_other(Config) ->
     Self = self(),
     [
@@ -78,7 +78,7 @@ one_sampler_for_all(Config) ->
     end,
     wait_until(fun() -> traces(Config) =:= {[], [], undefined} end).
 
-%% A release with the application: its sampler and modules are used, and stay.
+%% On a release with the application, views use its sampler and modules, which stay.
 what_weir_scope_has_stays(Config) ->
     Peer = ?config(peer, Config),
     true = weir_scope_distribution:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
@@ -93,7 +93,7 @@ what_weir_scope_has_stays(Config) ->
     ?assertMatch(#{at := _}, weir_scope_distribution:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])),
     ?assert(weir_scope_distribution:call(Peer, weir_scope_sampler, memory, [weir_scope_sampler]) < 4 * 1024 * 1024).
 
-%% A release without it says why there is no page; all else works.
+%% A release without weir_http reports why there is no page. All else works.
 without_weir_http(Config) ->
     Peer = ?config(peer, Config),
     true = weir_scope_distribution:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
@@ -109,13 +109,13 @@ without_weir_http(Config) ->
     {ok, _} = weir_scope_distribution:call(Peer, application, ensure_all_started, [weir_scope]),
     ?assertMatch(#{at := _}, weir_scope_distribution:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])).
 
-%% What the VM says there, the kernel's file, and times that are some nanoseconds at least.
+%% Compares with the settings of the VM and the kernel's file. The costs are some nanoseconds at least.
 the_clocks(Config) ->
     [
         begin
             View = weir_scope_distribution:view(?config(node, Config), Load),
             {ok, #{settings := Settings} = Clocks} = weir_scope:clocks(View),
-            %% OTP 29 has another mode of time warp than those before.
+            %% The time warp mode depends on the release, so the node itself is asked.
             [
                 ?assertEqual(
                     {Item, weir_scope_distribution:call(?config(peer, Config), erlang, system_info, [Item])},
@@ -144,7 +144,7 @@ the_clocks(Config) ->
      || Load <- [true, false]
     ].
 
-%% 20,000 processes: what the sampler does does not grow with them, and the top is found among them.
+%% With 20,000 processes the sampler does no more work, and the top processes are found.
 cheap_on_a_large_node(Config) ->
     Node = ?config(node, Config),
     bring(Config, weir_scope_load),

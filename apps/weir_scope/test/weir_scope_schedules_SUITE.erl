@@ -1,4 +1,4 @@
-%% What a schedule costs, on nodes whose run queues are known, with each tracer; and that nobody else's tracer is
+%% Measures scheduling on nodes with known run queues, with each tracer, and checks that other tracers are not
 %% disturbed.
 -module(weir_scope_schedules_SUITE).
 
@@ -48,7 +48,7 @@ init_per_suite(Config) ->
 
 end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
-%% With this module and, but for what OTP's own tracer is tried on, Weir's library.
+%% A node with this module and Weir's library; cases of OTP's tracer run without the library.
 init_per_testcase(Case, Config) ->
     {Peer, Node} = weir_scope_distribution:node(["+S", "2"]),
     {Module, Beam, File} = code:get_object_code(?MODULE),
@@ -67,14 +67,13 @@ end_per_testcase(_Case, Config) ->
     catch peer:stop(?config(peer, Config)),
     ok.
 
-%% Takes a turn of so many microseconds, and begins anew, for ever.
+%% Takes turns of `Microseconds' with sleeps between them, for ever.
 turn(Microseconds, Sleep) ->
     spin(erlang:monotonic_time(microsecond) + Microseconds),
     timer:sleep(Sleep),
     turn(Microseconds, Sleep).
 
-%% The VM takes a process off a scheduler after 4,000 reductions, and this takes one of them for a look at the clock or
-%% less.
+%% The VM schedules a process out after 4,000 reductions. A read of the clock here takes at most one.
 spin(Until) ->
     case erlang:monotonic_time(microsecond) of
         Now when Now >= Until -> ok;
@@ -86,8 +85,8 @@ busy(Config, Microseconds, Sleep) ->
 
 count(Histogram) -> lists:sum([Count || {_, Count} <- Histogram]).
 
-%% Ten processes that never sleep stand before whoever becomes ready on the first scheduler, each with a turn of 4,000
-%% reductions: tens of microseconds. On the second there is nobody.
+%% On the first scheduler ten processes that never sleep are in front of a process that becomes ready. Each takes a
+%% turn of 4,000 reductions, which is tens of microseconds. The second scheduler is idle.
 who_is_ready_waits_for_those_before(Config) ->
     _ = [busy(Config, 1_000_000_000, 0) || _ <- lists:seq(1, 10)],
     {ok, #{tracer := none, events := 0, complete := true, schedulers := [First, Second]}} = weir_scope:schedules(
@@ -102,8 +101,8 @@ who_is_ready_waits_for_those_before(Config) ->
     ?assert(Shortest >= 32_768, Busy),
     ?assert(Least =< 8192, Idle).
 
-%% A turn of 20 microseconds by the clock begins after each sleep of 10 ms: there are turns of 2^14 ns or more. (Longer
-%% ones would be two, where 4,000 looks at the clock take less.)
+%% After each sleep of 10 ms there is a turn of 20 microseconds by the clock, so there are turns of 2^14 ns or more. (A
+%% longer one might be split into two, if 4,000 reads of the clock take less time.)
 turns_of_known_length(Config) ->
     _ = busy(Config, 20, 10),
     {ok, #{tracer := native, events := Events, schedulers := Schedulers}} = weir_scope:schedules(
@@ -114,7 +113,7 @@ turns_of_known_length(Config) ->
     Long = [{From, Count} || {From, Count} <- Running, From >= 16_384],
     ?assert(count(Long) > 0, Running),
     ?assert(count(Between) > 0),
-    %% Those of a machine that is busy with others may be long.
+    %% On a busy machine some may be long.
     ?assert(lists:any(fun({From, _}) -> From =< 10_000_000 end, Between)),
     ?assertEqual({error, closed}, weir_scope_distribution:call(?config(peer, Config), weir_nif, schedules_end, [1])).
 
@@ -129,7 +128,7 @@ turns_by_messages(Config) ->
     ?assert(count(Long) > 0, Running),
     ?assertEqual({flags, []}, weir_scope_distribution:call(?config(peer, Config), erlang, trace_info, [Busy, flags])).
 
-%% As many messages as two processes send: it ends long before its time.
+%% Two processes exchange messages without a pause, so the tracer reaches its limit long before the time is over.
 messages_are_bounded(Config) ->
     Pong = spawn(?config(node, Config), ?MODULE, pong, []),
     Ping = spawn(?config(node, Config), ?MODULE, ping, [Pong]),
@@ -141,9 +140,9 @@ messages_are_bounded(Config) ->
      || Pid <- [Ping, Pong]
     ].
 
-%% A process that goes to the other scheduler for each of its turns knows how often: with either tracer a good part of
-%% that is counted, since it is asked some time before the tracer begins and after it has ended. Others do not go so
-%% often.
+%% A process that moves to the other scheduler for each of its turns counts its moves. Each tracer must count a good
+%% part of them: the process is asked some time before the tracer begins and after it has ended. Other processes do not
+%% move so often.
 migrations_of_known_number(Config) ->
     Hopping = spawn(?config(node, Config), ?MODULE, hops, [0]),
     [
@@ -161,7 +160,7 @@ migrations_of_known_number(Config) ->
      || Tracer <- [native, otp]
     ].
 
-%% It is one of the processes that run most.
+%% It must be one of the busiest processes, which OTP's tracer traces.
 hops(Times) ->
     _ = process_flag(scheduler, 1 + Times rem 2),
     spin(erlang:monotonic_time(microsecond) + 200),
@@ -183,16 +182,16 @@ pong() ->
     receive Ping -> Ping ! self() end,
     pong().
 
-%% A collection of a heap of some million words is long, and no process goes on meanwhile.
+%% A garbage collection of a heap of some million words is a long one.
 long_turns(Config) ->
     {Peer, View} = {?config(peer, Config), ?config(view, Config)},
     Collected = spawn(?config(node, Config), ?MODULE, collected, []),
-    %% It has its heap.
+    %% Wait until it has built its heap.
     _ = asked(Collected),
     [_ | _] = long_collections(Collected, View),
     ?assertEqual(undefined, weir_scope_distribution:call(Peer, erlang, system_monitor, [])).
 
-%% A look may begin and end within one collection on a busy machine. One of a hundred would be seen.
+%% On a busy machine a whole measurement may lie within one collection, so this repeats it.
 long_collections(Pid, View) ->
     Before = asked(Pid),
     {ok, #{long := {ok, Turns}}} = weir_scope:schedules(View, #{tracer => none}),
@@ -219,7 +218,7 @@ hold(List, Number) ->
     receive {collections, Whom} -> Whom ! {collections, Number + 1} after 1 -> ok end,
     hold(List, Number + 1).
 
-%% Before OTP 28 it has the only one, and is told of.
+%% Before OTP 28 the node has only one system monitor, and the result names it.
 another_system_monitor_goes_on(Config) ->
     {Peer, View} = {?config(peer, Config), ?config(view, Config)},
     Other = spawn(?config(node, Config), ?MODULE, traced, [0]),
@@ -231,8 +230,8 @@ another_system_monitor_goes_on(Config) ->
     end,
     ?assertMatch({Other, [{long_gc, 1}]}, weir_scope_distribution:call(Peer, erlang, system_monitor, [])).
 
-%% A process that is traced by somebody else is traced by them afterwards, with the flags that they had, and they are
-%% told all.
+%% A process that another tracer traces is still traced by it afterwards, with the same flags, and that tracer misses
+%% nothing.
 another_tracer_goes_on(Config) ->
     {Peer, View} = {?config(peer, Config), ?config(view, Config)},
     Busy = busy(Config, 10, 10),
@@ -255,7 +254,7 @@ told(Tracer) ->
     Tracer ! {told, self()},
     receive {told, Events} -> Events end.
 
-%% The one who asked is killed. The tracer goes, also from processes that are busy.
+%% The caller is killed. Its tracer is removed, also from busy processes.
 an_observer_that_dies(Config) ->
     {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
     Busy = busy(Config, 100, 10),

@@ -1,4 +1,4 @@
-%% A page that is served to the tests, and requests to it.
+%% Serves a page for the tests, and makes requests to it.
 -module(weir_scope_served).
 
 -include_lib("common_test/include/ct.hrl").
@@ -31,7 +31,7 @@ stop(Pid) ->
     exit(Pid, shutdown),
     receive {'EXIT', Pid, _} -> ok after weir_test_wait:patience() -> ct:fail(stays) end.
 
-%% Asks over a socket of OTP's, with the fields that are given.
+%% Makes a request over a socket of OTP, with the given fields.
 ask(Path, Fields) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, [
@@ -55,7 +55,7 @@ received(Socket, Bytes) ->
 bearer(Token) -> {"authorization", ["Bearer ", Token]}.
 host() -> {"host", "127.0.0.1"}.
 
-%% Made by the first case that needs it.
+%% The first case that needs the recording makes it.
 recording(Config) ->
     File = filename:join(?config(priv_dir, Config), "recording"),
     _ = filelib:is_file(File) orelse begin

@@ -11,14 +11,14 @@
 view(Config) ->
     weir_scope_distribution:view(?config(node, Config), proplists:get_value(load, Config, true)).
 
-%% A module of the tests on the node.
+%% Loads a module of the tests on the node.
 bring(Config, Module) -> weir_scope_distribution:bring(?config(peer, Config), Module).
 
-%% The sample after the present one.
+%% Waits for the sample after the present one.
 next(View) -> {ok, weir_scope_distribution:next(View)}.
 
-%% What a visit could leave behind: modules, processes with a function of ours or of erl_eval, the flag of the
-%% schedulers.
+%% Returns what a visit could leave behind: modules, processes in functions of weir_scope or erl_eval, and the flag of
+%% the schedulers.
 traces(Config) ->
     Call = fun(Module, Function, Arguments) ->
         weir_scope_distribution:call(?config(peer, Config), Module, Function, Arguments)

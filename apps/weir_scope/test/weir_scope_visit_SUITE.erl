@@ -1,4 +1,4 @@
-%% Visits of nodes that have nothing of ours: what is seen there, and that nothing stays.
+%% Visits of nodes without Weir: what is found there, and that nothing stays.
 -module(weir_scope_visit_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -47,16 +47,16 @@ all() ->
         this_node
     ].
 
-%% Nodes are reached by distribution, as users' are.
+%% The nodes are reached by distribution, as the nodes of users are.
 init_per_suite(Config) ->
     [{started, weir_scope_distribution:start("weir_scope")} | Config].
 
 end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
-%% A node as somebody starts it who has never heard of us.
+%% A stock node.
 init_per_testcase(Case, Config) ->
-    %% The VM goes through all of its port table for a list of ports: seconds on a busy machine. So only these have a
-    %% large one.
+    %% Only these cases have a large port table: the VM walks through it for a list of ports, which takes seconds on a
+    %% busy machine.
     Large = [Flag || Flag <- ["+Q", "16777216"], lists:member(Case, [what_is_wrong_is_found, from_afar])],
     {Peer, Node} = weir_scope_distribution:node(["+c", "false" | Large]),
     false = weir_scope_distribution:call(Peer, code, is_loaded, [weir_scope_facts]),
@@ -82,7 +82,7 @@ what_is_wrong_is_found(Config) ->
     #{unknown := Unknown} = Report,
     ?assertEqual(undefined, proplists:get_value(busy_waiting, Unknown)).
 
-%% Without a module there the same is found.
+%% Without modules on the node the doctor finds the same.
 from_afar(Config) ->
     Node = ?config(node, Config),
     {ok, #{findings := Findings, unknown := Unknown}} = weir_scope_doctor:examine(Node, #{
@@ -91,7 +91,7 @@ from_afar(Config) ->
     Found = [Rule || #{rule := Rule} <- Findings],
     ?assertEqual([], [time_correction_off, large_port_table] -- Found),
     ?assertEqual(undefined, proplists:get_value(busy_waiting, Unknown)),
-    %% The VM takes the flag back when the process that has asked for it ends, a moment after the answer.
+    %% The VM resets the flag when the process that has set it ends, which is a moment after the answer.
     wait_until(fun() ->
         weir_scope_distribution:call(?config(peer, Config), erlang, statistics, [scheduler_wall_time]) =:= undefined
     end),
@@ -102,13 +102,11 @@ nothing_stays(Config) ->
     Before = lists:sort(weir_scope_distribution:call(Peer, erlang, processes, [])),
     {ok, _} = weir_scope_visit:facts(?config(node, Config), #{patience => ?PATIENCE, over => 100}),
     nothing_of_ours(Config),
-    %% But for the processes of distribution itself.
+    %% Distribution itself has new processes.
     New = lists:sort(weir_scope_distribution:call(Peer, erlang, processes, [])) -- Before,
     Functions = [weir_scope_distribution:call(Peer, erlang, process_info, [Pid, current_function]) || Pid <- New],
     ?assertEqual([], [Function || {_, {Module, _, _}} = Function <- Functions, lists:member(Module, ?OURS)]),
-    wait_until(
-        fun() -> weir_scope_distribution:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end
-    ).
+    wait_until(fun() -> weir_scope_distribution:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end).
 
 a_visitor_that_dies(Config) ->
     Node = ?config(node, Config),
@@ -119,7 +117,7 @@ a_visitor_that_dies(Config) ->
     exit(Visitor, kill),
     nothing_of_ours(Config).
 
-%% A release that has the application keeps it.
+%% Modules that were loaded before the visit stay.
 what_was_there_stays(Config) ->
     Peer = ?config(peer, Config),
     {module, _} = weir_scope_distribution:call(Peer, code, load_binary, load(weir_scope_vm)),
@@ -135,7 +133,7 @@ nobody_there(_Config) ->
     ?assertEqual({error, {no_connection, Node}}, weir_scope_visit:facts(Node, #{})),
     ?assertEqual({error, {no_connection, Node}}, weir_scope_visit:facts(Node, #{load => false})).
 
-%% A node that is stopped, as one that swaps, or hangs in native code.
+%% A stopped node, like one that swaps or hangs in native code.
 a_node_that_hangs(Config) ->
     Node = ?config(node, Config),
     Pid = weir_scope_distribution:call(?config(peer, Config), os, getpid, []),
@@ -147,7 +145,8 @@ a_node_that_hangs(Config) ->
         os:cmd("kill -CONT " ++ Pid)
     end.
 
-%% All begin at once, again and again: one loads what the others use, and the modules go with the last visit.
+%% Several visits begin at once, repeatedly: one loads the modules that the others use, and the modules go with the
+%% last visit.
 several_at_once(Config) ->
     Node = ?config(node, Config),
     Self = self(),
@@ -189,18 +188,18 @@ ended_by_another_process(Config) ->
     receive {'DOWN', Monitor, process, Other, Reason} -> ?assertEqual(ok, Reason) end,
     ?assertEqual([], loaded(Config)).
 
-%% What a node answers when nobody waits for it any more does not stay with the one that has asked.
+%% A late answer of the node does not stay in the caller's mailbox.
 late_answers(Config) ->
     pong = net_adm:ping(?config(node, Config)),
-    Ask = weir_scope_afar:ask({?config(node, Config), 5000}),
+    Ask = weir_scope_remote:ask({?config(node, Config), 5000}),
     Gate = spawn_link(fun gate/0),
     ?assertError({erpc, timeout}, Ask(gen_server, call, [Gate, open, infinity])),
     Gate ! enough,
-    %% It answers in order.
+    %% The node answers in order, so the late answer came before this one.
     ?assertEqual(?config(node, Config), Ask(erlang, node, [])),
     weir_test_wait:assert_no_message().
 
-%% Answers a call when it is told to.
+%% Answers a call only after the message `enough'.
 gate() ->
     receive enough -> receive {'$gen_call', From, open} -> gen_server:reply(From, opened) end end.
 
@@ -215,7 +214,7 @@ this_node(_Config) ->
     } = Facts,
     ?assert(Ns >= 50_000_000),
     ?assert(Busy > 0),
-    %% What the system has given, what is kept of it, what is used: each holds the next.
+    %% Resident memory, carriers and blocks: each contains the next.
     ?assert(Carriers >= Blocks),
     ?assert(abs(Blocks - Total) < Total div 2),
     ?assert(Rss > Blocks div 2).

@@ -1,4 +1,4 @@
-%% What a node tells over HTTP, and whom.
+%% What a node shows over HTTP, and to whom.
 -module(weir_scope_web_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -74,7 +74,7 @@ another_token(_Config) ->
     ?assertMatch({200, _, _}, ask("/metrics", [host(), bearer(?TOKEN)])),
     stop(Pid).
 
-%% A page of another site whose name leads to this machine: it may not read, with or without a token.
+%% A page of another site whose name resolves to this machine has no access, with or without a token.
 a_name_of_somebody_else(_Config) ->
     Pid = start(#{token => none}),
     [
@@ -116,7 +116,7 @@ wrong_options(_Config) ->
             {http, on}
         ]
     ],
-    %% An error is logged. A token may also stand in what is no map, or under a name that does not exist.
+    %% Errors are logged. A token may also be in options that are not a map, or under an unknown key.
     [
         ?assertMatch(
             {Options, nomatch}, {Options, string:find(io_lib:format("~p", [weir_scope_web:check(Options)]), "secret")}
@@ -128,7 +128,7 @@ wrong_options(_Config) ->
         ]
     ].
 
-%% What supervisors would report of their children.
+%% Child specifications and states, which supervisors and crashes would report, do not contain the token.
 the_token_is_in_no_report(_Config) ->
     Pid = start(#{}),
     Children = [supervisor:get_childspec(Pid, Id) || {Id, _, _, _} <- supervisor:which_children(Pid)],
@@ -144,7 +144,7 @@ metrics(_Config) ->
     {200, Head, Text} = ask("/metrics", [host(), bearer(?TOKEN)]),
     ?assertNotEqual(nomatch, string:find(Head, "application/openmetrics-text; version=1.0.0")),
     ?assertNotEqual(nomatch, string:find(Text, "beam_reductions_total ")),
-    %% The page itself is served by HTTP.
+    %% The listener of the page itself has metrics too.
     ?assertNotEqual(nomatch, string:find(Text, "weir_http_requests_total{listener=\"weir_scope_http\"} ")),
     ?assertEqual(<<"# EOF\n">>, binary:part(Text, byte_size(Text), -6)),
     stop(Pid).
@@ -196,7 +196,7 @@ a_stream_has_a_row_a_second(_Config) ->
     Socket = stream(),
     [First, Second] = lists:sublist(rows(Socket, <<>>, 2), 2),
     {ok, History} = weir_json:decode(element(3, ask("/history/second", [host(), bearer(?TOKEN)]))),
-    %% A reactor that came and went has made the same columns twice.
+    %% A reactor may have come and gone, so the same columns may appear twice.
     [Columns] = lists:usort([
         Columns
      || #{<<"set">> := Set, <<"columns">> := Columns} <- History, Set =:= maps:get(<<"set">>, First)
@@ -234,7 +234,7 @@ streams_are_limited(_Config) ->
     [ok = gen_tcp:close(Socket) || Socket <- [Two, Three]],
     stop(Pid).
 
-%% A stream that is not refused has no end: the first bytes tell.
+%% An accepted stream does not end, so this only reads the first bytes.
 begins(Status) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, [
@@ -246,7 +246,7 @@ begins(Status) ->
 
 weir_scope_feed_stream() -> ?waitMatch({ok, _}, weir_scope_feed:stream()).
 
-%% A release says so in its configuration.
+%% The configuration of a release starts the page.
 by_configuration(_Config) ->
     ok = application:stop(weir_scope),
     ok = application:set_env(weir_scope, http, #{token => <<"short">>}),
@@ -258,7 +258,7 @@ by_configuration(_Config) ->
     ok = application:unset_env(weir_scope, http),
     ok = application:start(weir_scope).
 
-%% Also where no page is open that would notice.
+%% The feed notices it also if no page is open.
 a_sampler_that_ends(_Config) ->
     Pid = start(#{}),
     ?assertMatch({200, _, _}, ask("/metrics", [host(), bearer(?TOKEN)])),
@@ -287,7 +287,7 @@ a_node_that_ends_and_comes_back(_Config) ->
     ok = peer:stop(Again),
     ok = weir_scope_distribution:stop(Started).
 
-%% What is recorded of this node is what pages get of the file.
+%% Pages get from the file what was recorded.
 a_recording(Config) ->
     File = recording(Config),
     {ok, Recording} = weir_scope_recording:read(File),
