@@ -108,7 +108,8 @@ robots_chat(Config) ->
         ok = wait_until(Ann, "document.querySelector('#people .more').textContent.includes('10 robots')"),
         _ = evaluate(
             Ann,
-            "{ const dial = document.querySelector('#dial'); dial.value = 150; dial.dispatchEvent(new Event('change')) }"
+            "{ const dial = document.querySelector('#dial'); dial.value = 150; "
+            "dial.dispatchEvent(new Event('change')) }"
         ),
         ok = wait_until(Bob, "document.querySelector('#dial').value === '150'"),
         ok = wait_until(Bob, "document.querySelector('#people .more').textContent.includes('30 robots')"),

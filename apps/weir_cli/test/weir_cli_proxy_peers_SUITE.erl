@@ -95,7 +95,8 @@ weir(Config) ->
 haproxy(Config) ->
     Say = fun(Command) ->
         [
-            "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
+            "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+            "s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
             Command,
             "\\n\").encode()); print(s.recv(1000).decode())' \"$1\" \"$2\""
         ]
@@ -164,7 +165,8 @@ end_programs(Said) ->
 table(Results) ->
     [
         "# The same cases before weir proxy and HAProxy\n\n"
-        "Written by `weir_cli_proxy_peers_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a file for varnishtest in\n"
+        "Written by `weir_cli_proxy_peers_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. "
+        "Each case is a file for varnishtest in\n"
         "`apps/weir_cli/test/weir_cli_proxy_peers_SUITE_data`, with a configuration for either program. HAProxy is ",
         version(),
         ".\n\n"

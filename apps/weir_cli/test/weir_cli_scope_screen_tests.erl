@@ -8,6 +8,34 @@ data() ->
     Ask = fun erlang:apply/3,
     Sources = weir_scope_sample:open(Ask),
     Sample = weir_scope_sample:between(weir_scope_sample:read(Ask, Sources), weir_scope_sample:read(Ask, Sources)),
+    #{
+        sample => Sample#{weir => engine()},
+        history => history(),
+        clocks => #{
+            settings => #{
+                time_correction => true, time_warp_mode => no_time_warp, time_offset => final, clock_difference => -3
+            },
+            costs => [#{clock => monotonic_time, ns => 25.0}]
+        },
+        locks => #{
+            seconds => 2.0,
+            locks => [
+                #{
+                    name => run_queue,
+                    type => spinlock,
+                    instances => 2,
+                    tries => 10,
+                    collisions => 5,
+                    waited => 0.25,
+                    share => 0.125
+                }
+            ]
+        },
+        top => [process(rather_busy, 2000.0), process({a_module, with_a_long_name, 3}, 1000.0)],
+        microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
+    }.
+
+engine() ->
     Pollset = #{
         pollset => 1,
         scheduler => 1,
@@ -45,19 +73,28 @@ data() ->
             values => [#{listener => web, total => 12, rate => 1.0}]
         }
     ],
-    Process = fun(Name, Reductions) ->
-        #{
-            pid => self(),
-            name => Name,
-            reductions => Reductions,
-            memory => 5000,
-            growth => -100.0,
-            queue => 3,
-            function => {gen_server, loop, 7},
-            status => waiting
-        }
-    end,
-    %% The figures of the first table of tcprstat in Wei Cao's mail.
+    #{
+        reactors => [Reactor],
+        counts => #{relays => 2, groups => 3},
+        products => Products,
+        pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}],
+        listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]
+    }.
+
+process(Name, Reductions) ->
+    #{
+        pid => self(),
+        name => Name,
+        reductions => Reductions,
+        memory => 5000,
+        growth => -100.0,
+        queue => 3,
+        function => {gen_server, loop, 7},
+        status => waiting
+    }.
+
+%% The figures of the first table of tcprstat in Wei Cao's mail.
+history() ->
     Row = [
         {count, 39416},
         {max, 17873},
@@ -76,45 +113,12 @@ data() ->
         {<<"latency.", (atom_to_binary(Name))/binary>>, float(Value)}
      || {Name, Value} <- Row
     ]),
-    #{
-        sample => Sample#{
-            weir => #{
-                reactors => [Reactor],
-                counts => #{relays => 2, groups => 3},
-                products => Products,
-                pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}],
-                listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]
-            }
-        },
-        history => [
-            #{
-                columns => [<<"listeners.measured">> | Names],
-                rows => [{At, [1.0 | Values]} || At <- [1000, 2000]] ++ [{3000, [0.0 | Values]}]
-            }
-        ],
-        clocks => #{
-            settings => #{
-                time_correction => true, time_warp_mode => no_time_warp, time_offset => final, clock_difference => -3
-            },
-            costs => [#{clock => monotonic_time, ns => 25.0}]
-        },
-        locks => #{
-            seconds => 2.0,
-            locks => [
-                #{
-                    name => run_queue,
-                    type => spinlock,
-                    instances => 2,
-                    tries => 10,
-                    collisions => 5,
-                    waited => 0.25,
-                    share => 0.125
-                }
-            ]
-        },
-        top => [Process(rather_busy, 2000.0), Process({a_module, with_a_long_name, 3}, 1000.0)],
-        microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
-    }.
+    [
+        #{
+            columns => [<<"listeners.measured">> | Names],
+            rows => [{At, [1.0 | Values]} || At <- [1000, 2000]] ++ [{3000, [0.0 | Values]}]
+        }
+    ].
 
 shown(Page, Rows, Columns, Keys) ->
     Data =

@@ -50,25 +50,7 @@ beside_the_load_generator(_Config) ->
     Port = start(#{measure => true}),
     View = weir_scope_distribution:view(node()),
     {ok, #{at := Begin}} = weir_scope:sample(View),
-    {ok, #{total := Total}} = weir_load_run:run(
-        #{
-            scenario => weir_load_echo,
-            options => #{size => 64},
-            address => {127, 0, 0, 1},
-            port => Port,
-            load => {open, [{constant, 500, 2 * ?SECOND}], even},
-            connections => 10,
-            connect_rate => unlimited,
-            depth => 1,
-            duration => 2 * ?SECOND,
-            warmup => 0,
-            timeout => 60 * ?SECOND,
-            drivers => 1,
-            nodes => [node()],
-            observe => none
-        },
-        fun(_) -> ok end
-    ),
+    Total = load(Port),
     Answered = weir_load_sample:counter(answered, Total),
     [Above] = [
         Nanoseconds / 1000
@@ -115,6 +97,29 @@ beside_the_load_generator(_Config) ->
     ?assertEqual(13, length(Titles)),
     ?assert(length(Table) >= length(Seconds)),
     ok = weir_scope:close(View).
+
+%% 500 requests a second, for two seconds.
+load(Port) ->
+    {ok, #{total := Total}} = weir_load_run:run(
+        #{
+            scenario => weir_load_echo,
+            options => #{size => 64},
+            address => {127, 0, 0, 1},
+            port => Port,
+            load => {open, [{constant, 500, 2 * ?SECOND}], even},
+            connections => 10,
+            connect_rate => unlimited,
+            depth => 1,
+            duration => 2 * ?SECOND,
+            warmup => 0,
+            timeout => 60 * ?SECOND,
+            drivers => 1,
+            nodes => [node()],
+            observe => none
+        },
+        fun(_) -> ok end
+    ),
+    Total.
 
 nobody_measures(_Config) ->
     _ = start(#{}),

@@ -9,6 +9,22 @@ lines() ->
     Ask = fun erlang:apply/3,
     Sources = weir_scope_sample:open(Ask),
     Sample = weir_scope_sample:between(weir_scope_sample:read(Ask, Sources), weir_scope_sample:read(Ask, Sources)),
+    %% Not every machine has these values.
+    Machine = #{
+        cpu_pressure => 0.1,
+        io_pressure => 0.2,
+        memory_pressure => 0.0,
+        throttled => 0.0,
+        totals => #{listen_overflows => 4, listen_drops => 5, retransmits => 6, tcp_memory_pressures => 0}
+    },
+    Text = unicode:characters_to_binary(
+        weir_scope_metrics:text(Sample#{
+            machine => Machine, weir => engine(), cost => #{us => 1500, reductions => 1}, failures => 2
+        })
+    ),
+    binary:split(Text, <<"\n">>, [global]).
+
+engine() ->
     Pollset = #{
         pollset => 1,
         sockets => 3,
@@ -30,14 +46,6 @@ lines() ->
         max_backlog => 1024,
         totals => #{accepted => 9, overload => 0, denied => 0, full_pauses => 8, replies => 3, reply_ns => 4_500_000},
         latency => weir_scope_latency:figures([{500_000, 2}, {3_500_000, 1}])
-    },
-    %% Not every machine has these values.
-    Machine = #{
-        cpu_pressure => 0.1,
-        io_pressure => 0.2,
-        memory_pressure => 0.0,
-        throttled => 0.0,
-        totals => #{listen_overflows => 4, listen_drops => 5, retransmits => 6, tcp_memory_pressures => 0}
     },
     Http = [
         #{name => Name, help => <<"of HTTP">>, values => [#{listener => web, total => 12, rate => 1.0}]}
@@ -61,7 +69,7 @@ lines() ->
         totals => #{replies => 5, reply_ns => 6_000_000},
         latency => weir_scope_latency:figures([{700_000, 2}])
     },
-    Weir = #{
+    #{
         servers => [Server],
         locks => [#{table => sockets, total => 3, rate => 1.0}],
         pollsets => [Pollset],
@@ -69,13 +77,7 @@ lines() ->
         listeners => [Listener],
         counts => #{relays => 2, groups => 3},
         products => Http ++ Push
-    },
-    Text = unicode:characters_to_binary(
-        weir_scope_metrics:text(Sample#{
-            machine => Machine, weir => Weir, cost => #{us => 1500, reductions => 1}, failures => 2
-        })
-    ),
-    binary:split(Text, <<"\n">>, [global]).
+    }.
 
 every_line_has_the_form_test() ->
     Lines = lines(),
@@ -138,7 +140,8 @@ values_test() ->
             <<"weir_reactor_callback_seconds{pollset=\"1025\",module=\"echo\",quantile=\"0.5\"} 0.0004">>,
             <<"weir_reactor_callback_seconds_count{pollset=\"1025\",module=\"echo\"} 6">>,
             <<"weir_reactor_callback_seconds_sum{pollset=\"1026\",module=\"echo\"} 0.004">>,
-            <<"weir_proxy_server_reply_seconds{proxy=\"main\",backend=\"web\",server=\"10.0.0.1:80\",quantile=\"0.5\"} 0.0007">>,
+            <<"weir_proxy_server_reply_seconds{proxy=\"main\",backend=\"web\",server=\"10.0.0.1:80\",quantile=\"0.5\"} "
+                "0.0007">>,
             <<"weir_proxy_server_reply_seconds_count{proxy=\"main\",backend=\"web\",server=\"10.0.0.1:80\"} 5">>,
             <<"weir_lock_waits_total{table=\"sockets\"} 3">>,
             <<"beam_scope_failures_total 2">>,

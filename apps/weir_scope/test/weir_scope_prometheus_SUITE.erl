@@ -43,7 +43,9 @@ what_promtool_says(Config) ->
          || Line <- weir_scope_metrics_tests:lines()
         ])
     ),
-    {0, _} = program(Program, ["tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")]),
+    {0, _} = program(Program, [
+        "tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")
+    ]),
     Expressions = expressions("5m"),
     Recorded = [
         #{record => list_to_binary("expression_" ++ integer_to_list(Number)), expr => Expression}

@@ -106,7 +106,9 @@ nothing_stays(Config) ->
     New = lists:sort(weir_scope_distribution:call(Peer, erlang, processes, [])) -- Before,
     Functions = [weir_scope_distribution:call(Peer, erlang, process_info, [Pid, current_function]) || Pid <- New],
     ?assertEqual([], [Function || {_, {Module, _, _}} = Function <- Functions, lists:member(Module, ?OURS)]),
-    wait_until(fun() -> weir_scope_distribution:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end).
+    wait_until(
+        fun() -> weir_scope_distribution:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end
+    ).
 
 a_visitor_that_dies(Config) ->
     Node = ?config(node, Config),

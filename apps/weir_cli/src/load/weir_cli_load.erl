@@ -121,7 +121,8 @@ offer(Plan, About, Outputs) ->
         {error, Message} -> {failed, Message}
     end.
 
-%% Returns the nodes that generate the load, and connects them and an observed node. Names must be all short or all long.
+%% Returns the nodes that generate the load, and connects them and an observed node. Names must be all short or all
+%% long.
 nodes_of(Outputs) ->
     Observed = [Node || #{observe := Node} <- [Outputs], is_atom(Node)],
     Cookie = maps:get(cookie, Outputs, none),

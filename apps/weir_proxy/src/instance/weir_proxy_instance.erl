@@ -193,16 +193,8 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
     #{backends := Backends, frontends := Frontends, log := Log, control := Control, statistics := Page} = Config,
     #{log := OldLog, control := OldControl, statistics := OldPage} = served(Before),
     IsShared = How =:= take_over,
-    Old =
-        case Before of
-            none -> #{};
-            #{backends := There} -> There
-        end,
-    OldFrontends =
-        case Before of
-            none -> #{};
-            #{frontends := ThereToo} -> ThereToo
-        end,
+    Old = configured(backends, Before),
+    OldFrontends = configured(frontends, Before),
     New = [Backend || Backend <- maps:keys(Backends), weir_proxy_store:backend(Name, Backend) =:= undefined],
     lists:foreach(
         fun(Backend) -> {ok, _} = weir_proxy_sup:start_backend(Name, {Backend, maps:get(Backend, Backends)}) end, New
@@ -219,12 +211,7 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
         {Endpoint, Frontend}
      || {Endpoint, none} <- maps:to_list(State#state.listeners), #{Endpoint := Frontend} <- [Wanted]
     ],
-    Entrances = [
-        {Entrance, Was}
-     || {Endpoint, _} <- Resuming,
-        Entrance <- [{entrance, Name, Endpoint}],
-        {ok, Was} <- [weir_proxy_store:saved(Entrance)]
-    ],
+    Entrances = entrances(Name, Resuming),
     case
         in_turn([
             fun() -> weir_proxy_log:adjust(Name, Log) end,
@@ -252,10 +239,7 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             ok = weir_proxy_paths:forget(Paths),
             %% If this process is killed from here on, its successor does the rest.
             _ = save(State#state{config = Config, listeners = maps:merge(Wanted, State#state.listeners)}),
-            _ = [
-                ok = weir_proxy_backend:change(Name, Backend, BackendConfig)
-             || {Backend, BackendConfig} <- maps:to_list(maps:without(New, other(Backends, Old)))
-            ],
+            ok = change_backends(Name, maps:without(New, other(Backends, Old))),
             ok = publish(Name, other(Frontends, OldFrontends)),
             Kept = adjust(Wanted, Config, State),
             Listeners = maps:merge(Kept, Wanted),
@@ -265,6 +249,22 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
                     config = Config, listeners = Listeners, leaving = leaving(Listeners, Config, OldFrontends, State)
                 })}
     end.
+
+configured(_Kind, none) -> #{};
+configured(Kind, Config) -> maps:get(Kind, Config).
+
+entrances(Name, Resuming) ->
+    [
+        {Entrance, Was}
+     || {Endpoint, _} <- Resuming,
+        Entrance <- [{entrance, Name, Endpoint}],
+        {ok, Was} <- [weir_proxy_store:saved(Entrance)]
+    ].
+
+change_backends(Name, Changed) ->
+    lists:foreach(
+        fun({Backend, Config}) -> ok = weir_proxy_backend:change(Name, Backend, Config) end, maps:to_list(Changed)
+    ).
 
 %% The timers of what this configuration has removed. Frontends stay published for a while, because connections that
 %% were just accepted look them up by name.

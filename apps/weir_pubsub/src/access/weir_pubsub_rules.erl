@@ -2,9 +2,9 @@
 %%
 %% For each right of {@link weir_pubsub_access:right()} a rule says who has it: `any'; `local': clients on this
 %% machine, but no web page; `token': clients whose token grants it, see {@link weir_pubsub_access}; `ask': clients
-%% for which a server says so, see {@link weir_pubsub_authorizer}; `nobody'. A right that a rule does not name is as in the
-%% rule for all channels. The defaults of that: `any' may subscribe and read the history, `local' may publish and see
-%% the subscribers.
+%% for which a server says so, see {@link weir_pubsub_authorizer}; `nobody'. A right that a rule does not name is as in
+%% the rule for all channels. The defaults of that: `any' may subscribe and read the history, `local' may publish and
+%% see the subscribers.
 -module(weir_pubsub_rules).
 
 -export([new/2]).

@@ -65,6 +65,16 @@ enum Field {
     Other,
 }
 
+impl Field {
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"id" => Self::Id(0, 0),
+            b"data" => Self::Data,
+            _ => Self::Other,
+        }
+    }
+}
+
 const START: Line = Line::Name([0; LONGEST_NAME], 0);
 
 impl Events {
@@ -138,11 +148,7 @@ impl Line {
                     bytes = rest;
                 }
                 Self::Name(name, length) if byte == b':' => {
-                    *self = Self::Colon(match &name[..length] {
-                        b"id" => Field::Id(0, 0),
-                        b"data" => Field::Data,
-                        _ => Field::Other,
-                    });
+                    *self = Self::Colon(Field::named(&name[..length]));
                     bytes = rest;
                 }
                 Self::Name(mut name, length) => {

@@ -45,18 +45,22 @@ use crate::reference::server::{Server, Service};
 use crate::reference::stream::{Chargen, Discard};
 use ask_message::AskMessage;
 use ask_request::AskRequest;
+use client_hello::Hello;
 use echo::Echo;
 use events::Events;
 use fanout::Fanout;
 use idle::Idle;
 use keep_alive::KeepAlive;
 use lane::BACKEND;
-use load::{Broadcast, Carrier, Command, Held, Run};
+use load::{Broadcast, Carrier, Command, Held, Load, Run};
+use measurement::Measurement;
 use open_loop::OpenLoop;
 use opener::Opening;
 use options::Invocation;
+use pattern::Message;
+use protocol::Protocol;
 use report::Report;
-use session::Session;
+use session::{Outcome, Session};
 use tls::Tls;
 use transport::Plain;
 use websocket::WebSocket;
@@ -85,147 +89,200 @@ pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
 fn drive(run: &Run) -> Result<Report, Failure> {
     let load = &run.load;
     let session = Session::new(load)?;
-    let opening = Opening::STEADY;
     match &run.command {
         &Command::Echo {
             message,
             depth,
             carrier,
-        } => {
-            let connections = load.connections;
-            let outcome = match carrier {
-                Carrier::Tls => {
-                    let echo = Echo::new(Tls::new(), message, depth, connections);
-                    fleet::run(echo, load, opening, session, NO_BACKEND)?
-                }
-                Carrier::WebSocket => {
-                    let websocket = WebSocket::new(&load.target, "/", message.size);
-                    let echo = Echo::new(websocket, message, depth, connections);
-                    fleet::run(echo, load, opening, session, NO_BACKEND)?
-                }
-                Carrier::Plain => {
-                    let echo = Echo::new(Plain, message, depth, connections);
-                    fleet::run(echo, load, opening, session, NO_BACKEND)?
-                }
-            };
-            Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
-        }
+        } => drive_echo(load, session, message, depth, carrier),
         &Command::MessagesAtRate {
             message,
             rate,
             backend,
-        } => {
-            let (server, opening) = echoing(backend)?;
-            let protocol = OpenLoop::new(AskMessage::new(message), rate);
-            let outcome = fleet::run(protocol, load, opening, session, server)?;
-            Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
-        }
+        } => drive_messages(load, session, message, rate, backend),
         &Command::RequestsAtRate { rate } => {
             let protocol = OpenLoop::new(AskRequest::new(&load.target), rate);
-            let outcome = fleet::run(protocol, load, opening, session, NO_BACKEND)?;
-            Ok(Report::of_requests("http", load, outcome))
+            Ok(Report::of_requests(
+                "http",
+                load,
+                direct(protocol, load, session)?,
+            ))
         }
         &Command::Proxy {
             message,
             depth,
             backend,
-        } => {
-            let server = serve(reference::echo::Echo::new(), backend)?;
-            let echo = Echo::new(Plain, message, depth, load.connections);
-            let outcome = fleet::run(echo, load, Opening::PATIENT, session, Some(server))?;
-            Ok(Report::of_requests("proxy", load, outcome).with_bytes_verified())
-        }
+        } => drive_proxy(load, session, message, depth, backend),
         &Command::Http { depth } => {
             let http = http::Http::new(&load.target, depth);
-            let outcome = fleet::run(http, load, opening, session, NO_BACKEND)?;
-            Ok(Report::of_requests("http", load, outcome))
+            Ok(Report::of_requests(
+                "http",
+                load,
+                direct(http, load, session)?,
+            ))
         }
-        &Command::Accept { backend, hello } => {
-            let (server, _) = echoing(backend)?;
-            let outcome = accept::run(load, hello, session, server)?;
-            Ok(Report::of_requests("accept", load, outcome))
-        }
+        &Command::Accept { backend, hello } => drive_accept(load, session, backend, hello),
         &Command::Fanout {
             size,
             slow,
             broadcast,
-        } => {
-            let listeners = load.connections;
-            let outcome = match broadcast {
-                Broadcast::Bytes => {
-                    let fanout = Fanout::new(Plain, size, listeners, slow);
-                    fleet::run(fanout, load, opening, session, NO_BACKEND)?
-                }
-                Broadcast::WebSocket => {
-                    let websocket = WebSocket::new(&load.target, "/", size);
-                    let fanout = Fanout::new(websocket, size, listeners, slow);
-                    fleet::run(fanout, load, opening, session, NO_BACKEND)?
-                }
-                Broadcast::Events => {
-                    let events = Events::new(&load.target, "/");
-                    let fanout = Fanout::new(events, size, listeners, slow);
-                    fleet::run(fanout, load, opening, session, NO_BACKEND)?
-                }
-            };
-            Ok(Report::of_requests("fanout", load, outcome))
-        }
+        } => drive_fanout(load, session, size, slow, broadcast),
         &Command::Chat(rooms) => {
             let (outcome, measurement, course) = chat::run(load, rooms, session)?;
             Ok(Report::of_requests("chat", load, (outcome, measurement)).with_course(course))
         }
-        &Command::Download { backend } => {
-            let download = stream::Download::new();
-            let outcome = match backend {
-                None => fleet::run(download, load, opening, session, NO_BACKEND)?,
-                Some(port) => {
-                    let server = serve(Chargen::new(), port)?;
-                    fleet::run(download, load, Opening::PATIENT, session, Some(server))?
-                }
-            };
-            Ok(Report::of_bytes("download", load, outcome))
-        }
-        &Command::Upload { backend } => {
-            let upload = stream::Upload::new();
-            let outcome = match backend {
-                None => fleet::run(upload, load, opening, session, NO_BACKEND)?,
-                Some(port) => {
-                    let server = serve(Discard::new(), port)?;
-                    fleet::run(upload, load, Opening::PATIENT, session, Some(server))?
-                }
-            };
-            Ok(Report::of_bytes("upload", load, outcome))
-        }
-        Command::Game => {
-            let outcome = fleet::run(game::Game::new(), load, opening, session, NO_BACKEND)?;
-            Ok(Report::of_ticks("game", load, outcome))
-        }
+        &Command::Download { backend } => drive_download(load, session, backend),
+        &Command::Upload { backend } => drive_upload(load, session, backend),
+        Command::Game => Ok(Report::of_ticks(
+            "game",
+            load,
+            direct(game::Game::new(), load, session)?,
+        )),
         Command::Idle {
             held,
             path,
             backend,
-        } => {
-            let target = &load.target;
-            let outcome = match held {
-                Held::Open => {
-                    let (server, opening) = echoing(*backend)?;
-                    fleet::run(Idle::new(Plain), load, opening, session, server)?
-                }
-                Held::Http => {
-                    let idle = Idle::new(KeepAlive::new(target, path));
-                    fleet::run(idle, load, opening, session, NO_BACKEND)?
-                }
-                Held::WebSocket => {
-                    let idle = Idle::new(WebSocket::new(target, path, 1));
-                    fleet::run(idle, load, opening, session, NO_BACKEND)?
-                }
-                Held::Events => {
-                    let idle = Idle::new(Events::new(target, path));
-                    fleet::run(idle, load, opening, session, NO_BACKEND)?
-                }
-            };
-            Ok(Report::of_idling("idle", load, outcome))
-        }
+        } => drive_idle(load, session, *held, path, *backend),
     }
+}
+
+fn drive_echo(
+    load: &Load,
+    session: Session,
+    message: Message,
+    depth: usize,
+    carrier: Carrier,
+) -> Result<Report, Failure> {
+    let connections = load.connections;
+    let outcome = match carrier {
+        Carrier::Tls => direct(
+            Echo::new(Tls::new(), message, depth, connections),
+            load,
+            session,
+        )?,
+        Carrier::WebSocket => {
+            let websocket = WebSocket::new(&load.target, "/", message.size);
+            direct(
+                Echo::new(websocket, message, depth, connections),
+                load,
+                session,
+            )?
+        }
+        Carrier::Plain => direct(Echo::new(Plain, message, depth, connections), load, session)?,
+    };
+    Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
+}
+
+fn drive_messages(
+    load: &Load,
+    session: Session,
+    message: Message,
+    rate: u64,
+    backend: Option<u16>,
+) -> Result<Report, Failure> {
+    let (server, opening) = echoing(backend)?;
+    let protocol = OpenLoop::new(AskMessage::new(message), rate);
+    let outcome = fleet::run(protocol, load, opening, session, server)?;
+    Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
+}
+
+fn drive_proxy(
+    load: &Load,
+    session: Session,
+    message: Message,
+    depth: usize,
+    backend: u16,
+) -> Result<Report, Failure> {
+    let server = serve(reference::echo::Echo::new(), backend)?;
+    let echo = Echo::new(Plain, message, depth, load.connections);
+    let outcome = fleet::run(echo, load, Opening::PATIENT, session, Some(server))?;
+    Ok(Report::of_requests("proxy", load, outcome).with_bytes_verified())
+}
+
+fn drive_accept(
+    load: &Load,
+    session: Session,
+    backend: Option<u16>,
+    hello: Option<Hello>,
+) -> Result<Report, Failure> {
+    let (server, _) = echoing(backend)?;
+    let outcome = accept::run(load, hello, session, server)?;
+    Ok(Report::of_requests("accept", load, outcome))
+}
+
+fn drive_fanout(
+    load: &Load,
+    session: Session,
+    size: usize,
+    slow: u32,
+    broadcast: Broadcast,
+) -> Result<Report, Failure> {
+    let listeners = load.connections;
+    let outcome = match broadcast {
+        Broadcast::Bytes => direct(Fanout::new(Plain, size, listeners, slow), load, session)?,
+        Broadcast::WebSocket => {
+            let websocket = WebSocket::new(&load.target, "/", size);
+            direct(Fanout::new(websocket, size, listeners, slow), load, session)?
+        }
+        Broadcast::Events => {
+            let events = Events::new(&load.target, "/");
+            direct(Fanout::new(events, size, listeners, slow), load, session)?
+        }
+    };
+    Ok(Report::of_requests("fanout", load, outcome))
+}
+
+fn drive_download(load: &Load, session: Session, backend: Option<u16>) -> Result<Report, Failure> {
+    let download = stream::Download::new();
+    let outcome = match backend {
+        None => direct(download, load, session)?,
+        Some(port) => {
+            let server = serve(Chargen::new(), port)?;
+            fleet::run(download, load, Opening::PATIENT, session, Some(server))?
+        }
+    };
+    Ok(Report::of_bytes("download", load, outcome))
+}
+
+fn drive_upload(load: &Load, session: Session, backend: Option<u16>) -> Result<Report, Failure> {
+    let upload = stream::Upload::new();
+    let outcome = match backend {
+        None => direct(upload, load, session)?,
+        Some(port) => {
+            let server = serve(Discard::new(), port)?;
+            fleet::run(upload, load, Opening::PATIENT, session, Some(server))?
+        }
+    };
+    Ok(Report::of_bytes("upload", load, outcome))
+}
+
+fn drive_idle(
+    load: &Load,
+    session: Session,
+    held: Held,
+    path: &str,
+    backend: Option<u16>,
+) -> Result<Report, Failure> {
+    let target = &load.target;
+    let outcome = match held {
+        Held::Open => {
+            let (server, opening) = echoing(backend)?;
+            fleet::run(Idle::new(Plain), load, opening, session, server)?
+        }
+        Held::Http => direct(Idle::new(KeepAlive::new(target, path)), load, session)?,
+        Held::WebSocket => direct(Idle::new(WebSocket::new(target, path, 1)), load, session)?,
+        Held::Events => direct(Idle::new(Events::new(target, path)), load, session)?,
+    };
+    Ok(Report::of_idling("idle", load, outcome))
+}
+
+/// Loads a server without a proxy before it.
+fn direct<P: Protocol>(
+    protocol: P,
+    load: &Load,
+    session: Session,
+) -> Result<(Outcome, Measurement), Failure> {
+    fleet::run(protocol, load, Opening::STEADY, session, NO_BACKEND)
 }
 
 /// The echo server behind a proxy, if a proxy is tested, and how connections are then opened.

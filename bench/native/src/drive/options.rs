@@ -188,87 +188,8 @@ impl Given {
     }
 
     fn complete(self, name: &str) -> Result<Run, Failure> {
-        let message = Message {
-            frame: self.frame,
-            size: self.size.unwrap_or(64) as usize,
-        };
-        let depth = self.depth.unwrap_or(1) as usize;
-        let connections = self.connections.unwrap_or(100) as u32;
-        let slow = self.slow.unwrap_or(0);
-        let backend = self.backend.map(|port| port as u16);
-        let command = match name {
-            "http" => match self.rate {
-                None => Command::Http { depth },
-                Some(rate) if self.depth.is_none() => Command::RequestsAtRate { rate },
-                Some(_) => return Err(Failure::Usage("--rate does not go with --depth".into())),
-            },
-            "proxy" => {
-                let port = backend.ok_or_else(|| missing("--backend PORT"))?;
-                match self.rate {
-                    None => Command::Proxy {
-                        message,
-                        depth,
-                        backend: port,
-                    },
-                    Some(rate) if self.depth.is_none() => Command::MessagesAtRate {
-                        message,
-                        rate,
-                        backend,
-                    },
-                    Some(_) => {
-                        return Err(Failure::Usage("--rate does not go with --depth".into()));
-                    }
-                }
-            }
-            "accept" => Command::Accept {
-                backend,
-                hello: self.hello()?,
-            },
-            "game" => Command::Game,
-            "idle" if self.observe.is_empty() => return Err(missing("--observe PID")),
-            "idle" if backend.is_some() && self.held()? != Held::Open => {
-                return Err(Failure::Usage(
-                    "--backend does not go with --http, --websocket or --events".into(),
-                ));
-            }
-            "idle" => Command::Idle {
-                held: self.held()?,
-                path: self.path.unwrap_or_else(|| "/".into()),
-                backend,
-            },
-            "fanout" | "chat" if slow >= u64::from(connections) => {
-                return Err(Failure::Usage(format!(
-                    "--slow {slow}: at least one of {connections} connections must read"
-                )));
-            }
-            "fanout" => Command::Fanout {
-                size: self.size.unwrap_or(128) as usize,
-                slow: slow as u32,
-                broadcast: self.broadcast()?,
-            },
-            "chat" => Command::Chat(self.chat()?),
-            "download" => Command::Download { backend },
-            "upload" => Command::Upload { backend },
-            _ => match self.rate {
-                None => Command::Echo {
-                    message,
-                    depth,
-                    carrier: self.carrier()?,
-                },
-                Some(rate) if self.depth.is_none() && self.carrier()? == Carrier::Plain => {
-                    Command::MessagesAtRate {
-                        message,
-                        rate,
-                        backend: None,
-                    }
-                }
-                Some(_) => {
-                    return Err(Failure::Usage(
-                        "--rate does not go with --depth, --tls or --websocket".into(),
-                    ));
-                }
-            },
-        };
+        let command = self.command(name)?;
+        let connections = self.connections();
         let target = self.target.ok_or_else(|| missing("HOST:PORT"))?;
         // The memory and timers of an idle server need a moment to settle.
         let warmup = Duration::from_secs(if name == "idle" { 2 } else { 1 });
@@ -285,9 +206,115 @@ impl Given {
         };
         Ok(Run { command, load })
     }
+
+    fn command(&self, name: &str) -> Result<Command, Failure> {
+        let backend = self.backend();
+        let slow = self.slow.unwrap_or(0);
+        let connections = self.connections();
+        Ok(match name {
+            "http" => match self.rate {
+                None => Command::Http {
+                    depth: self.depth(),
+                },
+                Some(rate) if self.depth.is_none() => Command::RequestsAtRate { rate },
+                Some(_) => return Err(Failure::Usage("--rate does not go with --depth".into())),
+            },
+            "proxy" => self.proxy()?,
+            "accept" => Command::Accept {
+                backend,
+                hello: self.hello()?,
+            },
+            "game" => Command::Game,
+            "idle" if self.observe.is_empty() => return Err(missing("--observe PID")),
+            "idle" if backend.is_some() && self.held()? != Held::Open => {
+                return Err(Failure::Usage(
+                    "--backend does not go with --http, --websocket or --events".into(),
+                ));
+            }
+            "idle" => Command::Idle {
+                held: self.held()?,
+                path: self.path.clone().unwrap_or_else(|| "/".into()),
+                backend,
+            },
+            "fanout" | "chat" if slow >= u64::from(connections) => {
+                return Err(Failure::Usage(format!(
+                    "--slow {slow}: at least one of {connections} connections must read"
+                )));
+            }
+            "fanout" => Command::Fanout {
+                size: self.size.unwrap_or(128) as usize,
+                slow: slow as u32,
+                broadcast: self.broadcast()?,
+            },
+            "chat" => Command::Chat(self.chat()?),
+            "download" => Command::Download { backend },
+            "upload" => Command::Upload { backend },
+            _ => self.echo()?,
+        })
+    }
 }
 
 impl Given {
+    fn connections(&self) -> u32 {
+        self.connections.unwrap_or(100) as u32
+    }
+
+    fn depth(&self) -> usize {
+        self.depth.unwrap_or(1) as usize
+    }
+
+    fn backend(&self) -> Option<u16> {
+        self.backend.map(|port| port as u16)
+    }
+
+    fn message(&self) -> Message {
+        Message {
+            frame: self.frame,
+            size: self.size.unwrap_or(64) as usize,
+        }
+    }
+
+    fn proxy(&self) -> Result<Command, Failure> {
+        let backend = self.backend();
+        let port = backend.ok_or_else(|| missing("--backend PORT"))?;
+        let message = self.message();
+        match self.rate {
+            None => Ok(Command::Proxy {
+                message,
+                depth: self.depth(),
+                backend: port,
+            }),
+            Some(rate) if self.depth.is_none() => Ok(Command::MessagesAtRate {
+                message,
+                rate,
+                backend,
+            }),
+            Some(_) => Err(Failure::Usage("--rate does not go with --depth".into())),
+        }
+    }
+
+    fn echo(&self) -> Result<Command, Failure> {
+        let message = self.message();
+        let carrier = self.carrier()?;
+        match self.rate {
+            None => Ok(Command::Echo {
+                message,
+                depth: self.depth(),
+                carrier,
+            }),
+            Some(rate) if self.depth.is_none() && carrier == Carrier::Plain => {
+                Ok(Command::MessagesAtRate {
+                    message,
+                    rate,
+                    backend: None,
+                })
+            }
+            Some(_) => Err(Failure::Usage(
+                "--rate does not go with --depth, --tls or --websocket".into(),
+            )),
+        }
+    }
+
     fn carrier(&self) -> Result<Carrier, Failure> {
         match (self.tls, self.websocket, self.frame) {
             (false, false, _) => Ok(Carrier::Plain),

@@ -89,6 +89,10 @@ fn options_come_in_any_order() {
     assert_eq!(load.duration, Duration::from_millis(500));
     assert_eq!(load.warmup, Duration::ZERO);
     assert_eq!((load.observe, load.progress), (vec![7, 8], true));
+}
+
+#[test]
+fn options_of_other_commands() {
     assert_eq!(
         driven("fanout 127.0.0.1:80 --slow 3 --connections 4 --size 8 --websocket").command,
         Command::Fanout {
@@ -120,6 +124,10 @@ fn options_come_in_any_order() {
     let upload = driven("upload 127.0.0.1:80 --bytes 1073741824 --backend 81");
     assert_eq!(upload.command, Command::Upload { backend: Some(81) });
     assert_eq!(upload.load.most_bytes, Some(1 << 30));
+}
+
+#[test]
+fn options_of_accept() {
     let accept = driven("accept 127.0.0.1:80 --concurrency 3");
     assert_eq!(accept.load.connections, 3);
     assert_eq!(
@@ -148,6 +156,10 @@ fn options_come_in_any_order() {
             })
         }
     );
+}
+
+#[test]
+fn options_of_chat() {
     let chat = driven("chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --websocket");
     assert!(matches!(
         chat.command,
@@ -171,70 +183,73 @@ fn options_come_in_any_order() {
     ));
 }
 
+/// A command line, and what its error says.
+const WRONG: &[(&str, &str)] = &[
+    ("", "a command is missing"),
+    ("sing 127.0.0.1:80", "unknown command sing"),
+    ("echo", "HOST:PORT is missing"),
+    ("echo 127.0.0.1", "127.0.0.1: HOST:PORT is needed"),
+    ("echo 127.0.0.1:80 127.0.0.1:81", "127.0.0.1:81"),
+    ("echo 127.0.0.1:80 --connections 0", "--connections 0: a"),
+    ("echo 127.0.0.1:80 --duration 0s", "--duration 0: a"),
+    ("echo 127.0.0.1:80 --duration 3", "--duration 3: a"),
+    ("echo 127.0.0.1:80 --backend 81", "--backend"),
+    ("accept 127.0.0.1:80 --connections 9", "--connections"),
+    ("proxy 127.0.0.1:80", "--backend PORT is missing"),
+    (
+        "proxy 127.0.0.1:80 --backend 81 --rate 1 --depth 2",
+        "--rate does not go with --depth",
+    ),
+    (
+        "idle 127.0.0.1:80 --observe 1 --backend 81 --http",
+        "--backend does not go with",
+    ),
+    ("idle 127.0.0.1:80", "--observe PID is missing"),
+    ("fanout 127.0.0.1:80 --size 7", "--size 7: a"),
+    (
+        "fanout 127.0.0.1:80 --slow 100",
+        "--slow 100: at least one of 100 connections",
+    ),
+    ("echo 127.0.0.1:80 --slow 1", "--slow"),
+    ("download 127.0.0.1:80 --bytes 0", "--bytes 0: a"),
+    ("echo 127.0.0.1:80 --bytes 1", "--bytes"),
+    ("echo 127.0.0.1:80 --frame 2", "--frame 2: none, 4 or line"),
+    ("echo 127.0.0.1:80 --rate 0", "--rate 0: a"),
+    ("echo 127.0.0.1:80 --rate 1 --tls", "--rate"),
+    ("echo 127.0.0.1:80 --rate 1 --depth 1", "--rate"),
+    ("http 127.0.0.1:80 --tls", "--tls"),
+    ("echo 127.0.0.1:80 --websocket --tls", "--websocket"),
+    ("echo 127.0.0.1:80 --websocket --frame 4", "--websocket"),
+    ("echo 127.0.0.1:80 --websocket --rate 9", "--websocket"),
+    ("http 127.0.0.1:80 --websocket", "--websocket"),
+    ("fanout 127.0.0.1:80 --websocket --events", "--websocket"),
+    ("http 127.0.0.1:80 --rate 9 --depth 2", "--rate"),
+    ("idle 127.0.0.1:80 --observe 1 --http --events", "one of"),
+    ("idle 127.0.0.1:80 --observe 1 --path /", "--path needs"),
+    ("idle 127.0.0.1:80 --observe 1 --path a", "--path a: a path"),
+    ("upload 127.0.0.1:80 --size 1", "--size"),
+    ("accept 127.0.0.1:80 --hello 20000", "--hello 20000: a"),
+    ("accept 127.0.0.1:80 --pieces 2", "--pieces needs --hello"),
+    ("chat 127.0.0.1:80 --at-a-time 4", "--rooms 1"),
+    (
+        "chat 127.0.0.1:80 --several --events",
+        "--several does not go with --events",
+    ),
+    ("chat 127.0.0.1:80 --slow 9 --churn 1", "--churn"),
+    ("chat 127.0.0.1:80 --slow 100", "at least one"),
+    (
+        "chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --speakers 2",
+        "--speakers",
+    ),
+    (
+        "chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --rate 9",
+        "--at-a-time does not go with --rate",
+    ),
+];
+
 #[test]
 fn wrong_arguments_are_named() {
-    for (line, part) in [
-        ("", "a command is missing"),
-        ("sing 127.0.0.1:80", "unknown command sing"),
-        ("echo", "HOST:PORT is missing"),
-        ("echo 127.0.0.1", "127.0.0.1: HOST:PORT is needed"),
-        ("echo 127.0.0.1:80 127.0.0.1:81", "127.0.0.1:81"),
-        ("echo 127.0.0.1:80 --connections 0", "--connections 0: a"),
-        ("echo 127.0.0.1:80 --duration 0s", "--duration 0: a"),
-        ("echo 127.0.0.1:80 --duration 3", "--duration 3: a"),
-        ("echo 127.0.0.1:80 --backend 81", "--backend"),
-        ("accept 127.0.0.1:80 --connections 9", "--connections"),
-        ("proxy 127.0.0.1:80", "--backend PORT is missing"),
-        (
-            "proxy 127.0.0.1:80 --backend 81 --rate 1 --depth 2",
-            "--rate does not go with --depth",
-        ),
-        (
-            "idle 127.0.0.1:80 --observe 1 --backend 81 --http",
-            "--backend does not go with",
-        ),
-        ("idle 127.0.0.1:80", "--observe PID is missing"),
-        ("fanout 127.0.0.1:80 --size 7", "--size 7: a"),
-        (
-            "fanout 127.0.0.1:80 --slow 100",
-            "--slow 100: at least one of 100 connections",
-        ),
-        ("echo 127.0.0.1:80 --slow 1", "--slow"),
-        ("download 127.0.0.1:80 --bytes 0", "--bytes 0: a"),
-        ("echo 127.0.0.1:80 --bytes 1", "--bytes"),
-        ("echo 127.0.0.1:80 --frame 2", "--frame 2: none, 4 or line"),
-        ("echo 127.0.0.1:80 --rate 0", "--rate 0: a"),
-        ("echo 127.0.0.1:80 --rate 1 --tls", "--rate"),
-        ("echo 127.0.0.1:80 --rate 1 --depth 1", "--rate"),
-        ("http 127.0.0.1:80 --tls", "--tls"),
-        ("echo 127.0.0.1:80 --websocket --tls", "--websocket"),
-        ("echo 127.0.0.1:80 --websocket --frame 4", "--websocket"),
-        ("echo 127.0.0.1:80 --websocket --rate 9", "--websocket"),
-        ("http 127.0.0.1:80 --websocket", "--websocket"),
-        ("fanout 127.0.0.1:80 --websocket --events", "--websocket"),
-        ("http 127.0.0.1:80 --rate 9 --depth 2", "--rate"),
-        ("idle 127.0.0.1:80 --observe 1 --http --events", "one of"),
-        ("idle 127.0.0.1:80 --observe 1 --path /", "--path needs"),
-        ("idle 127.0.0.1:80 --observe 1 --path a", "--path a: a path"),
-        ("upload 127.0.0.1:80 --size 1", "--size"),
-        ("accept 127.0.0.1:80 --hello 20000", "--hello 20000: a"),
-        ("accept 127.0.0.1:80 --pieces 2", "--pieces needs --hello"),
-        ("chat 127.0.0.1:80 --at-a-time 4", "--rooms 1"),
-        (
-            "chat 127.0.0.1:80 --several --events",
-            "--several does not go with --events",
-        ),
-        ("chat 127.0.0.1:80 --slow 9 --churn 1", "--churn"),
-        ("chat 127.0.0.1:80 --slow 100", "at least one"),
-        (
-            "chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --speakers 2",
-            "--speakers",
-        ),
-        (
-            "chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --rate 9",
-            "--at-a-time does not go with --rate",
-        ),
-    ] {
+    for &(line, part) in WRONG {
         match parse(line) {
             Err(Failure::Usage(message)) => assert!(message.contains(part), "{message}"),
             other => panic!("{line:?} gave {other:?}"),

@@ -155,23 +155,7 @@ impl Options {
             Some(other) => return Err(other.unexpected().into()),
             None => return Err(Failure::Usage("a command is missing".into())),
         };
-        let help = match name.as_str() {
-            "echo" => HELP_ECHO,
-            "relay" => HELP_RELAY,
-            "accept" => HELP_ACCEPT,
-            "http" => HELP_HTTP,
-            "game" => HELP_GAME,
-            "fanout" => HELP_FANOUT,
-            "file" => HELP_FILE,
-            "discard" => HELP_DISCARD,
-            "chargen" => HELP_CHARGEN,
-            _ => {
-                return Err(Failure::Usage(format!(
-                    "unknown command {name}: echo, relay, accept, http, game, fanout, file, discard or chargen is \
-                     needed"
-                )));
-            }
-        };
+        let help = help_of(&name)?;
         let (mut ip, mut port) = (IpAddr::V4(Ipv4Addr::LOCALHOST), None);
         let (mut to, mut file) = (None, None);
         let (mut size, mut per_second, mut send_buffer) = (128, 10, None);
@@ -181,12 +165,7 @@ impl Options {
                 (Long("port"), _) => {
                     port = Some(number("--port", parser.value()?, 0..=65_535)? as u16);
                 }
-                (Long("ip"), _) => {
-                    let value = text("--ip", parser.value()?)?;
-                    ip = value.parse().map_err(|_| {
-                        Failure::Usage(format!("--ip {value}: an IPv4 or IPv6 address is needed"))
-                    })?;
-                }
+                (Long("ip"), _) => ip = ip_address(&text("--ip", parser.value()?)?)?,
                 (Long("to"), "relay") => to = Some(address("--to", parser.value()?)?),
                 (Long("file"), "file") => file = Some(PathBuf::from(parser.value()?)),
                 (Long("size"), "fanout") => {
@@ -226,6 +205,32 @@ impl Options {
         let port = port.ok_or_else(|| missing("--port PORT"))?;
         Ok(Invocation::Serve(Self { command, ip, port }))
     }
+}
+
+fn help_of(name: &str) -> Result<&'static str, Failure> {
+    Ok(match name {
+        "echo" => HELP_ECHO,
+        "relay" => HELP_RELAY,
+        "accept" => HELP_ACCEPT,
+        "http" => HELP_HTTP,
+        "game" => HELP_GAME,
+        "fanout" => HELP_FANOUT,
+        "file" => HELP_FILE,
+        "discard" => HELP_DISCARD,
+        "chargen" => HELP_CHARGEN,
+        _ => {
+            return Err(Failure::Usage(format!(
+                "unknown command {name}: echo, relay, accept, http, game, fanout, file, discard or chargen is \
+                 needed"
+            )));
+        }
+    })
+}
+
+fn ip_address(value: &str) -> Result<IpAddr, Failure> {
+    value
+        .parse()
+        .map_err(|_| Failure::Usage(format!("--ip {value}: an IPv4 or IPv6 address is needed")))
 }
 
 fn missing(option: &str) -> Failure {

@@ -19,7 +19,7 @@ use rustler::{Encoder, Env, NifResult, Term};
 
 use self::visit::{note, prefetch, revisit, visit};
 use crate::kernel::epoll::BATCH;
-use crate::pollset;
+use crate::pollset::{self, Pollset};
 use crate::reactor;
 use crate::reactor::Batch;
 use crate::relay;
@@ -182,6 +182,11 @@ fn serve<'a>(
     if !rest.is_empty() {
         pollset.ready.put_back(rest);
     }
+    account(pollset, count, tally, work)
+}
+
+/// Adds the work of a round to the counters of the pollset and sums it up.
+fn account(pollset: &Pollset, count: usize, tally: Tally, work: &mut Work) -> Served {
     pollset.counters.polled(count as u64);
     let (relays, mut bulk) = (tally.bulk, tally.bulk);
     tally.add_to(&pollset.counters);

@@ -39,27 +39,8 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             voice => voice,
         },
     };
-    // A receiver that was killed while it waited leaves its data to the next one.
-    if let Some(receiver) = socket.receiver.take()
-        && env.is_process_alive(receiver.waiter.pid)
-    {
-        // The end of input may close the socket.
-        let handle = socket.handle();
-        match receive(env, socket, receiver.length, work) {
-            Received::NotYet => {
-                socket.receiver = Some(receiver);
-                return;
-            }
-            Received::Failed(reason) => {
-                message::answer(env, handle, receiver.waiter, (atoms::error(), reason));
-                return;
-            }
-            Received::Data(data) => {
-                // If it has just died, the data is lost, as if it had died with the answer in its
-                // mailbox.
-                message::answer(env, handle, receiver.waiter, (atoms::ok(), data));
-            }
-        }
+    if !serve_receiver(env, socket, work) {
+        return;
     }
     while let Some(voice) = voice
         && socket.is_active()
@@ -101,6 +82,36 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
                 socket.input_ended(env, error);
                 return;
             }
+        }
+    }
+}
+
+/// Receives for the process that waits in `recv`, if any. False if it has to wait longer, or if the
+/// input has failed.
+fn serve_receiver(env: Env, socket: &mut Socket, work: &mut Work) -> bool {
+    let Some(receiver) = socket.receiver.take() else {
+        return true;
+    };
+    // A receiver that was killed while it waited leaves its data to the next one.
+    if !env.is_process_alive(receiver.waiter.pid) {
+        return true;
+    }
+    // The end of input may close the socket.
+    let handle = socket.handle();
+    match receive(env, socket, receiver.length, work) {
+        Received::NotYet => {
+            socket.receiver = Some(receiver);
+            false
+        }
+        Received::Failed(reason) => {
+            message::answer(env, handle, receiver.waiter, (atoms::error(), reason));
+            false
+        }
+        Received::Data(data) => {
+            // If it has just died, the data is lost, as if it had died with the answer in its
+            // mailbox.
+            message::answer(env, handle, receiver.waiter, (atoms::ok(), data));
+            true
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::kernel::sockopt;
 use crate::socket::{Socket, State};
 use crate::term::atoms;
 use crate::value::active::{Active, Counted};
-use crate::value::options::Linger;
+use crate::value::options::{Linger, Options};
 use crate::value::packet::Packet;
 use crate::verb::kernel_options::{self, KernelOption};
 
@@ -64,7 +64,7 @@ pub fn set(socket: &mut Socket, settings: &[Setting]) -> rustix::io::Result<News
 }
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
-    let Socket { fd, options, state, listening, netns, .. } = socket;
+    let Socket { fd, options, netns, .. } = socket;
     // A socket with a closed descriptor accepts options, like a port without one.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
@@ -108,6 +108,18 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             options.high_msgq_watermark = options.high_msgq_watermark.max(*low);
         }
         Setting::DelaySend(delay) => options.delay_send = *delay,
+        Setting::Linger(_) | Setting::ReceiveBuffer(_) | Setting::Kernel(..) | Setting::Raw(..) => {
+            return apply_in_kernel(socket, setting);
+        }
+    }
+    Ok(())
+}
+
+/// Applies the settings that the kernel has as well.
+fn apply_in_kernel(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
+    let Socket { fd, options, state, listening, .. } = socket;
+    let fd = fd.as_ref().map(|fd| fd.as_fd());
+    match setting {
         Setting::Linger(linger) => {
             options.linger = Linger::from(*linger);
             set_kernel(fd, |fd| sockopt::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, linger));
@@ -137,6 +149,7 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
                 options.linger = Linger::from(linger);
             }
         }
+        _ => {}
     }
     Ok(())
 }
@@ -178,8 +191,13 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
     if option == atoms::netns() {
         return Ok(socket.netns.as_ref().map(|path| (option, kernel_options::binary(env, path)).encode(env)));
     }
-    let options = &socket.options;
-    let value = if option == atoms::active() {
+    let value = value(env, &socket.options, option)?;
+    Ok(Some((option, value).encode(env)))
+}
+
+/// Returns the value of an option that the kernel does not have.
+fn value<'a>(env: Env<'a>, options: &Options, option: Atom) -> NifResult<Term<'a>> {
+    Ok(if option == atoms::active() {
         match options.active {
             Active::Passive => false.encode(env),
             Active::Always => true.encode(env),
@@ -231,6 +249,5 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
         false.encode(env)
     } else {
         return Err(Error::BadArg);
-    };
-    Ok(Some((option, value).encode(env)))
+    })
 }

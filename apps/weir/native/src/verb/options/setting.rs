@@ -88,37 +88,42 @@ impl<'a> Setting<'a> {
             let (on, seconds): (bool, c_int) = value.decode()?;
             return Ok(Setting::Linger(libc::linger { l_onoff: on.into(), l_linger: seconds }));
         }
-        if name == atoms::buffer() {
-            Ok(Setting::Buffer(natural(value)?))
-        } else if name == atoms::high_watermark() {
-            Ok(Setting::HighWatermark(natural(value)?))
-        } else if name == atoms::low_watermark() {
-            Ok(Setting::LowWatermark(natural(value)?))
-        } else if name == atoms::high_msgq_watermark() {
-            Ok(Setting::HighMsgqWatermark(msgq_watermark(value)?))
-        } else if name == atoms::low_msgq_watermark() {
-            Ok(Setting::LowMsgqWatermark(msgq_watermark(value)?))
-        } else if name == atoms::delay_send() {
-            Ok(Setting::DelaySend(value.decode()?))
-        } else if name == atoms::send_timeout_close() {
-            Ok(Setting::SendTimeoutClose(value.decode()?))
-        } else if name == atoms::exit_on_close() {
-            Ok(Setting::ExitOnClose(value.decode()?))
-        } else if name == atoms::show_econnreset() {
-            Ok(Setting::ShowEconnreset(value.decode()?))
-        } else if name == atoms::bind_to_device() {
-            Ok(Setting::BindToDevice(value.decode()?))
-        } else if name == atoms::netns() {
-            Ok(Setting::Netns(value.decode()?))
-        } else if name == atoms::debug() {
-            Ok(Setting::Debug(value.decode()?))
-        } else if name == atoms::read_ahead() {
-            Ok(Setting::ReadAhead(value.decode()?))
-        } else if name == atoms::exclusiveaddruse() {
-            value.decode::<bool>().map(|_| Setting::Exclusive)
-        } else {
-            Err(Error::BadArg)
-        }
+        decode_plain(name, value)
+    }
+}
+
+/// Decodes the options whose value is a number, a flag or a name.
+fn decode_plain(name: Atom, value: Term) -> NifResult<Setting> {
+    if name == atoms::buffer() {
+        Ok(Setting::Buffer(natural(value)?))
+    } else if name == atoms::high_watermark() {
+        Ok(Setting::HighWatermark(natural(value)?))
+    } else if name == atoms::low_watermark() {
+        Ok(Setting::LowWatermark(natural(value)?))
+    } else if name == atoms::high_msgq_watermark() {
+        Ok(Setting::HighMsgqWatermark(msgq_watermark(value)?))
+    } else if name == atoms::low_msgq_watermark() {
+        Ok(Setting::LowMsgqWatermark(msgq_watermark(value)?))
+    } else if name == atoms::delay_send() {
+        Ok(Setting::DelaySend(value.decode()?))
+    } else if name == atoms::send_timeout_close() {
+        Ok(Setting::SendTimeoutClose(value.decode()?))
+    } else if name == atoms::exit_on_close() {
+        Ok(Setting::ExitOnClose(value.decode()?))
+    } else if name == atoms::show_econnreset() {
+        Ok(Setting::ShowEconnreset(value.decode()?))
+    } else if name == atoms::bind_to_device() {
+        Ok(Setting::BindToDevice(value.decode()?))
+    } else if name == atoms::netns() {
+        Ok(Setting::Netns(value.decode()?))
+    } else if name == atoms::debug() {
+        Ok(Setting::Debug(value.decode()?))
+    } else if name == atoms::read_ahead() {
+        Ok(Setting::ReadAhead(value.decode()?))
+    } else if name == atoms::exclusiveaddruse() {
+        value.decode::<bool>().map(|_| Setting::Exclusive)
+    } else {
+        Err(Error::BadArg)
     }
 }
 

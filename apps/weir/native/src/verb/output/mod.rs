@@ -43,17 +43,8 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
         return Sent::Failed(socket.send_refused());
     }
     shed(env, socket);
-    if let Some(output) = &socket.output {
-        if output.is_closing(env) {
-            return Sent::Failed(atoms::closed());
-        }
-        if output.shutdown.is_some() {
-            socket.write_shut = true;
-            return Sent::Failed(socket.output_failed(env, Errno::PIPE, true));
-        }
-        if output.full {
-            return Sent::Full(await_queue(env, socket, SendWait::Refused));
-        }
+    if let Some(refusal) = refusal(env, socket) {
+        return refusal;
     }
     let body = parts.iter().map(|part| part.bytes().len()).sum();
     let Some((header, header_size)) = packet::header(socket.options.packet, body) else {
@@ -98,6 +89,23 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
         return Sent::Wait(await_queue(env, socket, SendWait::Accepted));
     }
     Sent::Done
+}
+
+/// Why nothing may be added to the output now: it is closing, shut down or full.
+fn refusal(env: Env, socket: &mut Socket) -> Option<Sent> {
+    if let Some(output) = &socket.output {
+        if output.is_closing(env) {
+            return Some(Sent::Failed(atoms::closed()));
+        }
+        if output.shutdown.is_some() {
+            socket.write_shut = true;
+            return Some(Sent::Failed(socket.output_failed(env, Errno::PIPE, true)));
+        }
+        if output.full {
+            return Some(Sent::Full(await_queue(env, socket, SendWait::Refused)));
+        }
+    }
+    None
 }
 
 /// Limits the queue of a reactor's socket, for which no process waits. Over the high watermark the
