@@ -29,7 +29,9 @@ groups() ->
             configurations_that_are_wrong,
             arguments_that_are_wrong
         ]},
-        {slow, [], [a_window, windows_of_two_tags, a_window_where_nothing_is_kept, a_window_that_loses, a_window_that_ends]}
+        {slow, [], [
+            a_window, windows_of_two_tags, a_window_where_nothing_is_kept, a_window_that_loses, a_window_that_ends
+        ]}
     ].
 
 %% Limits ------------------------------------------------------------------------------
