@@ -65,8 +65,9 @@ called(Module) ->
 modules(Application) ->
     _ = application:load(Application),
     {ok, Modules} = application:get_key(Application, modules),
-    [Module || Module <- Modules, is_source(Application, Module)].
+    [Module || Module <- Modules, is_source(Module)].
 
-is_source(Application, Module) ->
-    Source = proplists:get_value(source, Module:module_info(compile)),
-    string:find(Source, "/" ++ atom_to_list(Application) ++ "/src/") =/= nomatch.
+%% Sources are in folders below src, and the tree may be below a folder of any name.
+is_source(Module) ->
+    Path = filename:split(proplists:get_value(source, Module:module_info(compile))),
+    lists:last([Folder || Folder <- Path, lists:member(Folder, ["src", "test", "soak"])]) =:= "src".
