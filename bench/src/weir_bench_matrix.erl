@@ -127,7 +127,7 @@ write(Record, Stem) ->
      || #{<<"over">> := _, <<"name">> := Name} = Scenario <- Scenarios, {ok, Svg} <- [weir_bench_chart:svg(Scenario)]
     ],
     written([
-        {Stem ++ ".json", weir_json:encode(Document)},
+        {Stem ++ ".json", weir_bench_results:text(Document)},
         {Stem ++ ".md", weir_bench_report:markdown(Document)},
         {Stem ++ ".html", weir_bench_page:html(Document)}
         | Curves

@@ -103,9 +103,7 @@ limit(#{<<"relation">> := Relation, <<"limit">> := Limit} = Verdict) ->
     io_lib:format(Format, [Limit, rival(Verdict)]).
 
 rival(#{<<"rival">> := Titles}) when is_list(Titles) -> ["the best of ", lists:join(", ", Titles)];
-rival(#{<<"rival">> := Title}) -> Title;
-%% Older results have no rival.
-rival(_) -> "stock".
+rival(#{<<"rival">> := Title}) -> Title.
 
 measured(#{<<"relation">> := <<"at_most">>, <<"measured">> := Measured}) ->
     weir_bench_table:number(round(Measured));
