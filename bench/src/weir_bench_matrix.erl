@@ -102,6 +102,7 @@ measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) -
     ),
     ok = write(Whole#{complete := true}, Stem),
     weir_bench_progress:clear(),
+    io:put_chars(weir_bench_report:missed(weir_bench_results:document(Whole))),
     io:format("done: ~ts.html~n", [Stem]),
     case [Reason || {_, Results} <- Measured, {_, Measurements} <- Results, {error, Reason} <- Measurements] of
         [] -> ok;

@@ -20,10 +20,10 @@ run(Arguments, Suite) ->
             {help, weir_bench_matrix:list(Suite, Rounds)};
         {ok, Values, []} ->
             weir_cli_job:run(fun() -> weir_bench_matrix:run(Suite, Values) end);
-        {ok, _, [Command]} when Command =:= "document"; Command =:= "page" ->
-            {usage, ["files of results are needed: weir bench ", Command, " RESULTS.json..."]};
-        {ok, _, ["document" | Files]} ->
-            written(weir_bench_measurements:update(Files));
+        {ok, _, ["page"]} ->
+            {usage, ["files of results are needed: weir bench page RESULTS.json..."]};
+        {ok, _, ["document"]} ->
+            written(weir_bench_measurements:update());
         {ok, _, ["page" | Files]} ->
             written(weir_bench_page:write(Files));
         {ok, _, [Operand | _]} ->
@@ -54,7 +54,7 @@ options(Suite) ->
 help(Suite) ->
     [
         "usage: weir bench [OPTION...]\n"
-        "       weir bench document RESULTS.json...\n"
+        "       weir bench document\n"
         "       weir bench page RESULTS.json...\n"
         "       weir bench scaling [OPTION...]      (see bench/scaling --help)\n"
         "\n"
@@ -63,9 +63,10 @@ help(Suite) ->
         "JSON, as tables in Markdown and as a page with charts. An interrupted run keeps them. A peer that is not installed\n"
         "is skipped.\n"
         "\n"
-        "bench/priv/suite.config lists the scenarios. `document' writes tables and charts of results into\n"
-        "docs/measurements.md, docs/targets.md and docs/seeds.md; of two results with the same scenario and OTP release it\n"
-        "takes the later one. `page' writes a page beside each file of results.\n"
+        "bench/priv/suite.config lists the scenarios and their targets; a run ends with those that it missed. `document'\n"
+        "writes tables and charts of the files in bench/results into README.md, docs/measurements.md, the pages below it,\n"
+        "docs/seeds.md and docs/faq.md; of two results with the same scenario and OTP release it takes the later one. `page'\n"
+        "writes a page beside each file of results.\n"
         "\n",
         weir_cli_options:help(options(Suite))
     ].
