@@ -26,7 +26,8 @@ run(Arguments, Suite) ->
             written(weir_bench_measurements:update());
         {ok, _, ["page" | Files]} ->
             written(weir_bench_page:write(Files));
-        {ok, _, [Operand | _]} ->
+        {ok, _, Operands} ->
+            [Operand | _] = Operands -- ["document"],
             {usage, ["unexpected argument: ", Operand, " (weir bench --help)"]};
         {error, Message} ->
             {usage, [Message, " (weir bench --help)"]}
