@@ -102,6 +102,7 @@ measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) -
     ),
     ok = write(Whole#{complete := true}, Stem),
     weir_bench_progress:clear(),
+    io:put_chars(weir_bench_report:missed(weir_bench_results:document(Whole))),
     io:format("done: ~ts.html~n", [Stem]),
     case [Reason || {_, Results} <- Measured, {_, Measurements} <- Results, {error, Reason} <- Measurements] of
         [] -> ok;
@@ -127,7 +128,7 @@ write(Record, Stem) ->
      || #{<<"over">> := _, <<"name">> := Name} = Scenario <- Scenarios, {ok, Svg} <- [weir_bench_chart:svg(Scenario)]
     ],
     written([
-        {Stem ++ ".json", weir_json:encode(Document)},
+        {Stem ++ ".json", weir_bench_results:text(Document)},
         {Stem ++ ".md", weir_bench_report:markdown(Document)},
         {Stem ++ ".html", weir_bench_page:html(Document)}
         | Curves

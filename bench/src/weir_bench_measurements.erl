@@ -1,36 +1,62 @@
 %% @doc Writes figures into documents that are otherwise written by hand: the text between `<!-- NAME -->' and `<!--
-%% /NAME -->' is generated from results. NAME is a chapter of the suite (one table of all its scenarios without a
-%% place of their own), a scenario (all its contestants), `results' (which runs were made where) or `targets' (how
-%% many were met, and the missed ones). Charts that a document shows are drawn again.
+%% /NAME -->' is generated from results. NAME is one of these:
+%% <dl>
+%% <dt>a table of `priv/comparisons.config'</dt><dd>that table</dd>
+%% <dt>a scenario</dt><dd>all its contestants, with a table for each release</dd>
+%% <dt>a chapter of the suite</dt><dd>all its scenarios without a place of their own</dd>
+%% <dt>`results'</dt><dd>the runs and their machines</dd>
+%% <dt>`targets'</dt><dd>how many targets were met</dd>
+%% <dt>`conformance'</dt><dd>what OTP's own suites say</dd>
+%% </dl>
+%% Charts that a document shows are drawn again.
 -module(weir_bench_measurements).
 
--export([update/1]).
+-export([update/0]).
+-export([contents/0]).
 -export([places/1]).
--export([fill/3]).
+-export([fill/2]).
 
-%% @doc Writes the results of these files into docs/measurements.md, docs/targets.md and docs/seeds.md, and their
-%% charts beside them. If two files of one OTP release have the same scenario, the later run counts. A table without
-%% any results stays as it is.
--spec update([file:filename(), ...]) -> {ok, [Written :: file:filename()]} | {error, iodata()}.
-update(Files) ->
-    case {weir_bench_suite:read(), weir_bench_scaling:read(), read(Files)} of
-        {{ok, #{scenarios := Scenarios} = Suite}, {ok, #{scenarios := OverSchedulers}}, {ok, Results}} ->
-            update(weir_bench_tree:measurements(), Results, Suite#{scenarios := Scenarios ++ OverSchedulers}, []);
-        {{error, _} = Error, _, _} -> Error;
-        {_, {error, _} = Error, _} -> Error;
-        {_, _, {error, _} = Error} -> Error
+-export_type([sources/0]).
+
+%% What documents are made from. Results are pairs of a file name and a document, in the order of their runs.
+-type sources() :: #{
+    results := [{string(), weir_bench_results:document()}],
+    suite := weir_bench_suite:suite(),
+    comparisons := weir_bench_comparison:comparisons(),
+    %% The results of OTP's suites.
+    conformance := binary()
+}.
+
+%% More columns would not fit into a page.
+-define(METRICS, 5).
+
+%% @doc Writes the results in the tree into the documents, and their charts beside them. If two files of one OTP
+%% release have the same scenario, the later run counts.
+-spec update() -> {ok, [Written :: file:filename()]} | {error, iodata()}.
+update() ->
+    case contents() of
+        {ok, Contents} -> write(Contents);
+        {error, _} = Error -> Error
     end.
 
-update([], _Results, _Suite, Contents) ->
-    write(Contents);
-update([File | Files], Results, Suite, Contents) ->
+%% @doc Returns the files that {@link update/0} writes, with their contents.
+-spec contents() -> {ok, [{file:filename(), binary()}]} | {error, iodata()}.
+contents() ->
+    case sources(filelib:wildcard(filename:join(weir_bench_tree:results(), "*.json"))) of
+        {ok, Sources} -> contents(weir_bench_tree:measurements(), Sources, []);
+        {error, _} = Error -> Error
+    end.
+
+contents([], _Sources, Contents) ->
+    {ok, Contents};
+contents([File | Files], Sources, Contents) ->
     case file:read_file(File) of
         {ok, Text} ->
-            case fill(Text, Results, Suite) of
+            case fill(Text, Sources) of
                 {ok, Filled, Pictures} ->
                     Charts = filename:join(filename:dirname(File), "measurements"),
                     Drawn = [{filename:join(Charts, Name), Svg} || {Name, Svg} <- Pictures],
-                    update(Files, Results, Suite, Contents ++ [{File, Filled} | Drawn]);
+                    contents(Files, Sources, Contents ++ [{File, Filled} | Drawn]);
                 {error, Reason} ->
                     {error, [File, ": ", Reason]}
             end;
@@ -38,20 +64,33 @@ update([File | Files], Results, Suite, Contents) ->
             {error, ["cannot read ", File, ": ", file:format_error(Reason)]}
     end.
 
-read(Files) ->
-    lists:foldl(
-        fun
-            (File, {ok, Read}) ->
-                case weir_bench_results:read(File) of
-                    {ok, Document} -> {ok, Read ++ [{filename:rootname(filename:basename(File)), Document}]};
-                    {error, _} = Error -> Error
-                end;
-            (_File, Error) ->
-                Error
-        end,
-        {ok, []},
-        Files
-    ).
+sources(Files) ->
+    Read = [
+        weir_bench_suite:read(), weir_bench_scaling:read(), weir_bench_comparison:read(),
+        file:read_file(weir_bench_tree:conformance())
+        | [weir_bench_results:read(File) || File <- Files]
+    ],
+    case [Error || {error, _} = Error <- Read] of
+        [] ->
+            [{ok, #{scenarios := Scenarios} = Suite}, {ok, #{scenarios := OverSchedulers}} | _] = Read,
+            [_, _, {ok, Comparisons}, {ok, Conformance} | Results] = Read,
+            Named = [
+                {filename:basename(File), Document}
+             || {File, {ok, Document}} <- lists:zip(Files, Results)
+            ],
+            {ok, #{
+                results => lists:sort(fun({_, A}, {_, B}) -> started(A) =< started(B) end, Named),
+                suite => Suite#{scenarios := Scenarios ++ OverSchedulers},
+                comparisons => Comparisons,
+                conformance => Conformance
+            }};
+        [{error, Reason} | _] when is_atom(Reason) ->
+            {error, ["cannot read ", weir_bench_tree:conformance(), ": ", file:format_error(Reason)]};
+        [Error | _] ->
+            Error
+    end.
+
+started(#{<<"started">> := Started}) -> Started.
 
 write(Files) ->
     lists:foldl(
@@ -72,7 +111,7 @@ write(Files) ->
 %% @doc Returns the names of the places in a text, in order; an error if one has no end.
 -spec places(binary()) -> {ok, [binary()]} | {error, iodata()}.
 places(Text) ->
-    case re:run(Text, "^<!-- (/?[a-z0-9-]+) -->$", [global, multiline, {capture, all_but_first, binary}]) of
+    case re:run(Text, "<!-- (/?[a-z0-9-]+) -->", [global, {capture, all_but_first, binary}]) of
         nomatch -> {ok, []};
         {match, Marks} -> pairs([Mark || [Mark] <- Marks])
     end.
@@ -87,191 +126,169 @@ pairs([Name, <<"/", Name/binary>> | Marks]) ->
 pairs([Mark | _]) ->
     {error, ["<!-- ", Mark, " --> is not closed, not opened, or contains another"]}.
 
-%% @doc Fills the places of a text and draws its charts. Results are pairs of a file name and a document.
--spec fill(binary(), [{string(), weir_bench_results:document()}], weir_bench_suite:suite()) ->
-    {ok, binary(), [{file:filename(), Svg :: binary()}]} | {error, iodata()}.
-fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters, targets := Targets}) ->
+%% @doc Fills the places of a text and draws its charts.
+-spec fill(binary(), sources()) -> {ok, binary(), [{file:filename(), Svg :: binary()}]} | {error, iodata()}.
+fill(Text, Sources) ->
     case places(Text) of
         {ok, Names} ->
-            Known = [{atom_to_binary(Name), Scenario} || #{name := Name} = Scenario <- Scenarios],
-            Of = [
-                {atom_to_binary(Chapter), [
-                    Entry
-                 || {Name, #{chapter := In}} = Entry <- Known, In =:= Chapter, not lists:member(Name, Names)
-                ]}
-             || {Chapter, _} <- Chapters
-            ],
-            Places = maps:from_list([{Name, [Entry]} || {Name, _} = Entry <- Known] ++ Of),
-            case
-                [Name || Name <- Names, not is_map_key(Name, Places), Name =/= <<"results">>, Name =/= <<"targets">>]
-            of
-                [] ->
-                    Judged = [{File, with_verdicts_on(Targets, Document)} || {File, Document} <- Results],
-                    Sorted = lists:sort(fun({_, A}, {_, B}) -> started(A) =< started(B) end, Judged),
-                    Filled = lists:foldl(
-                        fun(Name, SoFar) ->
-                            case block(Name, Sorted, Places, lists:keymember(Name, 1, Known)) of
-                                [] -> SoFar;
-                                Block -> put_between(Name, Block, SoFar)
-                            end
-                        end,
-                        Text,
-                        Names
-                    ),
-                    {ok, Filled, pictures(Filled, Sorted, maps:from_list(Known))};
-                [Unknown | _] ->
-                    {error, ["unknown scenario or chapter ", Unknown]}
+            Fill = fun(Name, SoFar) -> fill(Name, Names, SoFar, Sources) end,
+            case lists:foldl(Fill, {ok, Text}, Names) of
+                {ok, Filled} -> {ok, Filled, pictures(Filled, Sources)};
+                {error, _} = Error -> Error
             end;
         {error, _} = Error ->
             Error
     end.
 
-started(#{<<"started">> := Started}) -> Started.
+fill(Name, Names, {ok, Text}, Sources) ->
+    case block(Name, Names, Sources) of
+        unknown -> {error, ["unknown table, scenario or chapter ", Name]};
+        [] -> {ok, Text};
+        Block -> {ok, put_between(Name, Block, Text)}
+    end;
+fill(_Name, _Names, Error, _Sources) ->
+    Error.
 
-%% Ignores results of targets that the suite no longer has.
-with_verdicts_on(Targets, #{<<"targets">> := Verdicts} = Document) ->
-    Titles = [Title || #{title := Title} <- Targets],
-    Document#{<<"targets">> := [Verdict || #{<<"title">> := Title} = Verdict <- Verdicts, lists:member(Title, Titles)]}.
-
+%% The marks are lines of their own, or stand in a sentence.
 put_between(Name, Block, Text) ->
-    Begin = <<"<!-- ", Name/binary, " -->\n">>,
+    Begin = <<"<!-- ", Name/binary, " -->">>,
     End = <<"<!-- /", Name/binary, " -->">>,
     [Before, Rest] = binary:split(Text, Begin),
-    [_, After] = binary:split(Rest, End),
-    iolist_to_binary([Before, Begin, unicode:characters_to_binary(Block), End, After]).
+    [Old, After] = binary:split(Rest, End),
+    New = unicode:characters_to_binary(Block),
+    Between =
+        case Old of
+            <<"\n", _/binary>> -> ["\n", New, "\n"];
+            _ -> New
+        end,
+    iolist_to_binary([Before, Begin, Between, End, After]).
 
-block(<<"results">>, Results, _Places, _) ->
+%% The text of a place without its last line feed, `[]' if it has no results and stays as it is, or `unknown'.
+block(<<"results">>, _Names, #{results := Results}) ->
+    lists:join("\n", [run(File, Document) || {File, Document} <- lists:reverse(Results)]);
+block(<<"targets">>, _Names, #{results := Results, suite := #{targets := Targets}}) ->
+    lists:join("; ", [
+        io_lib:format("OTP ~ts: ~b of ~b", [Release, Met, All])
+     || {Release, Met, All} <- weir_bench_report:met(Targets, [Document || {_, Document} <- Results])
+    ]);
+block(<<"conformance">>, _Names, #{conformance := Text}) ->
+    {match, [All, Same, Worse, Not]} = re:run(
+        Text, "([0-9]+) cases: ([0-9]+) same, [0-9]+ better, ([0-9]+) worse, ([0-9]+) not on Weir",
+        [{capture, all_but_first, binary}]
+    ),
     [
-        [
-            "- [",
-            Name,
-            "](../bench/results/",
-            Name,
-            ".md): ",
-            lists:join("; ", [
-                [What, " ", Value]
-             || {What, Value} <- weir_bench_report:machine(Document), What =/= "cores"
-            ]),
-            "\n"
-        ]
-     || {Name, Document} <- Results
+        "of ", All, " cases on OTP 25, ", Same, " match, ", Worse, " do worse (reasons listed) and ", Not,
+        " do not apply"
     ];
-block(<<"targets">>, Results, _Places, _) ->
-    targets(Results);
-block(Name, Results, Places, IsScenario) ->
-    case [{Of, measured(Of, Results, Scenario)} || {Of, Scenario} <- map_get(Name, Places)] of
-        [{_, [_ | _] = ByRelease}] when IsScenario ->
-            [{_, #{title := Title}}] = map_get(Name, Places),
-            [{_, Measured} | _] = ByRelease,
-            [
-                "### ",
-                Title,
-                "\n\n    ",
-                weir_bench_report:command(Measured),
-                "\n\n",
-                lists:join("\n", [part(Release, Scenario) || {Release, Scenario} <- ByRelease])
-            ];
-        Scenarios ->
-            case [Entry || {_, [_ | _]} = Entry <- Scenarios] of
-                [] ->
-                    [];
-                Measured ->
-                    Titles = maps:from_list([{Of, Title} || {Of, #{title := Title}} <- map_get(Name, Places)]),
-                    {Header, Rows} = weir_bench_topic:table(Measured, Titles),
-                    weir_bench_table:markdown(Header, Rows)
-            end
+block(Name, _Names, #{comparisons := Comparisons} = Sources) when is_map_key(Name, Comparisons) ->
+    #{otp := Otp} = Comparison = map_get(Name, Comparisons),
+    {Header, Rows} = weir_bench_comparison:table(Comparison, figures(integer_to_binary(Otp), Sources)),
+    string:trim(unicode:characters_to_binary(weir_bench_table:markdown(Header, Rows)), trailing);
+block(Name, Names, #{suite := #{scenarios := Scenarios}} = Sources) ->
+    case [Scenario || #{name := Of, chapter := In} = Scenario <- Scenarios, is_in(Name, Of, In, Names)] of
+        [] -> unknown;
+        Known -> lists:join("\n\n", lists:append([scenario(Scenario, Sources) || Scenario <- Known]))
     end.
 
-targets(Results) ->
-    Newest = maps:from_list([
-        {{weir_bench_results:release(Document), {Title, maps:get(<<"rival">>, Verdict, none)}}, Verdict}
-     || {_, #{<<"targets">> := Verdicts} = Document} <- Results,
-        #{<<"title">> := Title, <<"measured">> := _} = Verdict <- Verdicts
-    ]),
-    case lists:usort([Release || {Release, _} <- maps:keys(Newest)]) of
-        [] ->
-            [];
-        Releases ->
-            [
-                lists:join("; ", [count(Release, Newest) || Release <- Releases]),
-                ". Missed by one or more (**bold**):\n\n",
-                weir_bench_table:markdown(
-                    ["work", "target" | [["OTP ", Release] || Release <- Releases]],
-                    [
-                        compared([maps:get({Release, Of}, Newest, none) || Release <- Releases])
-                     || Of <- lists:usort([Of || {{_, Of}, #{<<"met">> := false}} <- maps:to_list(Newest)])
-                    ]
-                )
-            ]
+%% Whether a scenario belongs to a place: its own, or that of its chapter if it has no place of its own.
+is_in(Name, Scenario, Chapter, Names) ->
+    Name =:= atom_to_binary(Scenario) orelse
+        (Name =:= atom_to_binary(Chapter) andalso not lists:member(atom_to_binary(Scenario), Names)).
+
+run(File, #{<<"machine">> := Machine, <<"rounds">> := Rounds}) ->
+    #{<<"otp">> := Otp, <<"processor">> := Processor, <<"cores">> := Cores, <<"kernel">> := Kernel} = Machine,
+    Peers = lists:sort(maps:to_list(maps:get(<<"peers">>, Machine, #{}))),
+    [
+        io_lib:format("- [~ts](../bench/results/~ts): OTP ~ts, ~ts, ~b cores, Linux ~ts, ~b rounds", [
+            filename:rootname(File), File, Otp, Processor, Cores, Kernel, Rounds
+        ]),
+        [["; ", lists:join(", ", [[Name, " ", Version] || {Name, Version} <- Peers])] || Peers =/= []]
+    ].
+
+%% The median of a metric in the last run of a release that has the scenario.
+figures(Release, #{results := Results}) ->
+    fun(Name, Title, Metric) ->
+        Wanted = {atom_to_binary(Name), unicode:characters_to_binary(Title), atom_to_binary(Metric)},
+        case [Scenario || {Of, Scenario} <- of_name(element(1, Wanted), Results), Of =:= Release] of
+            [] -> unknown;
+            Scenarios -> figure(Wanted, lists:last(Scenarios))
+        end
     end.
 
-count(Of, Newest) ->
-    Verdicts = [Met || {{Release, _}, #{<<"met">> := Met}} <- maps:to_list(Newest), Release =:= Of],
-    io_lib:format("OTP ~ts: ~b of ~b met", [Of, length([true || true <- Verdicts]), length(Verdicts)]).
-
-%% The row of one target. It has the same title for all releases, but its limit may differ.
-compared(Verdicts) ->
-    Known = [
-        Row
-     || #{} = Verdict <- Verdicts, {_, [Row]} <- [weir_bench_report:targets(#{<<"targets">> => [Verdict]})]
-    ],
-    [[Title | _] | _] = Known,
-    Limits = lists:usort([unicode:characters_to_binary(Limit) || [_, Limit | _] <- Known]),
-    [Title, lists:join("<br>", Limits) | [figure(Verdict) || Verdict <- Verdicts]].
-
-figure(none) ->
-    "–";
-figure(#{<<"met">> := Met} = Verdict) ->
-    {_, [[_, _, Measured, _]]} = weir_bench_report:targets(#{<<"targets">> => [Verdict]}),
-    case Met of
-        true -> Measured;
-        false -> ["**", Measured, "**"]
+figure({_, Wanted, Metric}, #{<<"contestants">> := Contestants}) ->
+    case
+        [
+            Median
+         || #{<<"title">> := Title, <<"metrics">> := #{Metric := #{<<"median">> := Median}}} <- Contestants,
+            Title =:= Wanted
+        ]
+    of
+        [Median] -> {ok, Median};
+        [] -> unknown
     end.
 
-%% The results of a scenario by release; the last run counts. The suite of today decides which metrics are shown, so
-%% that releases are comparable; over schedulers it is the metrics that the machine could measure.
-measured(Name, Results, #{metrics := Metrics}) ->
+%% The results of a scenario in all runs, each with its release.
+of_name(Name, Results) ->
+    [
+        {weir_bench_results:release(Document), Scenario}
+     || {_, #{<<"scenarios">> := Scenarios} = Document} <- Results,
+        #{<<"name">> := Of} = Scenario <- Scenarios,
+        Of =:= Name
+    ].
+
+%% The results of a scenario by release, the newest release first; the last run counts. The suite of today decides
+%% which metrics are shown, so that releases are comparable; over schedulers it is the metrics that the machine could
+%% measure.
+measured(#{name := Name, metrics := Metrics}, #{results := Results}) ->
     Shown = #{<<"metrics">> => [atom_to_binary(Metric) || Metric <- Metrics]},
-    lists:sort(
-        maps:to_list(
-            maps:from_list([
-                {
-                    weir_bench_results:release(Document),
-                    case Scenario of
-                        #{<<"over">> := _} -> Scenario;
-                        _ -> maps:merge(Scenario, Shown)
-                    end
-                }
-             || {_, #{<<"scenarios">> := Scenarios} = Document} <- Results,
-                #{<<"name">> := Of} = Scenario <- Scenarios,
-                Of =:= Name
-            ])
+    lists:reverse(
+        lists:sort(
+            maps:to_list(
+                maps:from_list([
+                    {
+                        Release,
+                        case Scenario of
+                            #{<<"over">> := _} -> Scenario;
+                            _ -> maps:merge(Scenario, Shown)
+                        end
+                    }
+                 || {Release, Scenario} <- of_name(atom_to_binary(Name), Results)
+                ])
+            )
         )
     ).
 
-part(Release, Scenario) ->
-    {[_ | Header], Rows} = weir_bench_report:table(Scenario),
+scenario(#{title := Title} = Scenario, Sources) ->
+    case measured(Scenario, Sources) of
+        [] ->
+            [];
+        [{_, Measured} | _] = ByRelease ->
+            Parts = [part(Release, Of) || {Release, Of} <- ByRelease],
+            Head = ["### ", Title, "\n\n    ", weir_bench_report:command(Measured), "\n\n"],
+            [string:trim(unicode:characters_to_binary([Head | lists:join("\n", Parts)]), trailing)]
+    end.
+
+part(Release, #{<<"metrics">> := Metrics} = Scenario) ->
+    {[_ | Header], Rows} = weir_bench_report:table(Scenario#{<<"metrics">> := lists:sublist(Metrics, ?METRICS)}),
     [
         weir_bench_table:markdown([["OTP ", Release] | Header], Rows),
         [["\n", Note, "\n"] || Note <- weir_bench_report:notes(Scenario)]
     ].
 
 %% The charts that a text shows, if these results have them.
-pictures(Text, Results, Known) ->
+pictures(Text, #{suite := #{scenarios := Scenarios}} = Sources) ->
+    Picture = "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)",
     Shown =
-        case
-            re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [
-                global, {capture, all_but_first, binary}
-            ])
-        of
+        case re:run(Text, Picture, [global, {capture, all_but_first, binary}]) of
             {match, Pictures} -> lists:usort(Pictures);
             nomatch -> []
         end,
     [
         {binary_to_list(<<Name/binary, "-otp", Release/binary, ".svg">>), unicode:characters_to_binary(Svg)}
      || [Name, Release] <- Shown,
-        is_map_key(Name, Known),
-        {Of, Scenario} <- measured(Name, Results, map_get(Name, Known)),
+        #{name := Known} = Scenario <- Scenarios,
+        atom_to_binary(Known) =:= Name,
+        {Of, Measured} <- measured(Scenario, Sources),
         Of =:= Release,
-        {ok, Svg} <- [weir_bench_chart:svg(Scenario)]
+        {ok, Svg} <- [weir_bench_chart:svg(Measured)]
     ].

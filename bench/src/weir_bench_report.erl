@@ -4,6 +4,8 @@
 -export([markdown/1]).
 -export([machine/1]).
 -export([targets/1]).
+-export([missed/1]).
+-export([met/2]).
 -export([table/1]).
 -export([notes/1]).
 -export([command/1]).
@@ -93,6 +95,30 @@ targets(#{<<"targets">> := Verdicts}) ->
      || #{<<"title">> := Title, <<"measured">> := _} = Verdict <- Verdicts
     ]}.
 
+%% @doc Returns the missed targets as lines of text.
+-spec missed(document()) -> unicode:chardata().
+missed(#{<<"targets">> := Verdicts} = Document) ->
+    {_, Rows} = targets(Document#{<<"targets">> := [Verdict || #{<<"met">> := false} = Verdict <- Verdicts]}),
+    [["missed target: ", Title, ": ", Limit, ", measured ", Measured, "\n"] || [Title, Limit, Measured, _] <- Rows].
+
+%% @doc Returns how many targets were met and measured, the newest release first. Of several runs of a release the last
+%% that measured a target counts. Targets that the suite no longer has are left out.
+-spec met([weir_bench_targets:target()], [document()]) ->
+    [{Release :: binary(), Met :: non_neg_integer(), Measured :: pos_integer()}].
+met(Targets, Documents) ->
+    Titles = [Title || #{title := Title} <- Targets],
+    Last = maps:from_list([
+        {{weir_bench_results:release(Document), Title, maps:get(<<"rival">>, Verdict)}, Met}
+     || #{<<"targets">> := Verdicts} = Document <- Documents,
+        #{<<"title">> := Title, <<"met">> := Met} = Verdict <- Verdicts,
+        lists:member(Title, Titles)
+    ]),
+    [
+        {Release, length([true || true <- Verdicts]), length(Verdicts)}
+     || Release <- lists:reverse(lists:usort([Release || {Release, _, _} <- maps:keys(Last)])),
+        Verdicts <- [[Met || {{Of, _, _}, Met} <- maps:to_list(Last), Of =:= Release]]
+    ].
+
 limit(#{<<"relation">> := <<"at_most">>, <<"limit">> := Limit}) ->
     io_lib:format("≤ ~p", [Limit]);
 limit(#{<<"relation">> := Relation, <<"limit">> := Limit} = Verdict) ->
@@ -105,9 +131,7 @@ limit(#{<<"relation">> := Relation, <<"limit">> := Limit} = Verdict) ->
     io_lib:format(Format, [Limit, rival(Verdict)]).
 
 rival(#{<<"rival">> := Titles}) when is_list(Titles) -> ["the best of ", lists:join(", ", Titles)];
-rival(#{<<"rival">> := Title}) -> Title;
-%% Older results have no rival.
-rival(_) -> "stock".
+rival(#{<<"rival">> := Title}) -> Title.
 
 measured(#{<<"relation">> := <<"at_most">>, <<"measured">> := Measured}) ->
     weir_bench_table:number(round(Measured));

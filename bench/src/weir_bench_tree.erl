@@ -2,7 +2,7 @@
 -module(weir_bench_tree).
 
 -export([weir/0, leash/0, reference/0, driver/0, results/0]).
--export([suite/0, scaling/0, page/0, charts/0, measurements/0]).
+-export([suite/0, scaling/0, comparisons/0, page/0, charts/0, measurements/0, conformance/0]).
 -export([peer/1, lock_of_tokio/0]).
 -export([file_of/1]).
 -export([scratch/1]).
@@ -39,6 +39,10 @@ suite() -> priv(weir_bench, "suite.config").
 -spec scaling() -> file:filename().
 scaling() -> priv(weir_bench, "scaling.config").
 
+%% @doc Returns the path of the definitions of tables in documents.
+-spec comparisons() -> file:filename().
+comparisons() -> priv(weir_bench, "comparisons.config").
+
 %% @doc Returns the directory with the parts of the results page, except the chart library.
 -spec page() -> file:filename().
 page() -> priv(weir_bench, "page").
@@ -49,7 +53,13 @@ charts() -> {priv(weir_load, "report/uplot.css"), priv(weir_load, "report/uplot.
 
 %% @doc Returns the documents that report results.
 -spec measurements() -> [file:filename()].
-measurements() -> [path(["docs", Name]) || Name <- ["measurements.md", "targets.md", "seeds.md"]].
+measurements() ->
+    [path(["README.md"]) | [path(["docs", Name]) || Name <- ["measurements.md", "seeds.md", "faq.md"]]] ++
+        lists:sort(filelib:wildcard(path(["docs", "measurements", "*.md"]))).
+
+%% @doc Returns the results of OTP's own suites.
+-spec conformance() -> file:filename().
+conformance() -> path(["conformance", "results", "otp-25.md"]).
 
 %% @doc Returns the path of a peer that `bench/peers/build' builds.
 -spec peer(envoy | go | tokio) -> file:filename().

@@ -12,18 +12,10 @@ the_page_of_results_is_written_beside_them_test() ->
         ?assertNotEqual(nomatch, binary:match(Html, <<"weir once">>))
     end).
 
-results_without_chapters_have_no_page_test() ->
-    Document = maps:remove(<<"chapters">>, weir_bench_results:document(weir_bench_record:record())),
-    in_file(Document, fun(File) ->
-        {error, Message} = weir_bench_page:write([File]),
-        ?assertNotEqual(nomatch, string:find(unicode:characters_to_list(Message), File)),
-        ?assertNot(filelib:is_file(filename:rootname(File) ++ ".html"))
-    end).
-
 in_file(Document, Use) ->
     ok = weir_bench_record:in_tree(),
     File = weir_bench_tree:scratch("page_tests.json"),
-    ok = file:write_file(File, weir_json:encode(Document)),
+    ok = file:write_file(File, weir_bench_results:text(Document)),
     try
         Use(File)
     after

@@ -2,18 +2,20 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-a_document_has_every_measurement_test() ->
+a_document_has_median_and_spread_of_each_contestant_test() ->
     Json = weir_bench_results:document(weir_bench_record:record()),
     #{<<"complete">> := false, <<"machine">> := #{<<"kernel">> := <<"6.1">>}, <<"scenarios">> := [Scenario | _]} = Json,
     #{<<"name">> := <<"echo-100">>, <<"contestants">> := [Inet, _Weir, Native | _]} = Scenario,
-    ?assertMatch(#{<<"metrics">> := #{<<"requests_per_s">> := #{<<"samples">> := [90, 110, 100]}}}, Inet),
+    ?assertMatch(
+        #{<<"rounds">> := 3, <<"metrics">> := #{<<"requests_per_s">> := #{<<"median">> := 100, <<"max">> := 110}}}, Inet
+    ),
     ?assertMatch(#{<<"metrics">> := #{}, <<"failures">> := [<<"it fell">>], <<"errors">> := 0}, Native).
 
 a_document_is_read_from_its_file_test() ->
     {ok, Directory} = file:get_cwd(),
     File = filename:join([Directory, "_build", "weir_bench_report_tests.json"]),
     Document = weir_bench_results:document(weir_bench_record:record()),
-    ok = file:write_file(File, weir_json:encode(Document)),
+    ok = file:write_file(File, weir_bench_results:text(Document)),
     ?assertEqual({ok, Document}, weir_bench_results:read(File)),
     ?assertEqual(<<"25">>, weir_bench_results:release(Document)),
     ok = file:write_file(File, "{}"),
@@ -21,6 +23,28 @@ a_document_is_read_from_its_file_test() ->
     ok = file:delete(File),
     ?assertNotEqual(nomatch, string:find(Message, "no results")),
     ?assertMatch({error, _}, weir_bench_results:read(File)).
+
+%% So that a file of a whole run can be read by people, and its changes too.
+each_contestant_is_a_line_of_its_file_test() ->
+    Text = iolist_to_binary(weir_bench_results:text(weir_bench_results:document(weir_bench_record:record()))),
+    ?assertMatch(
+        [_],
+        [
+            Line
+         || <<"{\"scenario\": \"echo-100\", \"contestant\": \"inet once\", \"backend\": \"inet\", \"rounds\": 3, ",
+                "\"requests_per_s\": [100,90,110]}", _/binary>> = Line <- binary:split(Text, <<"\n">>, [global])
+        ]
+    ).
+
+%% Every clone of the tree contains them.
+the_results_in_the_tree_are_short_test() ->
+    ok = weir_bench_record:in_tree(),
+    Lines = [
+        length(binary:matches(Text, <<"\n">>))
+     || File <- filelib:wildcard(filename:join(weir_bench_tree:results(), "*.json")),
+        {ok, Text} <- [file:read_file(File)]
+    ],
+    ?assert(lists:sum(Lines) =< 3000).
 
 a_document_as_markdown_is_medians_and_spread_test() ->
     Text = markdown(weir_bench_record:record()),

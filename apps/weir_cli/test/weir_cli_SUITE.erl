@@ -165,7 +165,7 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"bench --only frob", "frob"},
             {"bench --repeat 0", "--repeat 0"},
             {"bench frob", "frob"},
-            {"bench document", "RESULTS"},
+            {"bench document results.json", "results.json"},
             {"bench page", "RESULTS"},
             {"run echo --sleep 20", "--sleep is for ranch_simple, simple"},
             {"run simple --acceptors 0", "--acceptors 0"}

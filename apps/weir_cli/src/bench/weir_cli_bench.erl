@@ -20,13 +20,14 @@ run(Arguments, Suite) ->
             {help, weir_bench_matrix:list(Suite, Rounds)};
         {ok, Values, []} ->
             weir_cli_job:run(fun() -> weir_bench_matrix:run(Suite, Values) end);
-        {ok, _, [Command]} when Command =:= "document"; Command =:= "page" ->
-            {usage, ["files of results are needed: weir bench ", Command, " RESULTS.json..."]};
-        {ok, _, ["document" | Files]} ->
-            written(weir_bench_measurements:update(Files));
+        {ok, _, ["page"]} ->
+            {usage, ["files of results are needed: weir bench page RESULTS.json..."]};
+        {ok, _, ["document"]} ->
+            written(weir_bench_measurements:update());
         {ok, _, ["page" | Files]} ->
             written(weir_bench_page:write(Files));
-        {ok, _, [Operand | _]} ->
+        {ok, _, Operands} ->
+            [Operand | _] = Operands -- ["document"],
             {usage, ["unexpected argument: ", Operand, " (weir bench --help)"]};
         {error, Message} ->
             {usage, [Message, " (weir bench --help)"]}
@@ -54,7 +55,7 @@ options(Suite) ->
 help(Suite) ->
     [
         "usage: weir bench [OPTION...]\n"
-        "       weir bench document RESULTS.json...\n"
+        "       weir bench document\n"
         "       weir bench page RESULTS.json...\n"
         "       weir bench scaling [OPTION...]      (see bench/scaling --help)\n"
         "\n"
@@ -63,9 +64,10 @@ help(Suite) ->
         "written after each measurement, as JSON, as tables in Markdown and as a page with charts. An\n"
         "interrupted run keeps them. A peer that is not installed is skipped.\n"
         "\n"
-        "bench/priv/suite.config lists the scenarios. `document' writes tables and charts of results into\n"
-        "docs/measurements.md, docs/targets.md and docs/seeds.md; of two results with the same scenario and\n"
-        "OTP release it takes the later one. `page' writes a page beside each file of results.\n"
+        "bench/priv/suite.config lists the scenarios and their targets; a run ends with those that it missed.\n"
+        "`document' writes tables and charts of the files in bench/results into README.md,\n"
+        "docs/measurements.md, the pages below it, docs/seeds.md and docs/faq.md; of two results with the same\n"
+        "scenario and OTP release it takes the later one. `page' writes a page beside each file of results.\n"
         "\n",
         weir_cli_options:help(options(Suite))
     ].
