@@ -27,11 +27,17 @@ open(Port, Number) ->
         {?MODULE, Wanted} -> Wanted
     end.
 
-%% @doc Reports an event to the runner. The process is registered because Common Test keeps the arguments of its event
-%% handlers in a file, which can hold neither a fun nor a pid.
+%% @doc Reports an event to the runner. It has been sent when this returns: the case that begins may end the virtual
+%% machine. The process is registered because Common Test keeps the arguments of its event handlers in a file, which can
+%% hold neither a fun nor a pid.
 -spec tell(event()) -> ok.
 tell(Event) ->
-    ?MODULE ! {tell, Event},
+    Monitor = monitor(process, ?MODULE),
+    ?MODULE ! {tell, {self(), Monitor}, Event},
+    receive
+        {Monitor, sent} -> true = demonitor(Monitor, [flush]);
+        {'DOWN', Monitor, process, _, _} -> true
+    end,
     ok.
 
 connect(Port, Number, Caller) ->
@@ -41,11 +47,10 @@ connect(Port, Number, Caller) ->
 
 loop(Runner, Caller) ->
     receive
-        {tell, finished} ->
-            ok = send(Runner, finished),
-            receive {tcp_closed, Runner} -> halt(0, [{flush, false}]) end;
-        {tell, Event} ->
+        {tell, {Pid, Monitor}, Event} ->
             _ = send(Runner, Event),
+            Pid ! {Monitor, sent},
+            Event =:= finished andalso receive {tcp_closed, Runner} -> halt(0, [{flush, false}]) end,
             loop(Runner, Caller);
         {tcp, Runner, Wanted} ->
             Caller ! {?MODULE, binary_to_term(Wanted)},

@@ -171,14 +171,15 @@ loop(#run{workers = Workers} = Run) ->
     receive
         {tcp, Connection, Data} ->
             loop(heard(Connection, binary_to_term(Data), Run));
-        {tcp_closed, _Connection} ->
-            loop(Run);
+        {tcp_closed, Connection} ->
+            loop(disconnected(lists:keyfind(Connection, #worker.connection, Workers), Run));
         {Port, {data, Data}} ->
             Worker = lists:keyfind(Port, #worker.port, Workers),
             ok = file:write(Worker#worker.log, Data),
             loop(Run);
         {Port, {exit_status, Status}} ->
-            loop(ended(lists:keyfind(Port, #worker.port, Workers), Status, Run));
+            Worker = lists:keyfind(Port, #worker.port, Workers),
+            loop(end_when_read(Worker#worker{exited = Status}, Run));
         look ->
             [
                 kill(Worker)
@@ -190,11 +191,17 @@ loop(#run{workers = Workers} = Run) ->
 kill(#worker{os_pid = OsPid}) -> os:cmd("kill -KILL " ++ integer_to_list(OsPid)).
 
 heard(Connection, {hello, Number}, #run{workers = Workers, logs = Logs} = Run) ->
-    #worker{part = #{name := Name} = Part} = Worker = lists:keyfind(Number, #worker.number, Workers),
-    Directory = filename:join(Logs, Name),
-    ok = filelib:ensure_dir(filename:join(Directory, "x")),
-    ok = gen_tcp:send(Connection, term_to_binary({Part, Directory})),
-    put_worker(Worker#worker{connection = Connection, heard = now_ms()}, Run);
+    case lists:keyfind(Number, #worker.number, Workers) of
+        #worker{part = #{name := Name} = Part} = Worker ->
+            Directory = filename:join(Logs, Name),
+            ok = filelib:ensure_dir(filename:join(Directory, "x")),
+            _ = gen_tcp:send(Connection, term_to_binary({Part, Directory})),
+            put_worker(Worker#worker{connection = Connection, heard = now_ms()}, Run);
+        false ->
+            %% It ended before it was heard.
+            ok = gen_tcp:close(Connection),
+            Run
+    end;
 heard(Connection, Event, #run{workers = Workers} = Run) ->
     Worker = lists:keyfind(Connection, #worker.connection, Workers),
     event(Event, Worker#worker{heard = now_ms()}, Run).
@@ -220,7 +227,7 @@ event({broken, Reason}, Worker, Run) ->
 event(finished, #worker{connection = Connection} = Worker0, Run) ->
     Worker = next_suite(none, Worker0),
     ok = gen_tcp:close(Connection),
-    put_worker(Worker#worker{finished = true}, Run).
+    put_worker(Worker#worker{finished = true, connection = undefined}, Run).
 
 %% Names the seed: what failed on the chaos build may pass on another.
 outcome({failed, Reason}, #{chaos := {_Directory, Seed}}) -> {failed, {{'WEIR_CHAOS', Seed}, Reason}};
@@ -254,6 +261,15 @@ put_worker(#worker{number = Number} = Worker, #run{workers = Workers} = Run) ->
     Run#run{workers = lists:keystore(Number, #worker.number, Workers, Worker)}.
 
 %% Ends -------------------------------------------------------------------------
+
+disconnected(#worker{} = Worker, Run) -> end_when_read(Worker#worker{connection = undefined}, Run);
+disconnected(false, Run) -> Run.
+
+%% The exit status may come before the last events of the connection.
+end_when_read(#worker{exited = Status, connection = undefined} = Worker, Run) when is_integer(Status) ->
+    ended(Worker, Status, Run);
+end_when_read(Worker, Run) ->
+    put_worker(Worker, Run).
 
 ended(#worker{number = Number, log = Log} = Worker, Status, #run{workers = Workers, id = Id} = Run) ->
     ok = file:close(Log),
