@@ -17,6 +17,8 @@
 -export([format_duration/1]).
 -export([format_size/1]).
 
+-compile({no_auto_import, [size/1]}).
+
 -define(DURATIONS, [{<<"ms">>, 1}, {<<"s">>, 1000}, {<<"m">>, 60_000}, {<<"h">>, 3_600_000}, {<<"d">>, 86_400_000}]).
 
 %% Of two forms of the same length, the first is the format.

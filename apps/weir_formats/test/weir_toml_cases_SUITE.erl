@@ -67,7 +67,7 @@ value(<<"integer">>, Text) -> binary_to_integer(Text);
 value(<<"bool">>, Text) -> binary_to_existing_atom(Text);
 value(<<"float">>, Text) ->
     case weir_json:decode(Text) of
-        {ok, Number} -> float(Number);
+        {ok, Number} -> comparable(float(Number));
         {error, _} -> not_finite
     end;
 value(Moment, Text) when
@@ -87,4 +87,6 @@ comparable({moment, Text}) ->
     {moment, re:replace(With, "(\\.[0-9]*?)0+(?![0-9])", "\\1", [{return, binary}])};
 comparable(#{} = Table) -> maps:map(fun(_Key, Value) -> comparable(Value) end, Table);
 comparable(Values) when is_list(Values) -> [comparable(Value) || Value <- Values];
+%% The cases do not distinguish -0.0 from 0.0.
+comparable(Zero) when Zero == 0, is_float(Zero) -> 0.0;
 comparable(Value) -> Value.
