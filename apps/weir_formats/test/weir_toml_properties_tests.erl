@@ -9,12 +9,12 @@
 
 %% What is written is read ----------------------------------------------------------------
 
-what_is_written_is_read_test_() -> {timeout, 60, fun() -> weir_test_property:shrink(prop_written(), 300) end}.
+what_is_written_is_read_test_() -> {timeout, 120, fun() -> weir_test_property:shrink(prop_written(), 200) end}.
 
 prop_written() ->
     ?FORALL(
         {Table, Seed},
-        {resize(6, table(12)), range(0, 1000)},
+        {resize(4, table(8)), range(0, 1000)},
         weir_test_property:holds(fun() ->
             Text = iolist_to_binary(section([], Table, Seed)),
             weir_toml:decode(Text) =:= {ok, Table} orelse {Text, weir_toml:decode(Text)}
@@ -116,13 +116,13 @@ prop_any_input() ->
         weir_test_property:holds(fun() -> is_read_or_refused(iolist_to_binary(Pieces)) end)
     ).
 
-changed_document_test_() -> {timeout, 60, fun() -> weir_test_property:shrink(prop_changed_document(), 300) end}.
+changed_document_test_() -> {timeout, 120, fun() -> weir_test_property:shrink(prop_changed_document(), 300) end}.
 
 %% A valid document in which a few bytes are replaced.
 prop_changed_document() ->
     ?FORALL(
         {Table, Seed, Changes},
-        {resize(4, table(12)), range(0, 1000), list(change())},
+        {resize(3, table(8)), range(0, 1000), list(change())},
         weir_test_property:holds(fun() ->
             is_read_or_refused(lists:foldl(fun change/2, iolist_to_binary(section([], Table, Seed)), Changes))
         end)

@@ -124,10 +124,10 @@ deep_test_() ->
             {error, ["a = ", lists:duplicate(300000, "{a=")]},
             {ok, [Dots(80), " = 1"]},
             {error, [Dots(81), " = 1"]},
-            {error, [Dots(500000), " = 1"]},
+            {error, [Dots(100000), " = 1"]},
             {ok, ["[", Dots(79), "]\na = 1"]},
             {error, ["[", Dots(80), "]\na = 1"]},
-            {error, ["[", Dots(500000), "]"]},
+            {error, ["[", Dots(100000), "]"]},
             {ok, Elements(40)},
             {error, Elements(41)}
         ]

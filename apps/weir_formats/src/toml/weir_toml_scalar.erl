@@ -44,18 +44,18 @@ value(<<Sign, Special:3/binary>>) when
     Sign =:= $+ orelse Sign =:= $-, Special =:= <<"inf">> orelse Special =:= <<"nan">>
 ->
     not_finite();
-value(<<"0x", Digits/binary>>) -> integer("", Digits, 16);
-value(<<"0o", Digits/binary>>) -> integer("", Digits, 8);
-value(<<"0b", Digits/binary>>) -> integer("", Digits, 2);
+value(<<"0x", Digits/binary>>) -> integer(Digits, 16);
+value(<<"0o", Digits/binary>>) -> integer(Digits, 8);
+value(<<"0b", Digits/binary>>) -> integer(Digits, 2);
 value(<<$+, Number/binary>>) -> number("", Number);
 value(<<$-, Number/binary>>) -> number("-", Number);
 value(Number) -> number("", Number).
 
 %% Numbers ------------------------------------------------------------------------------
 
-integer(Sign, Text, Base) ->
+integer(Text, Base) ->
     case digits(Text, Base) of
-        {[_ | _] = Digits, <<>>} -> sixty_four_bits(Sign, Digits, Base);
+        {[_ | _] = Digits, <<>>} -> sixty_four_bits("", Digits, Base);
         _ -> {error, "not an integer with digits of base " ++ integer_to_list(Base)}
     end.
 
@@ -120,15 +120,9 @@ not_a_number() -> {error, "not a number or date (strings need quotes)"}.
 not_finite() -> {error, "number that is not finite"}.
 
 %% Digits with single underscores between them. Returns the digits alone and the rest.
-digits(<<Digit, Rest/binary>>, Base) ->
-    case is_digit(Digit, Base) of
-        true -> digits(Rest, Base, [Digit]);
-        false -> {[], <<Digit, Rest/binary>>}
-    end;
-digits(<<>>, _Base) ->
-    {[], <<>>}.
+digits(Text, Base) -> digits(Text, Base, []).
 
-digits(<<$_, Digit, Rest/binary>> = Text, Base, Digits) ->
+digits(<<$_, Digit, Rest/binary>> = Text, Base, [_ | _] = Digits) ->
     case is_digit(Digit, Base) of
         true -> digits(Rest, Base, [Digit | Digits]);
         false -> {lists:reverse(Digits), Text}
@@ -184,7 +178,7 @@ numbers(Text, Expression) ->
 number_of(<<>>) -> 0;
 number_of(Digits) -> binary_to_integer(Digits).
 
-%% The sixtieth second is a leap second.
+%% The sixtieth second is a leap second. An offset has the range of a time.
 is_time([Hour, Minute, Second | Offset]) when Hour =< 23, Minute =< 59, Second =< 60 -> is_time(Offset);
 is_time([Hour, Minute]) -> Hour =< 23 andalso Minute =< 59;
 is_time(Rest) -> Rest =:= [].
