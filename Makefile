@@ -74,6 +74,6 @@ aarch64: build ## run suites of weir on aarch64, in qemu on other machines (afte
 	@scripts/aarch64
 
 clean: ## remove what was built
-	rm -rf _build apps/weir/native/target apps/weir_load/native/target apps/weir_http/native/target apps/weir_toml/native/target
+	rm -rf _build apps/weir/native/target apps/weir_load/native/target apps/weir_http/native/target
 	rm -rf bench/native/target bench/peers/target bench/peers/tokio/target
-	rm -f apps/weir/priv/weir_nif.so apps/weir_http/priv/weir_http_nif.so apps/weir_toml/priv/weir_toml_nif.so apps/weir_load/priv/weir_load_nif.so apps/weir_load/priv/report/uplot.* apps/weir_scope/priv/page/uplot.*
+	rm -f apps/weir/priv/weir_nif.so apps/weir_http/priv/weir_http_nif.so apps/weir_load/priv/weir_load_nif.so apps/weir_load/priv/report/uplot.* apps/weir_scope/priv/page/uplot.*

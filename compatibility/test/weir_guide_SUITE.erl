@@ -47,7 +47,7 @@
     readme_of_weir_pubsub/1,
     readme_of_weir_load/1,
     readme_of_weir_scope/1,
-    readme_of_weir_toml/1
+    readme_of_weir_formats/1
 ]).
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
@@ -98,7 +98,7 @@ readmes() ->
         readme_of_weir_pubsub,
         readme_of_weir_load,
         readme_of_weir_scope,
-        readme_of_weir_toml
+        readme_of_weir_formats
     ].
 
 init_per_suite(Config) ->
@@ -162,7 +162,7 @@ readme_of_weir_http(Config) -> run_readme("apps/weir_http/README.md", [], Config
 readme_of_weir_proxy(Config) -> run_readme("apps/weir_proxy/README.md", [], Config).
 readme_of_weir_pubsub(Config) -> run_readme("apps/weir_pubsub/README.md", [], Config).
 readme_of_weir_scope(Config) -> run_readme("apps/weir_scope/README.md", [], Config).
-readme_of_weir_toml(Config) -> run_readme("apps/weir_toml/README.md", [], Config).
+readme_of_weir_formats(Config) -> run_readme("apps/weir_formats/README.md", [], Config).
 readme_of_weir_load(Config) ->
     %% The page expects a server of the reader.
     {ok, _} = application:ensure_all_started(weir),

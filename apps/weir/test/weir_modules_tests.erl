@@ -12,7 +12,7 @@
     weir_proxy,
     weir_scope,
     weir_load,
-    weir_toml,
+    weir_formats,
     weir_cli,
     weir_examples,
     weir_bench,

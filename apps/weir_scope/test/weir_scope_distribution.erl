@@ -5,7 +5,7 @@
 
 -compile({no_auto_import, [node/1]}).
 
--export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, call/4, view/1, view/2, next/1]).
+-export([start/1, stop/1, node/1, node/2, bring/2, add_code/2, application/2, load/3, call/4, view/1, view/2, next/1]).
 
 %% Returns whether distribution was started now. epmd may not listen yet when the command that starts it ends.
 start(Name) ->
@@ -51,9 +51,14 @@ bring(Peer, Module) ->
     {Module, Beam, File} = code:get_object_code(Module),
     {module, Module} = call(Peer, code, load_binary, [Module, File, Beam]).
 
+%% Adds the code of an application there, and that of weir_formats, which weir_scope needs.
+add_code(Peer, Application) ->
+    Paths = [filename:dirname(code:which(Module)) || Module <- [Application, weir_json]],
+    ok = call(Peer, code, add_pathsa, [Paths]).
+
 %% Starts an application there.
 application(Peer, Application) ->
-    true = call(Peer, code, add_patha, [filename:dirname(code:which(Application))]),
+    ok = add_code(Peer, Application),
     {ok, _} = call(Peer, application, ensure_all_started, [Application]).
 
 %% Starts a process of weir_scope_load there, and waits until it is ready.

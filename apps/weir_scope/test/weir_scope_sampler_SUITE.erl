@@ -81,8 +81,7 @@ one_sampler_for_all(Config) ->
 %% On a release with the application, views use its sampler and modules, which stay.
 what_weir_scope_has_stays(Config) ->
     Peer = ?config(peer, Config),
-    true = weir_scope_distribution:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
-    {ok, _} = weir_scope_distribution:call(Peer, application, ensure_all_started, [weir_scope]),
+    {ok, _} = weir_scope_distribution:application(Peer, weir_scope),
     Sampler = weir_scope_distribution:call(Peer, erlang, whereis, [weir_scope_sampler]),
     true = is_pid(Sampler),
     View = view(Config),
@@ -96,7 +95,7 @@ what_weir_scope_has_stays(Config) ->
 %% A release without weir_http reports why there is no page. All else works.
 without_weir_http(Config) ->
     Peer = ?config(peer, Config),
-    true = weir_scope_distribution:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
+    ok = weir_scope_distribution:add_code(Peer, weir_scope),
     ok = weir_scope_distribution:call(Peer, application, load, [weir_scope]),
     ok = weir_scope_distribution:call(Peer, application, set_env, [
         weir_scope, http, #{token => <<"of sixteen bytes at least">>}

@@ -123,23 +123,10 @@ time_or_infinity(Least) ->
 time(_Path, Value, Least, _Or) when is_integer(Value), Value >= Least, Value =< ?TIME_MAX ->
     Value;
 time(Path, Value, Least, Or) ->
-    case
-        is_binary(as_text(Value)) andalso
-            re:run(as_text(Value), "^([0-9]{1,9})(ms|s|m|h|d)$", [{capture, all_but_first, binary}, dollar_endonly])
-    of
-        {match, [Digits, Unit]} ->
-            Time = binary_to_integer(Digits) * unit(Unit),
-            Time >= Least andalso Time =< ?TIME_MAX orelse refuse_time(Path, Value, Least, Or),
-            Time;
-        _ ->
-            refuse_time(Path, Value, Least, Or)
+    case weir_units:duration(Value) of
+        {ok, Time} when Time >= Least, Time =< ?TIME_MAX -> Time;
+        _ -> refuse_time(Path, Value, Least, Or)
     end.
-
-unit(<<"ms">>) -> 1;
-unit(<<"s">>) -> 1000;
-unit(<<"m">>) -> 60_000;
-unit(<<"h">>) -> 3600_000;
-unit(<<"d">>) -> 86400_000.
 
 -spec refuse_time(path(), term(), integer(), string()) -> no_return().
 refuse_time(Path, Value, Least, Or) ->
