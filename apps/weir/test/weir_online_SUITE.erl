@@ -29,6 +29,7 @@ all() ->
         connections_go_to_the_least_loaded_that_is_online,
         bound_connections_wait_and_go_on,
         no_connection_is_lost_while_schedulers_come_and_go,
+        acceptors_are_replaced_before_they_run,
         a_suspended_listener_follows,
         a_listener_without_descriptors_follows_later,
         sockets_leave_schedulers_that_go_offline,
@@ -169,6 +170,22 @@ no_connection_is_lost_while_schedulers_come_and_go(Config) -> on_machine(?MODULE
 
 change_under_connects(_Config) ->
     ok = change_under(start(function, #{})),
+    ok = weir:stop_listener(?MODULE).
+
+%% An acceptor may be replaced before it has run, because its scheduler went offline at once.
+acceptors_are_replaced_before_they_run(Config) -> on_machine(?MODULE, come_and_go_at_once, Config).
+
+come_and_go_at_once(_Config) ->
+    Port = start(function, #{}),
+    [
+        begin
+            ok = weir_test_schedulers:set_online(8),
+            _ = weir_pollsets:online(),
+            ok = online(2),
+            [gen_tcp:close(is_served(connect(Port))) || _ <- lists:seq(1, 32)]
+        end
+     || _ <- lists:seq(1, 200)
+    ],
     ok = weir:stop_listener(?MODULE).
 
 a_suspended_listener_follows(Config) -> on_machine(?MODULE, change_while_suspended, Config).

@@ -85,7 +85,7 @@
     listener_add_socket/3,
     listener_own/1,
     listener_retry/1,
-    listener_set_acceptor/2,
+    listener_set_acceptor/3,
     listener_waiting/2,
     listener_accept/3,
     listener_accept_for/4,
@@ -397,10 +397,10 @@ listener_own(_Listener) -> ?NOT_LOADED.
 %% @doc Tries to accept again.
 -spec listener_retry(listener()) -> ok.
 listener_retry(_Listener) -> ?NOT_LOADED.
-%% @doc Makes the caller the acceptor of a queue: it gets `{weir_accept, Count}' for each batch. Returns the number of
-%% waiting connections.
--spec listener_set_acceptor(listener(), Queue :: pos_integer()) -> non_neg_integer().
-listener_set_acceptor(_Listener, _Queue) -> ?NOT_LOADED.
+%% @doc Makes a process the acceptor of a queue: it gets `{weir_accept, Count}' for each batch. Returns the number of
+%% waiting connections, of which it is not notified.
+-spec listener_set_acceptor(listener(), Queue :: pos_integer(), pid()) -> non_neg_integer().
+listener_set_acceptor(_Listener, _Queue, _Acceptor) -> ?NOT_LOADED.
 %% @doc Returns the number of waiting connections in a queue.
 -spec listener_waiting(listener(), Queue :: pos_integer()) -> non_neg_integer().
 listener_waiting(_Listener, _Queue) -> ?NOT_LOADED.

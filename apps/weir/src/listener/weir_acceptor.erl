@@ -62,7 +62,13 @@ start_link(Terms, Options, Ranch, Listener, Pollset, Home) ->
         start = start_of(Terms, Options, Ranch, Listener, Pollset, Home),
         shutdown = maps:get(shutdown, Options)
     },
-    proc_lib:spawn_opt(?MODULE, init, [State], [link | bind_options(Home)]).
+    Acceptor = proc_lib:spawn_opt(?MODULE, init, [State], [link | bind_options(Home)]),
+    %% Here and not in its own code: its scheduler may go offline before it runs. It would take the queue from its
+    %% successor when it runs at last, and end, and nobody would be notified of the connections that follow.
+    Waiting = weir_nif:listener_set_acceptor(Listener, Pollset, Acceptor),
+    %% Connections that came while there was no acceptor. After a killed acceptor some are counted twice.
+    _ = Waiting > 0 andalso (Acceptor ! {weir_accept, Waiting}),
+    Acceptor.
 
 -dialyzer({nowarn_function, start_link/6}).
 
@@ -101,12 +107,8 @@ start_of(_Terms, #{handler := {protocol, Module}, args := Args}, Ranch, _Listene
 
 %% @doc The entry point of an acceptor.
 -spec init(#state{}) -> ok.
-init(State = #state{listener = Listener, queue = Queue}) ->
+init(State) ->
     process_flag(trap_exit, true),
-    %% Connections that came while there was no acceptor. After a killed acceptor some are counted twice. Changes made
-    %% since this process was started come first in the mailbox.
-    Waiting = weir_nif:listener_set_acceptor(Listener, Queue),
-    _ = Waiting > 0 andalso (self() ! {weir_accept, Waiting}),
     ?MODULE:loop(State, infinity).
 
 left_over_timeout(0) -> infinity;

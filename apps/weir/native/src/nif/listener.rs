@@ -123,8 +123,8 @@ fn listener_retry(env: Env, listener: ListenerTerm) -> Atom {
 }
 
 #[rustler::nif]
-fn listener_set_acceptor(env: Env, listener: ListenerTerm, number: usize) -> NifResult<usize> {
-    Ok(listener.0.set_acceptor(queue(&listener, number)?, env.pid()))
+fn listener_set_acceptor(listener: ListenerTerm, number: usize, acceptor: LocalPid) -> NifResult<usize> {
+    Ok(listener.0.set_acceptor(queue(&listener, number)?, acceptor))
 }
 
 #[rustler::nif]
