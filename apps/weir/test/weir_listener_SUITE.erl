@@ -43,7 +43,7 @@ groups() ->
         the_proxy_header_is_known,
         no_proxy_header_is_no_connection
     ],
-    Process = [least_loaded_spreads, tls_is_spoken],
+    Process = [least_loaded_spreads, tls_is_spoken, a_wrong_proxy_header_is_no_crash],
     [
         {function, [], Common ++ Process},
         {protocol, [], Common ++ Process},
@@ -308,6 +308,16 @@ no_proxy_header_is_no_connection(Config) ->
     Silent = connect(Port),
     [?assertMatch({error, _}, gen_tcp:recv(Socket, 0, patience())) || Socket <- [Wrong, Silent]],
     wait_until(fun() -> count(Config) =:= 0 end).
+
+a_wrong_proxy_header_is_no_crash(Config) ->
+    Port = start(Config, #{proxy_protocol => true, handshake_timeout => infinity}),
+    Wrong = connect(Port),
+    wait_until(fun() -> length(weir:connections(?config(name, Config))) =:= 1 end),
+    [{_, Pid}] = weir:connections(?config(name, Config)),
+    Monitor = monitor(process, Pid),
+    ok = gen_tcp:send(Wrong, <<"PROXY TCP4 nonsense\r\n">>),
+    receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end,
+    ?assertMatch({error, _}, gen_tcp:recv(Wrong, 0, patience())).
 
 tls_is_spoken(Config) ->
     Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],

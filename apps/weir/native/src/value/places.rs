@@ -17,7 +17,7 @@ pub struct Places {
     max: AtomicU64,
     /// Places of connections, and places that are kept.
     taken: AtomicU64,
-    /// Someone waits for a place; whoever frees one has to notify them.
+    /// The listener waits for a place: freeing one must resume it.
     wanted: AtomicBool,
     shares: Box<[Share]>,
 }
